@@ -1,0 +1,25 @@
+"""One tree of errors, one tree of warnings."""
+
+
+class CounterpoiseError(Exception):
+    """Anything the library raises on purpose."""
+
+
+class InvalidInputError(CounterpoiseError, ValueError):
+    """The caller's data or parameters cannot be used as they are; the message says which, and what to do."""
+
+
+class EmptyContextError(InvalidInputError):
+    """A declared context has no training samples, so nothing can be said about its risk."""
+
+
+class CounterpoiseWarning(UserWarning):
+    """Anything the library warns about."""
+
+
+class NotCertifiedWarning(CounterpoiseWarning):
+    """A solver stopped before the gap reached its tolerance; the message holds the gap and a remedy."""
+
+
+class CoverageWarning(CounterpoiseWarning):
+    """The confidence set may cover the true distribution less often than was asked."""
