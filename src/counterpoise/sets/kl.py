@@ -1,0 +1,299 @@
+"""The Kullback-Leibler ball: every distribution that the counts make plausible."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.sets._base import Array, Constraint, WorstCase, checked_distribution, checked_scores
+
+MEMBERSHIP_TOLERANCE = 1e-9
+"""Bits by which ``contains`` forgives rounding."""
+
+_BATCH_ENTRIES = 1 << 22
+"""Scores solved at once: a larger batch goes in slices, so that its temporaries stay in tens of megabytes."""
+
+_TIE = 1e-250
+"""Relative gaps below this count as ties, so that the offset of the root never underflows next to one."""
+
+_SMALLEST = np.finfo(np.float64).tiny
+
+
+@dataclass(frozen=True, eq=False)
+class KLBall:
+    r"""Distributions whose divergence from the empirical one is at most ``radius``.
+
+    .. math:: \{ p : D(\hat p \,\|\, p) = \sum_c \hat p_c \log_2 (\hat p_c / p_c) \le \text{radius} \}
+
+    Parameters
+    ----------
+    p_hat : array-like of shape (n_contexts,)
+        The empirical distribution. A context with probability 0 (declared, never seen) may take up to
+        ``1 - 2**-radius`` of the mass.
+    radius : float
+        In bits. 0 is the empirical distribution alone, ``inf`` the whole simplex.
+    """
+
+    p_hat: Array
+    radius: float
+
+    def __post_init__(self) -> None:
+        try:
+            radius = float(self.radius)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"radius must be a number of bits, got {self.radius!r}.") from error
+        if not radius >= 0.0:
+            raise InvalidInputError(f"radius = {self.radius}; it is a number of bits, 0 or more (inf: the simplex).")
+        object.__setattr__(self, "p_hat", checked_distribution(self.p_hat, "p_hat"))
+        object.__setattr__(self, "radius", radius)
+
+    @property
+    def is_point(self) -> bool:
+        """Whether the empirical distribution is the only member."""
+        return self.radius == 0.0 or self.p_hat.size == 1
+
+    @property
+    def is_simplex(self) -> bool:
+        """Whether every distribution is a member."""
+        return math.isinf(self.radius)
+
+    def worst_case(self, scores: ArrayLike) -> WorstCase:
+        """Return the member with the largest expected score.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n_contexts,) or (batch, n_contexts)
+        """
+        values = checked_scores(scores, self.p_hat.size)
+        rows = np.atleast_2d(values)
+        per_slice = max(1, _BATCH_ENTRIES // self.p_hat.size)
+        parts = [self._worst_rows(rows[k : k + per_slice]) for k in range(0, max(len(rows), 1), per_slice)]
+        p, nu, multiplier = (np.concatenate(part) for part in zip(*parts, strict=True))
+        value = np.einsum("bc,bc->b", p, rows) if len(rows) > 1 else np.array([p[0] @ rows[0]])
+        if values.ndim == 2:
+            return WorstCase(p, value, nu, multiplier, self.p_hat)
+        return WorstCase(p[0], float(value[0]), float(nu[0]), float(multiplier[0]), self.p_hat)
+
+    def divergence(self, p: ArrayLike) -> float:
+        """Return ``D(p_hat || p)`` in bits."""
+        p = np.asarray(p, dtype=np.float64)
+        seen = self.p_hat > 0
+        with np.errstate(divide="ignore"):
+            return float(self.p_hat[seen] @ np.log2(self.p_hat[seen] / p[seen]))
+
+    def contains(self, p: ArrayLike) -> bool:
+        """Tell whether the distribution ``p`` is a member, up to rounding."""
+        p = checked_distribution(p, "p")
+        if p.size != self.p_hat.size:
+            raise InvalidInputError(f"p has {p.size} contexts; the set has {self.p_hat.size}.")
+        return self.is_simplex or self.divergence(p) <= self.radius + MEMBERSHIP_TOLERANCE
+
+    def interval(self, context: int) -> tuple[float, float]:
+        """Return the smallest and the largest probability any member gives to the context at this index."""
+        n_contexts = self.p_hat.size
+        if not isinstance(context, (int, np.integer)) or not -n_contexts <= context < n_contexts:
+            raise InvalidInputError(f"context = {context!r}; pass an index from 0 to {n_contexts - 1}.")
+        if n_contexts == 1:
+            return 1.0, 1.0
+        # The extreme members rescale all other contexts alike, so one context against the rest is enough.
+        share = float(self.p_hat[context])
+        pair = KLBall(np.array([share, 1.0 - share]), self.radius)
+        lower, upper = pair.worst_case([[-1.0, 0.0], [1.0, 0.0]]).distribution[:, 0]
+        # At an infinite or huge radius the solver keeps a seen context at the smallest positive number.
+        return (0.0 if lower <= _SMALLEST else float(lower)), float(upper)
+
+    def constraint(self, p: Array) -> Constraint | None:
+        """Return ``D(p_hat || p) - radius`` in nats, with its derivatives; None for the simplex."""
+        if self.is_simplex:
+            return None
+        ratio = self.p_hat / p
+        return Constraint(
+            value=math.log(2.0) * (self.divergence(p) - self.radius), gradient=-ratio, curvature=ratio / p
+        )
+
+    def pull_inside(self, p: Array) -> Array:
+        """Return a member close to ``p``: scaled to sum one, then moved towards ``p_hat`` as far as needed."""
+        p = np.maximum(p, np.where(self.p_hat > 0, _SMALLEST, 0.0))
+        p = p / p.sum()
+        if self.is_simplex:
+            return p
+        divergence = self.divergence(p)
+        # The divergence is convex and 0 at p_hat, so this mixture is inside.
+        if divergence > self.radius:
+            share = self.radius / divergence
+            p = share * p + (1.0 - share) * self.p_hat
+        return p / p.sum()
+
+    def _worst_rows(self, scores: Array) -> tuple[Array, Array, Array]:
+        """Solve a batch of score vectors; return distributions, nu and multipliers."""
+        p_hat, eps = self.p_hat, self.radius * math.log(2.0)
+        n_rows = len(scores)
+        if self.is_point:
+            infinite = np.full(n_rows, np.inf)
+            return np.tile(p_hat, (n_rows, 1)), infinite, infinite
+        # Powers of two scale exactly: the largest score becomes about 1, and no difference can overflow.
+        exponent = np.frexp(np.abs(scores).max(axis=1, keepdims=True))[1]
+        scaled = np.ldexp(scores, -exponent)
+        seen = p_hat > 0
+        all_seen = bool(seen.all())
+        p_seen = p_hat if all_seen else p_hat[seen]
+        inner = scaled if all_seen else scaled[:, seen]
+
+        top = inner.max(axis=1)
+        gaps = top[:, None] - inner
+        spread = gaps.max(axis=1)
+        p, above, multiplier = _tilt(p_seen, eps, gaps, spread)
+        nu = top + above
+        if not all_seen:
+            p, nu, multiplier = _share_with_unseen(p_hat, seen, eps, scaled, p, nu, multiplier)
+        return p, np.ldexp(nu, exponent[:, 0]), np.ldexp(multiplier, exponent[:, 0])
+
+
+def _tilt(p_hat: Array, eps: float, gaps: Array, spread: Array) -> tuple[Array, Array, Array]:
+    """Return ``p = multiplier p_hat / (above + gaps)`` of divergence ``eps``, ``above = nu - max score``, and the multiplier.
+
+    ``gaps`` are the distances to the largest score, ``spread`` the largest gap of each row.
+    """
+    p = np.tile(p_hat, (len(gaps), 1))
+    above = np.zeros(len(gaps))
+    multiplier = np.zeros(len(gaps))
+    # Equal scores: no root exists, every member is least favourable, and the set does not bind.
+    rows = np.flatnonzero(spread > 0)
+    if rows.size == 0:
+        return p, above, multiplier
+    gaps, spread = gaps[rows] / spread[rows, None], spread[rows]
+    gaps[gaps < _TIE] = 0.0
+    if math.isinf(eps):
+        ties = np.where(gaps == 0, p_hat, 0.0)
+        p[rows] = ties / ties.sum(axis=1, keepdims=True)
+        return p, above, multiplier
+
+    log_above, exact = _asymptote(p_hat, eps, gaps) if eps > 1.0 else (None, np.zeros(len(gaps), dtype=bool))
+    rest = np.flatnonzero(~exact)
+    if log_above is None:
+        log_above = _root(p_hat, eps, gaps, None)
+    elif rest.size:
+        log_above[rest] = _root(p_hat, eps, gaps[rest], log_above[rest])
+    with np.errstate(under="ignore"):
+        offset = np.exp(log_above)[:, None]
+        # offset / (offset + gap), written so that a vanishing offset leaves 1 on the ties and 0 elsewhere.
+        tilt = np.where(gaps == 0, 1.0, offset / np.where(gaps == 0, 1.0, offset + gaps))
+        tilted = p_hat * tilt
+        total = tilted.sum(axis=1)
+        # A seen context never reaches 0: its divergence would be infinite, and the distribution outside the set.
+        p[rows] = np.maximum(tilted / total[:, None], _SMALLEST)
+        above[rows] = spread * offset[:, 0]
+        multiplier[rows] = above[rows] / total
+    return p, above, multiplier
+
+
+def _asymptote(p_hat: Array, eps: float, gaps: Array) -> tuple[Array, np.ndarray]:
+    """Return a lower bound of the root in log(offset), and where it is the root to rounding.
+
+    As the offset vanishes the divergence approaches a line in log(offset), from above since it is convex.
+    """
+    tied = np.where(gaps == 0, p_hat, 0.0).sum(axis=1)
+    rest = np.where(gaps == 0, 0.0, p_hat).sum(axis=1)
+    positive = np.where(gaps == 0, 1.0, gaps)
+    log_offset = (np.log(positive) @ p_hat + np.log(tied) - eps) / rest
+    return log_offset, log_offset < np.log(positive.min(axis=1)) - 40.0
+
+
+def _root(p_hat: Array, eps: float, gaps: Array, lower: Array | None) -> Array:
+    """Solve ``divergence(offset) = eps`` for log(offset), row by row, by safeguarded Newton steps.
+
+    The divergence falls from infinity to 0 as the offset grows. In the logarithm of the offset it is convex and its
+    logarithm is concave, so Newton on the one (large radius, started at ``lower``) or on the other (small radius, no
+    ``lower``) has a monotone tail.
+    """
+    mean = gaps @ p_hat
+    if lower is not None:
+        log_offset = lower.copy()
+    else:
+        centred = gaps - mean[:, None]
+        variance = np.einsum("bc,bc,c->b", centred, centred, p_hat)
+        # Near the centre the divergence is variance / (2 (offset + mean)^2).
+        guess = np.sqrt(variance / (2.0 * eps)) - mean
+        log_offset = np.log(np.maximum(guess, 1e-3 * mean))
+    low = np.full(len(gaps), -np.inf) if lower is None else lower.copy()
+    high = np.full(len(gaps), np.inf)
+    active = np.arange(len(gaps))
+    for _ in range(200):
+        x = log_offset[active]
+        divergence, slope = _divergence(p_hat, gaps[active], mean[active], np.exp(x))
+        too_large = divergence > eps
+        low[active] = np.where(too_large, x, low[active])
+        high[active] = np.where(too_large, high[active], x)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            on_log = divergence * np.log(eps / divergence) / slope
+            on_value = (eps - divergence) / slope
+        step = on_log if lower is None else on_value
+        bounded = np.isfinite(low[active]) & np.isfinite(high[active])
+        middle = np.where(bounded, 0.5 * (low[active] + high[active]), x + np.where(too_large, 2.0, -2.0))
+        new = x + step
+        inside = (new >= low[active]) & (new <= high[active])
+        new = np.where(np.isfinite(new) & inside, new, middle)
+        log_offset[active] = new
+        # Quadratic convergence: after a step this small the next would be below rounding.
+        active = active[np.abs(new - x) > 1e-9]
+        if active.size == 0:
+            break
+    return log_offset
+
+
+def _divergence(p_hat: Array, gaps: Array, mean: Array, offset: Array) -> tuple[Array, Array]:
+    """Return the divergence of the tilted distribution in nats and its derivative in log(offset).
+
+    With ``u = (gap - mean) / (offset + mean)``, whose mean is 0, the first-order terms cancel on paper instead of in
+    floating point: ``D = E[log1p(u) - u] + log1p(E[u^2 / (1 + u)])``.
+    """
+    centre = (offset + mean)[:, None]
+    u = (gaps - mean[:, None]) / centre
+    one_plus_u = (offset[:, None] + gaps) / centre
+    inflation = (u * u / one_plus_u) @ p_hat
+    divergence = _log1p_minus(u, one_plus_u) @ p_hat + np.log1p(inflation)
+    ratio_minus_one = (-u / one_plus_u - inflation[:, None]) / (1.0 + inflation[:, None])
+    share = offset / (offset + mean) * (1.0 + inflation)
+    slope = -share * ((ratio_minus_one * ratio_minus_one) @ p_hat)
+    return divergence, slope
+
+
+def _log1p_minus(u: Array, one_plus_u: Array) -> Array:
+    """Return ``log1p(u) - u`` without cancellation near 0."""
+    # log1p(u) = 2 atanh(r), r = u / (2 + u), and 2 r - u = -u r exactly.
+    r = u / (2.0 + u)
+    r2 = r * r
+    series = r * (2.0 * r2 * (1 / 3 + r2 * (1 / 5 + r2 * (1 / 7 + r2 * (1 / 9 + r2 / 11)))) - u)
+    return np.where(np.abs(u) < 0.1, series, np.log(one_plus_u) - u)
+
+
+def _share_with_unseen(
+    p_hat: Array, seen: np.ndarray, eps: float, scores: Array, p_seen: Array, nu: Array, multiplier: Array
+) -> tuple[Array, Array, Array]:
+    """Extend the solution over seen contexts to those with ``p_hat = 0``.
+
+    An unseen context enters only when its score exceeds ``nu``; then ``nu`` is that score.
+    """
+    p = np.zeros_like(scores)
+    p[:, seen] = p_seen
+    unseen_top = scores[:, ~seen].max(axis=1)
+    rows = np.flatnonzero(unseen_top > nu)
+    if rows.size == 0:
+        return p, nu, multiplier
+    nu, multiplier = nu.copy(), multiplier.copy()
+    top = unseen_top[rows, None]
+    below = top - scores[rows][:, seen]
+    geometric = np.exp(np.log(below) @ p_hat[seen])
+    nu[rows] = unseen_top[rows]
+    multiplier[rows] = math.exp(-eps) * geometric
+    kept = np.maximum(multiplier[rows, None] * p_hat[seen] / below, 0.0 if math.isinf(eps) else _SMALLEST)
+    # Where the mass on the seen contexts rounds to more than 1, nothing is left for the unseen one.
+    kept /= np.maximum(kept.sum(axis=1, keepdims=True), 1.0)
+    tied = (scores[rows] == top) & ~seen
+    p[rows] = np.where(tied, (1.0 - kept.sum(axis=1, keepdims=True)) / tied.sum(axis=1, keepdims=True), 0.0)
+    p[np.ix_(rows, seen)] = kept
+    return p, nu, multiplier

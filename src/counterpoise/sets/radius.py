@@ -1,0 +1,133 @@
+"""How large the confidence set must be: the radius, in bits, that covers with a given confidence."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from counterpoise.exceptions import CoverageWarning, InvalidInputError
+
+RadiusMethod = Literal["types", "agrawal", "chi2"]
+
+CHI2_DRAWS_PER_CONTEXT = 10
+"""Below this many draws per context the chi-squared limit under-covers visibly.
+
+Uniform contexts are its hardest simple case: asked for .90, it covers .65 at C=100 with 3 draws per context, .81
+with 5, .87 with 10.
+"""
+
+
+def confidence_radius(
+    counts: ArrayLike,
+    confidence: float = 0.99,
+    method: RadiusMethod = "types",
+    *,
+    draws: float | None = None,
+) -> float:
+    r"""Radius in bits such that the set around the empirical distribution covers the true one.
+
+    .. math:: P\{ D(\hat p \,\|\, p) \le \text{radius} \} \ge \text{confidence}
+
+    Parameters
+    ----------
+    counts : array-like of shape (n_contexts,)
+        Samples per context. A context that was declared but never seen has count 0 and is counted.
+    confidence : float in [0, 1]
+        1 gives infinity: the whole simplex.
+    method : {"types", "agrawal", "chi2"}
+        ``"types"``: the method of types, :math:`(C \log_2(n+1) - \log_2(1-\beta)) / n`; valid for every n, and loose.
+        ``"agrawal"``: the Chernoff bound of Agrawal (2020), :math:`x/n` with
+        :math:`e^{-x} (e x / (C-1))^{C-1} = 1-\beta`; valid for every n, and 2 to 5 times tighter.
+        ``"chi2"``: the limit :math:`\chi^2_{C-1}(\beta) / (2n)`; exact as n grows, and too small when n/C is small.
+    draws : float, optional
+        How many independent draws of a context the data hold; the number of samples by default. Rows that share one
+        draw are not evidence of their own about the mix: 400 sales on 20 days are 20 draws of the weather.
+
+    Returns
+    -------
+    float
+    """
+    n_contexts, n_draws = _checked_counts(counts, draws)
+    confidence = _checked_confidence(confidence)
+    if method not in get_args(RadiusMethod):
+        raise InvalidInputError(f"method is {method!r}; choose 'types', 'agrawal' or 'chi2'.")
+    if confidence == 1.0:
+        return math.inf
+    surprise = -math.log1p(-confidence)
+    if method == "types":
+        nats = (n_contexts * math.log1p(n_draws) + surprise) / n_draws
+    elif method == "agrawal":
+        nats = _agrawal(n_contexts, surprise) / n_draws
+    else:
+        nats = _chi2(n_contexts, confidence, n_draws) / n_draws
+    return nats / math.log(2.0)
+
+
+def _agrawal(n_contexts: int, surprise: float) -> float:
+    """Solve ``x - k - k log(x / k) = surprise`` for ``x >= k``, where ``k = n_contexts - 1``."""
+    k = n_contexts - 1
+    if k == 0 or surprise == 0.0:
+        return float(k)
+    # With x = k (1 + z) the equation is z - log1p(z) = surprise / k, increasing and convex in z > 0: started right
+    # of the root, Newton descends to it.
+    level = surprise / k
+    z = level + math.sqrt(2.0 * level)
+    for _ in range(60):
+        step = (z - math.log1p(z) - level) * (1.0 + z) / z
+        z -= step
+        if abs(step) <= 1e-15 * z:
+            break
+    return k * (1.0 + z)
+
+
+def _chi2(n_contexts: int, confidence: float, n_draws: float) -> float:
+    if n_draws / n_contexts < CHI2_DRAWS_PER_CONTEXT:
+        warnings.warn(
+            f"method='chi2' is asymptotic and {n_draws:g} draws over {n_contexts} contexts are too few for it: the set "
+            "covers less often than asked. Use method='agrawal', which is valid for every n.",
+            CoverageWarning,
+            stacklevel=3,
+        )
+    if n_contexts == 1:
+        return 0.0
+    return float(special.chdtri(n_contexts - 1, 1.0 - confidence)) / 2.0
+
+
+def _checked_counts(counts: ArrayLike, draws: float | None) -> tuple[int, float]:
+    try:
+        values = np.asarray(counts, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"counts must be numbers, got {counts!r:.60}.") from error
+    if values.ndim != 1 or values.size == 0:
+        raise InvalidInputError(f"counts must hold one number per context, got shape {values.shape}.")
+    bad = np.flatnonzero(~np.isfinite(values) | (values < 0))
+    if bad.size:
+        raise InvalidInputError(f"counts[{bad[0]}] = {values[bad[0]]}; a count is finite and not negative.")
+    n = float(values.sum())
+    if n == 0.0:
+        raise InvalidInputError("counts are all zero: there is no data to centre a confidence set on.")
+    if draws is not None:
+        try:
+            n = float(draws)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"draws must be a number, got {draws!r}.") from error
+        if not (math.isfinite(n) and n > 0):
+            raise InvalidInputError(
+                f"draws = {draws}; pass how many independent draws of a context the data hold, a positive number."
+            )
+    return values.size, n
+
+
+def _checked_confidence(confidence: float) -> float:
+    try:
+        value = float(confidence)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"confidence must be a number in [0, 1], got {confidence!r}.") from error
+    if not 0.0 <= value <= 1.0:
+        raise InvalidInputError(f"confidence = {confidence}; it must lie in [0, 1], e.g. 0.99.")
+    return value
