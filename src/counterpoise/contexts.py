@@ -1,0 +1,161 @@
+"""Context labels: encode them, count them, group rows by them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.exceptions import EmptyContextError, InvalidInputError
+
+
+@dataclass(frozen=True, eq=False)
+class Contexts:
+    """The contexts of some rows.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_contexts,)
+        Sorted where they can be compared, else by first appearance.
+    codes : ndarray of shape (n_samples,)
+        The index in ``labels`` of each row's context.
+    """
+
+    labels: NDArray[Any]
+    codes: NDArray[np.intp]
+
+    @cached_property
+    def counts(self) -> NDArray[np.intp]:
+        """Rows per context."""
+        return np.bincount(self.codes, minlength=len(self.labels))
+
+    @cached_property
+    def starts(self) -> NDArray[np.intp]:
+        """Where each context begins once rows are grouped, and where the last one ends."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
+
+    def grouping_order(self) -> NDArray[np.intp] | None:
+        """Return the stable order that groups rows by context; None where they are grouped already."""
+        if np.all(self.codes[1:] >= self.codes[:-1]):
+            return None
+        return np.argsort(self.codes, kind="stable")
+
+    def describe(self, c: int) -> str:
+        """Return a context's label for a message."""
+        return f"context {self.labels[c]!s:.60}"
+
+
+def encode(labels: Any, n_rows: int | None = None, declared: Iterable[Hashable] | None = None) -> Contexts:
+    """Turn labels into codes.
+
+    Parameters
+    ----------
+    labels : array-like, Series or list of shape (n_samples,)
+        Any hashable labels; None and NaN are refused.
+    n_rows : int, optional
+        How many there should be.
+    declared : iterable of labels, optional
+        The contexts that exist. One without rows is refused: nothing is known about its risk.
+    """
+    values = _to_array(labels)
+    if values.ndim != 1:
+        raise InvalidInputError(f"contexts must be one label per row, got shape {values.shape}.")
+    if n_rows is not None and len(values) != n_rows:
+        raise InvalidInputError(f"got {len(values)} context labels for {n_rows} rows. Pass one label per row.")
+    if len(values) == 0:
+        raise InvalidInputError("there are no rows: contexts are empty.")
+    missing = _missing(values)
+    if missing.any():
+        row = int(np.flatnonzero(missing)[0])
+        raise InvalidInputError(
+            f"the context of row {row} is {values[row]!r} ({int(missing.sum())} of {len(values)} are missing). "
+            "Drop those rows, or give them a label of their own such as 'unknown'."
+        )
+    unique, codes = _unique(values)
+    contexts = Contexts(unique, codes)
+    return contexts if declared is None else _align(contexts, list(declared))
+
+
+def _align(contexts: Contexts, declared: Sequence[Hashable]) -> Contexts:
+    """Reorder contexts as they were declared."""
+    position = {_plain(label): k for k, label in enumerate(declared)}
+    for label in contexts.labels:
+        if _plain(label) not in position:
+            raise InvalidInputError(f"context {label!s:.60} is in the data but was not declared. Declare it as well.")
+    order = np.array([position[_plain(label)] for label in contexts.labels], dtype=np.intp)
+    labels = np.empty(len(declared), dtype=object)
+    labels[:] = declared
+    aligned = Contexts(labels, order[contexts.codes])
+    if (aligned.counts == 0).any():
+        empty = int(np.flatnonzero(aligned.counts == 0)[0])
+        shown = ", ".join(f"{label!s:.30} {n}" for label, n in zip(labels[:8], aligned.counts[:8], strict=True))
+        raise EmptyContextError(
+            f"context {labels[empty]!s:.60} has no training samples (counts: {shown}). Drop it, or pass its risk: "
+            "counterpoise.minimize takes a count of 0 with a risk of your own."
+        )
+    return aligned
+
+
+def _to_array(labels: Any) -> NDArray[Any]:
+    series = nw.from_native(labels, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        return np.asarray(series.to_numpy())
+    if isinstance(labels, np.ndarray):
+        return labels
+    values = list(labels)
+    array = np.asarray(values)
+    # numpy would turn [1, "a", None] into text; keep what is not of one kind as it is.
+    if array.dtype.kind in "US" and not all(isinstance(v, (str, bytes)) for v in values):
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+    return array
+
+
+def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    if values.dtype.kind in "fc":
+        return np.isnan(values)
+    if values.dtype.kind in "mM":
+        return np.isnat(values)
+    if values.dtype.kind == "O":
+        # NaN, NaT and pandas' NA are all unequal to themselves or refuse a truth value.
+        return np.fromiter((_is_missing(v) for v in values), dtype=bool, count=len(values))
+    return np.zeros(len(values), dtype=bool)
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):
+        return True
+
+
+def _unique(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    if values.dtype.kind != "O":
+        unique, codes = np.unique(values, return_inverse=True)
+        return unique, codes.astype(np.intp, copy=False)
+    seen: dict[Any, int] = {}
+    try:
+        codes = np.fromiter((seen.setdefault(_plain(v), len(seen)) for v in values), dtype=np.intp, count=len(values))
+    except TypeError as error:
+        raise InvalidInputError(f"a context label cannot be hashed ({error}). Use strings or numbers.") from error
+    labels = list(seen)
+    try:
+        order = sorted(range(len(labels)), key=labels.__getitem__)
+    except TypeError:
+        order = list(range(len(labels)))
+    rank = np.empty(len(labels), dtype=np.intp)
+    rank[order] = np.arange(len(labels))
+    unique = np.empty(len(labels), dtype=object)
+    unique[:] = [labels[k] for k in order]
+    return unique, rank[codes]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,47 @@
+"""Binary logistic loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from counterpoise.losses._base import Array, Loss
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    r"""Minus the log-likelihood of a binary target under the logit link.
+
+    .. math:: \ell(y, z) = \log(1 + e^z) - y z, \qquad y \in \{0, 1\}
+
+    With the sign :math:`m = 1 - 2y` it is :math:`\log(1 + e^{m z})`, which neither overflows nor cancels.
+    """
+
+    name: ClassVar[str] = "logistic"
+    domain: ClassVar[str] = "0 or 1"
+
+    @property
+    def third_order(self) -> float:
+        """``loss''' = loss'' (1 - 2 sigma)``."""
+        return 1.0
+
+    def outside(self, target: Array) -> NDArray[np.bool_]:
+        """Mark targets that are neither 0 nor 1."""
+        return (target != 0) & (target != 1)
+
+    def value(self, target: Array, prediction: Array) -> Array:
+        """Return the loss of each row."""
+        return np.logaddexp(0.0, (1.0 - 2.0 * target) * prediction)
+
+    def gradient(self, target: Array, prediction: Array) -> Array:
+        """Return ``sigma(z) - y``."""
+        sign = 1.0 - 2.0 * target
+        return sign * special.expit(sign * prediction)
+
+    def curvature(self, target: Array, prediction: Array) -> Array:
+        """Return ``sigma(z) sigma(-z)``."""
+        return special.expit(prediction) * special.expit(-prediction)

@@ -1,0 +1,76 @@
+"""Multinomial logistic loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.losses._base import Array, Loss
+
+
+@dataclass(frozen=True)
+class Multinomial(Loss):
+    r"""Minus the log-likelihood of a class under the softmax link, one output per class.
+
+    .. math:: \ell(y, z) = \log \sum_k e^{z_k} - z_y, \qquad y \in \{0, \dots, K-1\}
+
+    Parameters
+    ----------
+    n_classes : int
+    """
+
+    n_classes: int
+
+    name: ClassVar[str] = "multinomial"
+    domain: ClassVar[str] = "class indices 0, 1, ..., n_classes - 1"
+
+    @property
+    def n_outputs(self) -> int:
+        """One per class."""
+        return self.n_classes
+
+    @property
+    def third_order(self) -> float:
+        """The third cumulant of a direction is at most its variance times its range over the classes."""
+        return 1.0
+
+    def outside(self, target: Array) -> NDArray[np.bool_]:
+        """Mark targets that are not a class index."""
+        return (target < 0) | (target >= self.n_classes) | (target != np.floor(target))
+
+    def value(self, target: Array, prediction: Array) -> Array:
+        """Return the loss of each row."""
+        others = self._against_target(target, prediction)
+        top = np.maximum(others.max(axis=1), 0.0)
+        # Where the target leads (top = 0) this is log1p of the others, exact however small they are.
+        return top + np.log1p(np.exp(others - top[:, None]).sum(axis=1) + np.expm1(-top))
+
+    def gradient(self, target: Array, prediction: Array) -> Array:
+        """Return the probabilities minus the indicator of the target."""
+        others = self._against_target(target, prediction)
+        top = np.maximum(others.max(axis=1), 0.0)
+        mass = np.exp(others - top[:, None])
+        slopes = mass / (mass.sum(axis=1) + np.exp(-top))[:, None]
+        slopes[np.arange(len(target)), target.astype(np.intp)] = -slopes.sum(axis=1)
+        return slopes
+
+    def curvature(self, target: Array, prediction: Array) -> Array:
+        """Return ``diag(q) - q q'`` of the probabilities ``q``."""
+        mass = np.exp(prediction - prediction.max(axis=1, keepdims=True))
+        q = mass / mass.sum(axis=1, keepdims=True)
+        blocks = -q[:, :, None] * q[:, None, :]
+        diagonal = np.arange(self.n_classes)
+        blocks[:, diagonal, diagonal] = 0.0
+        # Rows sum to zero; taking the diagonal from the others keeps that exact where one probability is near 1.
+        blocks[:, diagonal, diagonal] = -blocks.sum(axis=2)
+        return blocks
+
+    def _against_target(self, target: Array, prediction: Array) -> Array:
+        """Return ``z_k - z_y``, with minus infinity at the target itself."""
+        rows, classes = np.arange(len(target)), target.astype(np.intp)
+        others = prediction - prediction[rows, classes][:, None]
+        others[rows, classes] = -np.inf
+        return others

@@ -1,0 +1,49 @@
+"""The loss of a stock level: what was bought, less what was sold."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.losses._base import Array, PiecewiseLinear
+
+
+@dataclass(frozen=True)
+class Newsvendor(PiecewiseLinear):
+    r"""Stock ``z`` bought at unit cost ``x``, of which demand ``y`` is sold at a price.
+
+    .. math:: \ell((x, y), z) = z x - r \min(z, y)
+
+    Parameters
+    ----------
+    price : float
+        :math:`r`, per unit.
+    """
+
+    price: float
+
+    name: ClassVar[str] = "newsvendor"
+    domain: ClassVar[str] = "rows of (unit cost, demand) with a demand that is not negative"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.price) and self.price > 0):
+            raise InvalidInputError(f"price = {self.price}; pass a positive selling price per unit.")
+
+    @property
+    def target_columns(self) -> int:
+        """Unit cost and demand."""
+        return 2
+
+    def outside(self, target: Array) -> NDArray[np.bool_]:
+        """Mark negative demand."""
+        return target[:, 1] < 0
+
+    def pieces(self, target: Array) -> tuple[Array, Array, Array, Array]:
+        """Return each row's kink, height, left slope and right slope."""
+        cost, demand = target[:, 0], target[:, 1]
+        return demand, (cost - self.price) * demand, cost - self.price, cost
