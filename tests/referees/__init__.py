@@ -1,0 +1,1 @@
+"""Independent referee implementations, used only by the tests."""
