@@ -1,0 +1,125 @@
+"""The robust objective: the worst-case score over a set, and what bounds its minimum."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.oracle import Oracle, Point
+from counterpoise.sets import ContextSet, WorstCase
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A proof of how good a solution is: the optimum lies between ``lower`` and ``upper``.
+
+    Attributes
+    ----------
+    lower, upper : float
+        ``upper`` is attained by the returned parameters.
+    scope : {"global", "local"}
+        ``"global"``: a theorem, up to rounding in the sums. ``"local"``: an estimate from derivatives at the
+        solution, which is all there is for risks that may not be convex or have no Hessian.
+    scale : float
+        The size of the objective, against which the gap is measured.
+    """
+
+    lower: float
+    upper: float
+    scope: Literal["global", "local"] = "global"
+    scale: float = field(default=1.0, repr=False)
+
+    @property
+    def gap(self) -> float:
+        """``upper - lower``, never negative."""
+        return max(self.upper - self.lower, 0.0)
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap over the scale of the objective."""
+        return self.gap / self.scale
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceRisks:
+    """The least risk possible in each context, known to lie between two numbers.
+
+    ``upper`` is attained and used as the reference; ``lower`` is proven. They agree where references are given.
+    """
+
+    upper: Array
+    lower: Array
+
+    @classmethod
+    def exactly(cls, values: Array) -> ReferenceRisks:
+        """Return references known without error."""
+        return cls(values, values)
+
+
+@dataclass(frozen=True, eq=False)
+class RobustObjective:
+    r"""The problem :math:`\min_\theta \max_{p \in P} \sum_c p_c (R_c(\theta) - r_c)`.
+
+    With references :math:`r` at zero it is about risk, with the least risk per context about excess risk; with the
+    set a point it is empirical risk minimisation, with the simplex it is minimax.
+    """
+
+    oracle: Oracle
+    contexts: ContextSet
+    references: ReferenceRisks
+
+    def scores(self, point: Point) -> Array:
+        """Return what is averaged: risk less reference."""
+        return point.risks - self.references.upper
+
+    def worst_case(self, point: Point) -> WorstCase:
+        """Return the least favourable distribution at a point, and the objective's value."""
+        return self.contexts.worst_case(self.scores(point))
+
+    def value(self, point: Point) -> float:
+        """Return the objective, infinite where a risk is not finite."""
+        if not np.isfinite(point.risks).all():
+            return math.inf
+        return float(self.worst_case(point).value)
+
+    def upper_bound(self, point: Point) -> float:
+        """Return a bound of the objective at a point that holds wherever the references truly lie."""
+        if not np.isfinite(point.risks).all():
+            return math.inf
+        return float(self.contexts.worst_case(point.risks - self.references.lower).value)
+
+    def lower_bound(
+        self, point: Point, p: Array, curvature: Array | None = None, multipliers: tuple[Array, Array] | None = None
+    ) -> float:
+        """Return a lower bound of the optimum: weak duality at a member ``p`` of the set.
+
+        Parameters
+        ----------
+        curvature : ndarray, optional
+            A matrix not above the Hessian of ``sum_c p_c R_c`` at the point.
+        multipliers : pair of ndarray, optional
+            Non-negative prices of the lower and the upper bounds on theta.
+        """
+        gradient = p @ point.jacobian
+        charge = 0.0
+        bounds = self.oracle.bounds
+        if bounds is not None:
+            if multipliers is None:
+                multipliers = (np.maximum(gradient, 0.0), np.maximum(-gradient, 0.0))
+            for price, room in zip(multipliers, (point.theta - bounds[0], bounds[1] - point.theta), strict=True):
+                finite = np.isfinite(room)
+                charge += float(price[finite] @ room[finite])
+            low, high = (np.where(np.isfinite(b), m, 0.0) for b, m in zip(bounds, multipliers, strict=True))
+            gradient = gradient - low + high
+        return point.lower_bound(p, gradient, curvature) - charge - float(p @ self.references.upper)
+
+    def scale(self, point: Point) -> float:
+        """Return the size against which a gap is measured: the mean absolute risk, or the objective if larger."""
+        size = float(self.contexts.p_hat @ np.abs(point.risks))
+        return max(size, abs(self.value(point)))

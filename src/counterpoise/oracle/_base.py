@@ -1,0 +1,79 @@
+"""The one interface between a problem and its solvers: what is known at a point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Bounds = tuple[Array, Array]
+
+
+class Point(Protocol):
+    """The risks and their derivatives at one parameter vector; each is computed when first asked for."""
+
+    @property
+    def theta(self) -> Array:
+        """The parameters, of shape (n_parameters,)."""
+
+    @property
+    def risks(self) -> Array:
+        """The risk of each context, of shape (n_contexts,)."""
+
+    @property
+    def jacobian(self) -> Array:
+        """The gradients of the risks, of shape (n_contexts, n_parameters)."""
+
+    def hessian(self, p: Array) -> Array:
+        """Return the Hessian of ``sum_c p_c risk_c``, of shape (n_parameters, n_parameters)."""
+
+    def hessian_product(self, p: Array) -> Callable[[Array], Array]:
+        """Return the map ``v -> hessian(p) @ v``, which needs no square matrix."""
+
+    def hessian_diagonal(self, p: Array) -> Array:
+        """Return the diagonal of ``hessian(p)``."""
+
+    def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
+        """Bound the minimum over theta of ``sum_c p_c risk_c`` from below, by what is known here.
+
+        Parameters
+        ----------
+        p : ndarray of shape (n_contexts,)
+        gradient : ndarray of shape (n_parameters,)
+            The gradient that remains once the multipliers of active bounds are taken off.
+        curvature : ndarray or None
+            A positive semi-definite matrix not above ``hessian(p)``, where the caller has one at hand.
+        """
+
+
+class Oracle(Protocol):
+    """The only thing that touches data."""
+
+    @property
+    def n_contexts(self) -> int:
+        """Contexts, that is risks."""
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of theta."""
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """Lowest and highest admissible theta, possibly infinite; None if theta is free."""
+
+    @property
+    def is_rigorous(self) -> bool:
+        """Whether ``lower_bound`` is a theorem about this problem, not an estimate at the point."""
+
+    @property
+    def forms_hessian(self) -> bool:
+        """Whether a square matrix of the size of theta is affordable."""
+
+    def start(self) -> Array:
+        """Return a reasonable first theta."""
+
+    def at(self, theta: Array) -> Point:
+        """Return what is known at ``theta``."""

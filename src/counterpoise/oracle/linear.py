@@ -1,0 +1,290 @@
+"""Linear models on data in memory, dense or sparse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from counterpoise.contexts import Contexts
+from counterpoise.losses import Loss
+from counterpoise.oracle import linear_bounds
+from counterpoise.oracle._base import Array, Bounds
+
+_BLOCK_ENTRIES = 1 << 20
+"""Entries of X weighted at once in a Gram product, so that its temporary stays in the cache's neighbourhood."""
+
+_LARGEST_HESSIAN = 2500
+"""Parameters up to which a square matrix is formed (50 MB, a second to factor)."""
+
+_MANY_ROWS = 64
+"""Rows per context from which a BLAS call each beats one sparse product."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearOracle:
+    r"""Risks of a linear model: :math:`R_c(\theta) = \sum_{i \in c} w_i\,\ell(y_i, x_i^\top\theta) + \frac\alpha2 \|\text{coef}\|^2`.
+
+    Rows are grouped by context once, by :meth:`from_rows`. Theta is the raveled (n_outputs, n_features + intercept)
+    matrix, the intercept last; it is not penalised.
+
+    Attributes
+    ----------
+    X : ndarray or csr_array of shape (n_samples, n_features)
+        Grouped by context.
+    target : ndarray of shape (n_samples,) or (n_samples, target_columns)
+    row_weight : ndarray of shape (n_samples,)
+        Sums to one within each context.
+    starts : ndarray of shape (n_contexts + 1,)
+        Context ``c`` holds the rows ``starts[c]:starts[c + 1]``.
+    """
+
+    X: Any
+    target: Array
+    row_weight: Array
+    starts: NDArray[np.intp]
+    loss: Loss
+    alpha: float = 0.0
+    fit_intercept: bool = True
+    bounds: Bounds | None = None
+    is_rigorous: bool = True
+
+    @classmethod
+    def from_rows(
+        cls,
+        X: Any,
+        target: Array,
+        contexts: Contexts,
+        loss: Loss,
+        *,
+        sample_weight: Array | None = None,
+        alpha: float = 0.0,
+        fit_intercept: bool = True,
+        bounds: Bounds | None = None,
+    ) -> LinearOracle:
+        """Group rows by context; arguments have been checked by the caller."""
+        order = contexts.grouping_order()
+        weight = np.ones(len(target)) if sample_weight is None else sample_weight
+        if order is not None:
+            X, target, weight = X[order], target[order], weight[order]
+        totals = np.add.reduceat(weight, contexts.starts[:-1])
+        row_weight = weight / np.repeat(totals, np.diff(contexts.starts))
+        return cls(X, target, row_weight, contexts.starts, loss, alpha, fit_intercept, bounds)
+
+    @property
+    def n_contexts(self) -> int:
+        """Contexts, that is risks."""
+        return len(self.starts) - 1
+
+    @property
+    def width(self) -> int:
+        """Columns of the coefficient matrix, the intercept counted."""
+        return int(self.X.shape[1]) + self.fit_intercept
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of theta."""
+        return self.loss.n_outputs * self.width
+
+    @property
+    def forms_hessian(self) -> bool:
+        """Whether a square matrix of the size of theta is affordable."""
+        return self.n_parameters <= _LARGEST_HESSIAN
+
+    @cached_property
+    def penalised(self) -> Array:
+        """Return 1 for the coefficients, 0 for the intercepts."""
+        mask = np.ones((self.loss.n_outputs, self.width))
+        if self.fit_intercept:
+            mask[:, -1] = 0.0
+        return mask.ravel()
+
+    @cached_property
+    def reach(self) -> Array:
+        """The largest absolute value of each column, repeated for every output, in the order of theta."""
+        columns = abs(self.X).max(axis=0)
+        columns = columns.toarray().ravel() if sparse.issparse(columns) else np.asarray(columns, dtype=np.float64)
+        if self.fit_intercept:
+            columns = np.append(columns, 1.0)
+        return np.tile(columns, self.loss.n_outputs)
+
+    @cached_property
+    def lowest_risks(self) -> Array:
+        """A lower bound of each context's risk, whatever the parameters."""
+        return np.add.reduceat(self.row_weight * self.loss.lowest(self.target), self.starts[:-1])
+
+    def weights(self, p: Array) -> Array:
+        """Return each row's weight in ``sum_c p_c risk_c``."""
+        return self.row_weight * np.repeat(p, np.diff(self.starts))
+
+    def transpose_product(self, rows: Array) -> Array:
+        """Return ``[X 1]' rows`` raveled like theta, for rows of shape (n, n_outputs)."""
+        out = np.empty((self.loss.n_outputs, self.width))
+        out[:, : self.X.shape[1]] = (self.X.T @ rows).T
+        if self.fit_intercept:
+            out[:, -1] = rows.sum(axis=0)
+        return out.ravel()
+
+    def product(self, theta: Array) -> Array:
+        """Return ``[X 1] theta``, of shape (n, n_outputs)."""
+        matrix = theta.reshape(self.loss.n_outputs, self.width)
+        z = self.X @ (matrix[:, :-1] if self.fit_intercept else matrix).T
+        return np.asarray(z + matrix[:, -1] if self.fit_intercept else z, dtype=np.float64)
+
+    def start(self) -> Array:
+        """Return zero."""
+        return np.zeros(self.n_parameters)
+
+    def at(self, theta: Array) -> LinearPoint:
+        """Return what is known at ``theta``."""
+        return LinearPoint(self, theta)
+
+    def with_loss(self, loss: Loss) -> LinearOracle:
+        """Return the same rows under another loss."""
+        return replace(self, loss=loss)
+
+    def context(self, c: int) -> LinearOracle:
+        """Return the problem of one context alone."""
+        return self.subset(np.array([c]))
+
+    def subset(self, contexts: NDArray[np.intp]) -> LinearOracle:
+        """Return the problem of some contexts alone."""
+        slices = [slice(self.starts[c], self.starts[c + 1]) for c in contexts]
+        rows = slices[0] if len(slices) == 1 else np.concatenate([np.arange(s.start, s.stop) for s in slices])
+        starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[contexts])])
+        return replace(self, X=self.X[rows], target=self.target[rows], row_weight=self.row_weight[rows], starts=starts)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPoint:
+    """Risks of a linear model and their derivatives at one theta."""
+
+    oracle: LinearOracle
+    theta: Array
+
+    @cached_property
+    def predictions(self) -> Array:
+        """Linear predictions: (n,), or (n, n_outputs)."""
+        z = self.oracle.product(self.theta)
+        return z[:, 0] if self.oracle.loss.n_outputs == 1 else z
+
+    @cached_property
+    def coefficients(self) -> Array:
+        """Theta with zeros in place of the intercepts."""
+        return self.theta * self.oracle.penalised
+
+    @cached_property
+    def slopes(self) -> Array:
+        """Slope of each row's loss, always (n, n_outputs)."""
+        return self.oracle.loss.gradient(self.oracle.target, self.predictions).reshape(len(self.predictions), -1)
+
+    @cached_property
+    def risks(self) -> Array:
+        """The risk of each context."""
+        oracle = self.oracle
+        rows = oracle.row_weight * oracle.loss.value(oracle.target, self.predictions)
+        ridge = 0.5 * oracle.alpha * float(self.coefficients @ self.coefficients)
+        return np.add.reduceat(rows, oracle.starts[:-1]) + ridge
+
+    @cached_property
+    def jacobian(self) -> Array:
+        """The gradients of the risks."""
+        oracle = self.oracle
+        slopes = oracle.row_weight[:, None] * self.slopes
+        blocks = np.empty((oracle.n_contexts, oracle.loss.n_outputs, oracle.width))
+        features = blocks[:, :, : oracle.X.shape[1]]
+        if len(slopes) >= _MANY_ROWS * oracle.n_contexts and not sparse.issparse(oracle.X):
+            for c, (first, last) in enumerate(zip(oracle.starts[:-1], oracle.starts[1:], strict=True)):
+                features[c] = slopes[first:last].T @ oracle.X[first:last]
+        else:
+            columns = np.arange(len(slopes))
+            for k in range(oracle.loss.n_outputs):
+                sums = sparse.csr_array((slopes[:, k], columns, oracle.starts), shape=(oracle.n_contexts, len(slopes)))
+                product = sums @ oracle.X
+                features[:, k] = product.toarray() if sparse.issparse(product) else product
+        if oracle.fit_intercept:
+            blocks[:, :, -1] = np.add.reduceat(slopes, oracle.starts[:-1], axis=0)
+        return blocks.reshape(oracle.n_contexts, -1) + oracle.alpha * self.coefficients
+
+    def row_curvature(self, p: Array) -> Array:
+        """Return each row's curvature times its weight in ``sum_c p_c risk_c``."""
+        curvature = self.oracle.loss.curvature(self.oracle.target, self.predictions)
+        return curvature * self.oracle.weights(p).reshape((-1,) + (1,) * (curvature.ndim - 1))
+
+    def hessian(self, p: Array) -> Array:
+        """Return the Hessian of ``sum_c p_c risk_c``."""
+        hessian = self.gram(self.row_curvature(p))
+        hessian[np.diag_indices_from(hessian)] += self.oracle.alpha * p.sum() * self.oracle.penalised
+        return hessian
+
+    def gram(self, curvature: Array) -> Array:
+        """Return ``sum_i curvature_i (x) x_i x_i'``."""
+        oracle = self.oracle
+        outputs, width = oracle.loss.n_outputs, oracle.width
+        if outputs == 1:
+            return weighted_gram(oracle.X, curvature, oracle.fit_intercept)
+        blocks = np.empty((outputs, width, outputs, width))
+        for k in range(outputs):
+            for m in range(k + 1):
+                block = weighted_gram(oracle.X, curvature[:, k, m], oracle.fit_intercept)
+                blocks[k, :, m, :] = block
+                blocks[m, :, k, :] = block
+        return blocks.reshape(outputs * width, outputs * width)
+
+    def hessian_product(self, p: Array) -> Callable[[Array], Array]:
+        """Return the map ``v -> hessian(p) @ v``."""
+        oracle = self.oracle
+        curvature = self.row_curvature(p)
+        ridge = oracle.alpha * p.sum() * oracle.penalised
+
+        def product(v: Array) -> Array:
+            move = oracle.product(v)
+            bent = curvature[:, None] * move if curvature.ndim == 1 else np.einsum("nkm,nm->nk", curvature, move)
+            return oracle.transpose_product(bent) + ridge * v
+
+        return product
+
+    def hessian_diagonal(self, p: Array) -> Array:
+        """Return the diagonal of ``hessian(p)``."""
+        oracle = self.oracle
+        curvature = self.row_curvature(p)
+        own = curvature[:, None] if curvature.ndim == 1 else np.einsum("nkk->nk", curvature)
+        out = np.empty((oracle.loss.n_outputs, oracle.width))
+        squares = oracle.X.multiply(oracle.X) if sparse.issparse(oracle.X) else np.square(oracle.X)
+        out[:, : oracle.X.shape[1]] = (squares.T @ own).T
+        if oracle.fit_intercept:
+            out[:, -1] = own.sum(axis=0)
+        return out.ravel() + oracle.alpha * p.sum() * oracle.penalised
+
+    def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
+        """Bound the minimum of ``sum_c p_c risk_c`` from below, by what is known here."""
+        return linear_bounds.lower_bound(self, p, gradient, curvature)
+
+
+def weighted_gram(X: Any, weight: Array, with_intercept: bool) -> Array:
+    """Return ``X' diag(weight) X``, bordered by the column sums where there is an intercept."""
+    n, d = X.shape
+    gram = np.zeros((d + with_intercept, d + with_intercept))
+    if sparse.issparse(X):
+        scaled = X.multiply(weight[:, None]).tocsr()
+        gram[:d, :d] = (X.T @ scaled).toarray()
+        border = np.asarray(scaled.sum(axis=0)).ravel()
+    else:
+        # Rows without curvature (a saturated or far-off row) cost nothing.
+        rows = np.flatnonzero(weight)
+        if rows.size < 0.5 * n:
+            X, weight, n = X[rows], weight[rows], rows.size
+        step = max(1, _BLOCK_ENTRIES // max(d, 1))
+        for first in range(0, n, step):
+            block = X[first : first + step]
+            gram[:d, :d] += block.T @ (block * weight[first : first + step, None])
+        border = weight @ X
+    if with_intercept:
+        gram[:d, d] = gram[d, :d] = border
+        gram[d, d] = weight.sum()
+    return gram

@@ -1,0 +1,208 @@
+"""What every solver shares: one loop, one result, one meaning of done."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.exceptions import NotCertifiedWarning
+from counterpoise.objective import Certificate, RobustObjective
+from counterpoise.oracle import Point
+
+Array = NDArray[np.float64]
+
+
+class Status(Enum):
+    """How a solver ended, as a sentence with the next action in it."""
+
+    CERTIFIED = "The gap is within the tolerance: the solution is optimal to that accuracy."
+    ITERATION_LIMIT = "The iterations ran out before the gap reached the tolerance. Raise max_iter, or tol."
+    STALLED = "Rounding stopped progress before the gap reached the tolerance. Scale the features, or raise tol."
+    FINISHED = "The method ran its fixed number of steps; the gap says how good the result is."
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The outcome of a solver.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (n_parameters,)
+    p_worst : ndarray of shape (n_contexts,)
+        The least favourable distribution: together with theta it is the saddle point, so among several least
+        favourable distributions (on a kink) it is the one under which theta is optimal.
+    value : float
+        The worst-case score of theta over the set.
+    certificate : Certificate
+    status : Status
+    n_iter : int
+    risks, scores : ndarray of shape (n_contexts,)
+        Risks at theta, and risks less references.
+    """
+
+    theta: Array
+    p_worst: Array
+    value: float
+    certificate: Certificate
+    status: Status
+    n_iter: int
+    risks: Array
+    scores: Array
+
+    @property
+    def success(self) -> bool:
+        """Whether the gap reached the tolerance."""
+        return self.status is Status.CERTIFIED
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where a solver is: a point, and the distribution that goes with it.
+
+    ``curvature`` is the Hessian at the point for ``p``, where the solver has it; ``candidate`` another point whose
+    value counts, such as an average of iterates; ``extra`` is the solver's own.
+    """
+
+    point: Point
+    p: Array
+    curvature: Array | None = None
+    multipliers: tuple[Array, Array] | None = None
+    stalled: bool = False
+    extra: Any = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told after each check."""
+
+    n_iter: int
+    certificate: Certificate
+
+
+@dataclass(eq=False)
+class _Incumbent:
+    """The best upper and the best lower bound so far; they may come from different iterates."""
+
+    objective: RobustObjective
+    point: Point | None = None
+    p: Array | None = None
+    upper: float = math.inf
+    lower: float = -math.inf
+
+    def update(self, state: State) -> None:
+        upper = self.objective.upper_bound(state.point)
+        if self.point is None or upper < self.upper:
+            self.point, self.upper = state.point, upper
+        if not math.isfinite(upper):
+            return
+        p, curvature = state.p, state.curvature
+        member = self.objective.contexts.pull_inside(p)
+        if curvature is not None:
+            # The Hessian is linear in p: at the member it is at least this share of the one at p.
+            share = float(np.min(np.divide(member, p, out=np.ones_like(p), where=p > 0)))
+            curvature = min(share, 1.0) * curvature
+        lower = self.objective.lower_bound(state.point, member, curvature, state.multipliers)
+        if self.p is None or lower > self.lower:
+            self.p, self.lower = member, max(lower, self.lower)
+
+    def certificate(self) -> Certificate:
+        assert self.point is not None
+        scope = "global" if self.objective.oracle.is_rigorous else "local"
+        scale = self.objective.scale(self.point) if math.isfinite(self.upper) else math.inf
+        return Certificate(self.lower, self.upper, scope, max(scale, np.finfo(np.float64).tiny))
+
+
+@dataclass(frozen=True)
+class Solver(ABC):
+    """A method for the robust problem.
+
+    Parameters
+    ----------
+    tol : float
+        Stop when the gap is at most this share of the objective's scale.
+    max_iter : int
+    callback : callable, optional
+        Called with a :class:`Progress` at every check.
+    """
+
+    tol: float = 1e-6
+    max_iter: int = 200
+    callback: Callable[[Progress], None] | None = field(default=None, repr=False)
+
+    check_every: ClassVar[int] = 1
+    """Iterations between two evaluations of the certificate."""
+
+    certifies: ClassVar[bool] = True
+    """Whether not reaching the tolerance is worth a warning; the plain methods of the literature often do not."""
+
+    @abstractmethod
+    def start(self, objective: RobustObjective, theta: Array) -> State:
+        """Return the first state."""
+
+    @abstractmethod
+    def step(self, objective: RobustObjective, state: State) -> State:
+        """Return the next state."""
+
+    def result(self, objective: RobustObjective, state: State) -> State:
+        """Return the state that is judged, where it is not the iterate itself."""
+        return state
+
+    def solve(self, objective: RobustObjective, theta: Array | None = None) -> Solution:
+        """Iterate until the certificate is good enough, or nothing more can be done."""
+        incumbent = _Incumbent(objective)
+        state = self.start(objective, objective.oracle.start() if theta is None else np.asarray(theta, np.float64))
+        n_iter = 0
+        while True:
+            if n_iter % self.check_every == 0 or n_iter == self.max_iter or state.stalled:
+                incumbent.update(self.result(objective, state))
+                certificate = incumbent.certificate()
+                if self.callback is not None:
+                    self.callback(Progress(n_iter, certificate))
+                if certificate.gap <= self.tol * certificate.scale:
+                    status = Status.CERTIFIED
+                    break
+                if state.stalled:
+                    status = Status.STALLED
+                    break
+                if n_iter >= self.max_iter:
+                    status = Status.ITERATION_LIMIT if self.certifies else Status.FINISHED
+                    break
+            state = self.step(objective, state)
+            n_iter += 1
+        if self.certifies and status is not Status.CERTIFIED:
+            warnings.warn(
+                f"{status.value} Gap {certificate.gap:.3g}, {certificate.relative_gap:.1g} of the objective's scale; "
+                f"asked for {self.tol:g}.",
+                NotCertifiedWarning,
+                stacklevel=2,
+            )
+        return _solution(objective, incumbent, certificate, status, n_iter)
+
+
+def _solution(
+    objective: RobustObjective, incumbent: _Incumbent, certificate: Certificate, status: Status, n_iter: int
+) -> Solution:
+    assert incumbent.point is not None
+    point = incumbent.point
+    finite = math.isfinite(incumbent.upper)
+    return Solution(
+        theta=point.theta,
+        p_worst=incumbent.p if incumbent.p is not None else objective.contexts.p_hat,
+        value=objective.value(point) if finite else math.inf,
+        certificate=certificate,
+        status=status,
+        n_iter=n_iter,
+        risks=point.risks,
+        scores=objective.scores(point),
+    )
+
+
+__all__ = ["Progress", "Solution", "Solver", "State", "Status", "replace"]

@@ -1,0 +1,333 @@
+r"""The certified default: a primal-dual interior-point method on the saddle point.
+
+It follows the central path of
+
+.. math:: \min_\theta \max_p \sum_c p_c \Delta_c(\theta), \quad g(p) \le 0,\ p \ge 0,\ \sum p = 1,\ l \le \theta \le u
+
+by Newton steps with Mehrotra's predictor and corrector on its optimality conditions
+
+.. math::
+    J^\top p - z_l + z_u = 0, \quad \Delta - \nu + s - \lambda \nabla g(p) = 0, \quad \sum p = 1, \quad g(p) + t = 0,
+
+    s_c p_c = \mu \omega_c, \quad \lambda t = \mu, \quad z_l (\theta - l) = z_u (u - \theta) = \mu.
+
+A kink of the objective, where several distributions are least favourable, is an ordinary point of these equations.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from counterpoise.exceptions import NotCertifiedWarning
+from counterpoise.linalg import positive_solver
+from counterpoise.objective import RobustObjective
+from counterpoise.oracle import Point
+from counterpoise.sets import KLBall
+from counterpoise.solvers._base import Array, Solver, State
+from counterpoise.solvers.newton import Newton
+
+
+_TO_BOUNDARY = 0.995
+"""Share of the way to the boundary that a step may go."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Duals:
+    """The dual variables, positive but for ``nu``; ``price`` and ``slack`` belong to the set's constraint."""
+
+    nu: float
+    s: Array
+    price: float
+    slack: float
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Direction:
+    theta: Array
+    p: Array
+    duals: _Duals
+
+
+@dataclass(frozen=True)
+class InteriorPoint(Solver):
+    """Second-order primal-dual solver for any convex set and any risks with derivatives."""
+
+    max_iter: int = 100
+
+    def start(self, objective: RobustObjective, theta: Array) -> State:
+        """Begin near the empirical risk minimiser, at the centre of the set."""
+        bounds = objective.oracle.bounds
+        if bounds is None:
+            theta = _rough_erm(objective, theta)
+        else:
+            theta = _well_inside(theta, *bounds)
+        point = objective.oracle.at(theta)
+        scores = objective.scores(point)
+        ball = objective.contexts
+        p_hat = _positive(ball.p_hat)
+        radius = ball.radius * math.log(2.0)
+        # The least favourable member of a smaller set meets every condition at these scores but the last, and leaves
+        # room around it. A very large set would start at its rim, with probabilities near zero.
+        inner = min(0.25 * radius, 0.5) / math.log(2.0)
+        worst = KLBall(p_hat, inner).worst_case(scores)
+        floor = 1e-3 * max(objective.scale(point), 1e-300)
+        p, multiplier = worst.distribution, max(min(worst.multiplier, 1e300), floor)
+        nu = max(worst.nu if math.isfinite(worst.nu) else -math.inf, float(scores.max()) + floor)
+        slack = max(-ball.constraint(p).value, 0.1 * radius) if math.isfinite(radius) else 0.0
+        low, high = _bound_prices(objective, theta, multiplier)
+        duals = _Duals(nu, nu - scores, multiplier if slack else 0.0, slack, low, high)
+        return _with_curvature(_state(point, p, duals))
+
+    def step(self, objective: RobustObjective, state: State) -> State:
+        """Take one predictor-corrector step, or a plain centring step where that one fails."""
+        system = _System(objective, state)
+        affine = system.direction(0.0, None)
+        after = system.complementarity_after(affine, system.longest(affine)) / system.mu
+        corrected = min(max(after, 0.0), 1.0) ** 3 * system.mu
+        for mu, predictor, shortest in ((corrected, affine, 0.05), (0.5 * system.mu, None, 0.05), (system.mu, None, 1e-8)):
+            direction = system.direction(mu, predictor)
+            length = min(1.0, _TO_BOUNDARY * system.longest(direction))
+            merit = system.merit(state, mu)
+            while length > shortest:
+                trial = system.move(direction, length)
+                if system.is_centred(trial) and system.merit(trial, mu) <= (1.0 - 0.01 * length) * merit:
+                    return _with_curvature(trial)
+                length *= 0.5
+        return replace(state, stalled=True)
+
+
+class _System:
+    """The Newton system at one state, factored once for predictor and corrector."""
+
+    def __init__(self, objective: RobustObjective, state: State) -> None:
+        self.objective, self.state = objective, state
+        self.duals: _Duals = state.extra
+        self.fixed = objective.contexts.is_point
+        point, p, duals = state.point, state.p, self.duals
+        n_theta = len(point.theta)
+        self.weights = _positive(objective.contexts.p_hat)
+        self.constraint = None if self.fixed else objective.contexts.constraint(p)
+        self.rooms = _rooms(objective, point.theta)
+        self.n_bounds = sum(int(np.isfinite(room).sum()) for room in self.rooms)
+        self.mu = self._complementarity(p, duals, point.theta)
+        self.residuals = self._residuals(state)
+        spread = math.sqrt(max(float(p @ (duals.s - p @ duals.s) ** 2), 0.0))
+        self.width = spread + self.mu
+
+        low, high = (price / room for price, room in zip((duals.low, duals.high), self.rooms, strict=True))
+        matrix = np.zeros((n_theta + 2, n_theta + 2))
+        assert state.curvature is not None
+        matrix[:n_theta, :n_theta] = state.curvature
+        matrix[np.arange(n_theta), np.arange(n_theta)] += low + high
+        if self.fixed:
+            matrix[-2, -2] = matrix[-1, -1] = 1.0
+        else:
+            border = np.zeros_like(p) if self.constraint is None else self.constraint.gradient
+            # On the central path p_hat / s = (p_hat / p) (p / s): the same border keeps the matrix symmetric.
+            self.rows = np.column_stack([point.jacobian, -np.ones_like(p), -border])
+            self.stiffness = duals.s / p
+            matrix[-1, -1] = 1.0 if self.constraint is None else duals.slack / duals.price
+            scaled = self.rows / np.sqrt(self.stiffness)[:, None]
+            matrix += scaled.T @ scaled
+        self.matrix = matrix
+        self.solve = positive_solver(matrix)
+
+    def direction(self, mu: float, affine: _Direction | None) -> _Direction:
+        """Solve the linearised conditions for the target ``mu``, corrected by the affine direction's second order."""
+        state, duals, p = self.state, self.duals, self.state.p
+        low_room, high_room = self.rooms
+        r_theta, r_p, r_sum, r_set = self.residuals
+        to_s = (duals.price + mu) * self.weights - duals.s * p
+        to_price = mu - duals.price * duals.slack
+        share = mu / max(self.n_bounds, 1)
+        to_low = np.where(np.isfinite(low_room), share - duals.low * low_room, 0.0)
+        to_high = np.where(np.isfinite(high_room), share - duals.high * high_room, 0.0)
+        if affine is not None:
+            to_s = to_s - affine.duals.s * affine.p
+            to_price -= affine.duals.price * affine.duals.slack
+            to_low = to_low - affine.duals.low * np.where(np.isfinite(low_room), affine.theta, 0.0)
+            to_high = to_high + affine.duals.high * np.where(np.isfinite(high_room), affine.theta, 0.0)
+        b_theta = r_theta - to_low / low_room + to_high / high_room
+        n = len(b_theta)
+        rhs = np.zeros(n + 2)
+        rhs[:n] = -b_theta
+        if not self.fixed:
+            b_p = r_p + to_s / p
+            rhs[n] = r_sum
+            if self.constraint is not None:
+                rhs[n + 1] = r_set + to_price / duals.price
+            rhs -= self.rows.T @ (b_p / self.stiffness)
+        x = self.solve(rhs)
+        # One step of refinement: near a kink the matrix is as ill-conditioned as the central path is close to its end.
+        x = x + self.solve(rhs - self.matrix @ x)
+        d_theta = x[:n]
+        d_low = np.where(np.isfinite(low_room), (to_low - duals.low * d_theta) / low_room, 0.0)
+        d_high = np.where(np.isfinite(high_room), (to_high + duals.high * d_theta) / high_room, 0.0)
+        if self.fixed:
+            return _Direction(d_theta, np.zeros_like(p), _Duals(0.0, np.zeros_like(p), 0.0, 0.0, d_low, d_high))
+        d_p = (self.rows @ x + b_p) / self.stiffness
+        d_price = d_slack = 0.0
+        if self.constraint is not None:
+            d_price = float(x[n + 1])
+            d_slack = (to_price - duals.slack * d_price) / duals.price
+        d_s = float(x[n]) - r_p - self.rows[:, :n] @ d_theta
+        return _Direction(d_theta, d_p, _Duals(float(x[n]), d_s, d_price, d_slack, d_low, d_high))
+
+    def longest(self, direction: _Direction) -> float:
+        """Return the largest step in [0, 1] that keeps every positive variable from turning negative."""
+        duals, change = self.duals, direction.duals
+        pairs = [(self.rooms[0], direction.theta), (self.rooms[1], -direction.theta)]
+        pairs += [(duals.low, change.low), (duals.high, change.high)]
+        if not self.fixed:
+            pairs += [(self.state.p, direction.p), (duals.s, change.s)]
+        if self.constraint is not None:
+            pairs += [(np.array([duals.price, duals.slack]), np.array([change.price, change.slack]))]
+        longest = 1.0
+        for value, step in pairs:
+            shrinking = (step < 0) & np.isfinite(value)
+            if shrinking.any():
+                longest = min(longest, float(np.min(-value[shrinking] / step[shrinking])))
+        return longest
+
+    def move(self, direction: _Direction, length: float) -> State:
+        """Return the state a step away."""
+        duals, change = self.duals, direction.duals
+        point = self.objective.oracle.at(self.state.point.theta + length * direction.theta)
+        p = self.state.p + length * direction.p
+        slack = duals.slack + length * change.slack
+        if self.constraint is not None:
+            # The constraint bends: take the slack there really is, unless there is none or it is all but used up.
+            true = -self.objective.contexts.constraint(p).value
+            slack = max(true, 0.1 * slack) if true > 0 else slack
+        moved = _Duals(
+            duals.nu + length * change.nu,
+            duals.s + length * change.s,
+            duals.price + length * change.price,
+            slack,
+            duals.low + length * change.low,
+            duals.high + length * change.high,
+        )
+        return _state(point, p, moved)
+
+    def complementarity_after(self, direction: _Direction, length: float) -> float:
+        """Return mu after an affine step, with the risks taken as linear."""
+        duals, change = self.duals, direction.duals
+        moved = _Duals(
+            duals.nu,
+            duals.s + length * change.s,
+            duals.price + length * change.price,
+            duals.slack + length * change.slack,
+            duals.low + length * change.low,
+            duals.high + length * change.high,
+        )
+        return self._complementarity(
+            self.state.p + length * direction.p, moved, self.state.point.theta + length * direction.theta
+        )
+
+    def merit(self, state: State, mu: float) -> float:
+        """Return the size of the optimality conditions' residuals for a target ``mu``, in units of the score."""
+        if not np.isfinite(state.point.risks).all() or not np.isfinite(state.point.jacobian).all():
+            return math.inf
+        duals: _Duals = state.extra
+        r_theta, r_p, r_sum, r_set = self._residuals(state)
+        diagonal = np.maximum(np.diagonal(self.matrix)[: len(r_theta)], 1e-300)
+        total = self.width * float(np.sum(r_theta**2 / diagonal))
+        if not self.fixed:
+            # What a wrong p does to the score is its relative error times the spread of the scores.
+            off = (duals.s * state.p / self.weights - (duals.price + mu)) * np.minimum(1.0, self.width / duals.s)
+            total += float(self.weights @ (r_p**2 + off**2)) + (self.width * r_sum) ** 2
+        if self.constraint is not None:
+            total += (self.duals.price * r_set) ** 2 + (duals.price * duals.slack - mu) ** 2
+        if self.n_bounds:
+            share = mu / self.n_bounds
+            for price, room in zip((duals.low, duals.high), _rooms(self.objective, state.point.theta), strict=True):
+                finite = np.isfinite(room)
+                total += self.n_bounds * float(np.sum((price[finite] * room[finite] - share) ** 2))
+        return math.sqrt(total)
+
+    def is_centred(self, state: State) -> bool:
+        """Tell whether no product lags far behind the others, from where a step would soon hit a boundary."""
+        if self.fixed:
+            return True
+        duals: _Duals = state.extra
+        mu = self._complementarity(state.p, duals, state.point.theta)
+        products = duals.s * state.p / self.weights
+        before = float(np.min(self.duals.s * self.state.p / self.weights)) / (self.duals.price + self.mu)
+        return float(products.min()) >= min(1e-2, 0.5 * before) * (duals.price + mu)
+
+    def _complementarity(self, p: Array, duals: _Duals, theta: Array) -> float:
+        """Return mu: the average of the products that vanish at the solution."""
+        products = []
+        if self.constraint is not None:
+            products.append(duals.price * duals.slack)
+        elif not self.fixed:
+            products.append(float(duals.s @ p))
+        if self.n_bounds:
+            rooms = _rooms(self.objective, theta)
+            finite = [np.where(np.isfinite(room), room, 0.0) for room in rooms]
+            products.append(float(duals.low @ finite[0] + duals.high @ finite[1]))
+        return sum(products) / max(len(products), 1)
+
+    def _residuals(self, state: State) -> tuple[Array, Array, float, float]:
+        duals: _Duals = state.extra
+        r_theta = state.p @ state.point.jacobian - duals.low + duals.high
+        if self.fixed:
+            return r_theta, np.zeros_like(state.p), 0.0, 0.0
+        r_p = self.objective.scores(state.point) - duals.nu + duals.s
+        constraint = self.objective.contexts.constraint(state.p)
+        r_set = 0.0
+        if constraint is not None:
+            r_set = constraint.value + duals.slack
+        return r_theta, r_p, float(state.p.sum()) - 1.0, r_set
+
+
+def _state(point: Point, p: Array, duals: _Duals) -> State:
+    return State(point, p, None, (duals.low, duals.high), extra=duals)
+
+
+def _with_curvature(state: State) -> State:
+    return replace(state, curvature=state.point.hessian(state.p))
+
+
+def _rough_erm(objective: RobustObjective, theta: Array) -> Array:
+    """Return theta improved to near the empirical risk minimiser."""
+    centre = replace(objective, contexts=KLBall(objective.contexts.p_hat, 0.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotCertifiedWarning)
+        return Newton(tol=1e-2, max_iter=30).solve(centre, theta).theta
+
+
+def _positive(p_hat: Array) -> Array:
+    """Return the centre of the set with a little mass on contexts that have none."""
+    if (p_hat > 0).all():
+        return p_hat
+    p = np.maximum(p_hat, 1e-3 / len(p_hat))
+    return p / p.sum()
+
+
+def _rooms(objective: RobustObjective, theta: Array) -> tuple[Array, Array]:
+    """Return the distances to the lower and the upper bounds, infinite where there are none."""
+    bounds = objective.oracle.bounds
+    if bounds is None:
+        infinite = np.full(len(theta), np.inf)
+        return infinite, infinite
+    return theta - bounds[0], bounds[1] - theta
+
+
+def _well_inside(theta: Array, low: Array, high: Array) -> Array:
+    """Return theta moved off its bounds by a tenth of the room there is."""
+    with np.errstate(invalid="ignore"):
+        margin = np.where(np.isfinite(high - low), 0.1 * (high - low), 0.1 * np.maximum(1.0, np.abs(theta)))
+    return np.clip(theta, low + margin, high - margin)
+
+
+def _bound_prices(objective: RobustObjective, theta: Array, size: float) -> tuple[Array, Array]:
+    low, high = _rooms(objective, theta)
+    n = max(int(np.isfinite(low).sum() + np.isfinite(high).sum()), 1)
+    return tuple(np.where(np.isfinite(room), size / (n * room), 0.0) for room in (low, high))  # type: ignore[return-value]
