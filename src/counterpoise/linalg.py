@@ -10,12 +10,13 @@ from scipy import linalg
 
 Array = NDArray[np.float64]
 
+_TINY = float(np.finfo(np.float64).tiny)
+
 
 def jacobi_scale(matrix: Array) -> Array:
-    """Return the factors that bring the diagonal of a positive semi-definite matrix to one."""
-    diagonal = np.diagonal(matrix)
-    floor = np.finfo(np.float64).tiny
-    return np.where(diagonal > floor, 1.0 / np.sqrt(np.maximum(diagonal, floor)), 1.0)
+    """Return the factors that bring the diagonal of positive semi-definite matrices to one."""
+    diagonal = np.diagonal(matrix, axis1=-2, axis2=-1)
+    return np.where(diagonal > _TINY, 1.0 / np.sqrt(np.maximum(diagonal, _TINY)), 1.0)
 
 
 def positive_solver(matrix: Array, shift: float = 1e-15) -> Callable[[Array], Array]:
@@ -26,6 +27,8 @@ def positive_solver(matrix: Array, shift: float = 1e-15) -> Callable[[Array], Ar
     """
     scale = jacobi_scale(matrix)
     scaled = matrix * scale[:, None] * scale
+    if not np.isfinite(scaled).all():
+        raise FloatingPointError("the Hessian overflowed")
     diagonal = np.arange(len(scaled))
     while True:
         shifted = scaled.copy()
@@ -35,20 +38,62 @@ def positive_solver(matrix: Array, shift: float = 1e-15) -> Callable[[Array], Ar
             break
         except linalg.LinAlgError:
             shift = max(shift * 100.0, 1e-14)
-            if not np.isfinite(shifted).all() or shift > 1e6:
-                raise
 
     def solve(rhs: Array) -> Array:
         side = scale if rhs.ndim == 1 else scale[:, None]
-        return side * linalg.cho_solve(factor, side * rhs, check_finite=False)
+        return np.asarray(side * linalg.cho_solve(factor, side * rhs, check_finite=False))
 
     return solve
 
 
-def pseudo_inverse(matrix: Array, cutoff: float = 1e-13) -> Array:
-    """Invert a positive semi-definite matrix on the space where it is not zero to rounding."""
-    scale = jacobi_scale(matrix)
-    values, vectors = linalg.eigh(matrix * scale[:, None] * scale, check_finite=False)
-    kept = values > cutoff * max(values[-1], np.finfo(np.float64).tiny) * len(values)
-    basis = vectors[:, kept] * scale[:, None]
-    return np.asarray((basis / values[kept]) @ basis.T)
+def solve_stack(matrices: Array, rhs: Array) -> Array:
+    """Solve many small positive semi-definite systems at once: (B, d, d) and (B, d)."""
+    scale = jacobi_scale(matrices)
+    scaled = matrices * scale[:, :, None] * scale[:, None, :]
+    diagonal = np.arange(rhs.shape[1])
+    solution = np.zeros_like(rhs)
+    todo = np.arange(len(rhs))
+    for shift in (1e-15, 1e-13, 1e-11, 1e-9, 1e-6):
+        shifted = scaled[todo]
+        shifted[:, diagonal, diagonal] += shift
+        side = scale[todo] * rhs[todo]
+        with np.errstate(all="ignore"):
+            x = np.linalg.solve(shifted, side[:, :, None])[:, :, 0]
+        # A direction of descent, not blown up along the null space.
+        good = np.isfinite(x).all(axis=1) & (np.einsum("bd,bd->b", x, side) >= 0)
+        solution[todo[good]] = scale[todo[good]] * x[good]
+        todo = todo[~good]
+        if todo.size == 0:
+            break
+    return solution
+
+
+def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:
+    """Invert positive semi-definite matrices (B, d, d), each on the space where it is not zero to rounding."""
+    scale = jacobi_scale(matrices)
+    scaled = matrices * scale[:, :, None] * scale[:, None, :]
+    identity = np.eye(scaled.shape[1])
+    inverse = np.empty_like(scaled)
+    for b, matrix in enumerate(scaled) if len(scaled) == 1 else ():
+        inverse[b] = _cholesky_inverse(matrix, identity)
+    if len(scaled) > 1:
+        try:
+            inverse = np.linalg.inv(scaled + 1e-15 * identity)
+        except np.linalg.LinAlgError:
+            inverse[:] = np.nan
+    # Past this size an entry of the inverse is rounding: take the spectrum apart instead.
+    doubtful = np.flatnonzero(~(np.abs(inverse).max(axis=(1, 2)) < 1e9))
+    if doubtful.size:
+        values, vectors = np.linalg.eigh(scaled[doubtful])
+        floor = cutoff * values.shape[1] * np.maximum(values[:, -1:], _TINY)
+        reciprocal = np.where(values > floor, 1.0 / np.where(values > floor, values, 1.0), 0.0)
+        inverse[doubtful] = np.einsum("bik,bk,bjk->bij", vectors, reciprocal, vectors)
+    return np.asarray(inverse * scale[:, :, None] * scale[:, None, :])
+
+
+def _cholesky_inverse(matrix: Array, identity: Array) -> Array:
+    try:
+        factor = linalg.cho_factor(matrix, lower=True, check_finite=False)
+    except linalg.LinAlgError:
+        return np.full_like(matrix, np.nan)
+    return np.asarray(linalg.cho_solve(factor, identity, check_finite=False))

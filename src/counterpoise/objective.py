@@ -104,18 +104,15 @@ class RobustObjective:
         curvature : ndarray, optional
             A matrix not above the Hessian of ``sum_c p_c R_c`` at the point.
         multipliers : pair of ndarray, optional
-            Non-negative prices of the lower and the upper bounds on theta.
+            Non-negative prices of the lower and the upper bounds on theta, where the solver has them.
         """
         gradient = p @ point.jacobian
         charge = 0.0
-        bounds = self.oracle.bounds
-        if bounds is not None:
-            if multipliers is None:
-                multipliers = (np.maximum(gradient, 0.0), np.maximum(-gradient, 0.0))
-            for price, room in zip(multipliers, (point.theta - bounds[0], bounds[1] - point.theta), strict=True):
-                finite = np.isfinite(room)
-                charge += float(price[finite] @ room[finite])
-            low, high = (np.where(np.isfinite(b), m, 0.0) for b, m in zip(bounds, multipliers, strict=True))
+        if multipliers is not None and self.oracle.bounds is not None:
+            low, high = multipliers
+            rooms = (point.theta - self.oracle.bounds[0], self.oracle.bounds[1] - point.theta)
+            # Where there is no bound there is no price; 0 times infinity must not spoil the sum.
+            charge = sum(float(price[price > 0] @ room[price > 0]) for price, room in zip(multipliers, rooms, strict=True))
             gradient = gradient - low + high
         return point.lower_bound(p, gradient, curvature) - charge - float(p @ self.references.upper)
 

@@ -64,6 +64,24 @@ class Loss(ABC):
         """Return a lower bound of the loss of each row, whatever the prediction."""
         return np.zeros(len(target))
 
+    def majorant(self, target: Array, prediction: Array) -> Array | None:
+        """Return a curvature for each row with which a parabola at its prediction lies above the loss everywhere.
+
+        None where there is no such parabola. A step against it never goes uphill.
+        """
+        return None
+
+    def truncated(self, target: Array, prediction: Array, cut: float) -> tuple[Array, Array, Array]:
+        """Return value, gradient and curvature of a loss that lies below, by up to about ``cut``, and is convex too.
+
+        What a row still has to lose, where that is less than ``cut``, is taken as lost: such a row is replaced by its
+        lower bound and no longer pulls.
+        """
+        value, lowest = self.value(target, prediction), self.lowest(target)
+        kept = value - lowest > cut
+        gradient, curvature = self.gradient(target, prediction), self.curvature(target, prediction)
+        return np.where(kept, value, lowest), np.where(kept, gradient, 0.0), np.where(kept, curvature, 0.0)
+
     @property
     def target_columns(self) -> int:
         """Columns of the target: 1, or more where a row's loss has parameters of its own."""

@@ -57,3 +57,7 @@ class Huber(Loss):
     def curvature(self, target: Array, prediction: Array) -> Array:
         """Return 1 within ``delta``, 0 beyond."""
         return (np.abs(prediction - target) <= self.delta).astype(np.float64)
+
+    def majorant(self, target: Array, prediction: Array) -> Array:
+        """Return ``min(1, delta / |r|)``, the weight of iteratively reweighted least squares."""
+        return self.delta / np.maximum(np.abs(prediction - target), self.delta)

@@ -45,3 +45,7 @@ class Logistic(Loss):
     def curvature(self, target: Array, prediction: Array) -> Array:
         """Return ``sigma(z) sigma(-z)``."""
         return special.expit(prediction) * special.expit(-prediction)
+
+    def majorant(self, target: Array, prediction: Array) -> Array:
+        """Return 1/4, the largest curvature there is."""
+        return np.full(len(target), 0.25)

@@ -68,6 +68,22 @@ class Multinomial(Loss):
         blocks[:, diagonal, diagonal] = -blocks.sum(axis=2)
         return blocks
 
+    def majorant(self, target: Array, prediction: Array) -> Array:
+        """Return half the centring matrix, which bounds the covariance of a class indicator."""
+        bound = 0.5 * (np.eye(self.n_classes) - 1.0 / self.n_classes)
+        return np.broadcast_to(bound, (len(target), self.n_classes, self.n_classes))
+
+    def truncated(self, target: Array, prediction: Array, cut: float) -> tuple[Array, Array, Array]:
+        """Drop, row by row, the classes less probable than ``cut``: a sum of exponentials falls when terms leave it."""
+        shifted = prediction - prediction.max(axis=1, keepdims=True)
+        q = np.exp(shifted)
+        q /= q.sum(axis=1, keepdims=True)
+        kept = q > cut
+        kept[np.arange(len(target)), target.astype(np.intp)] = True
+        remaining = np.where(kept, prediction, -np.inf)
+        # Minus infinity leaves the sums; the class of the target is always kept, so no row is empty.
+        return self.value(target, remaining), self.gradient(target, remaining), self.curvature(target, remaining)
+
     def _against_target(self, target: Array, prediction: Array) -> Array:
         """Return ``z_k - z_y``, with minus infinity at the target itself."""
         rows, classes = np.arange(len(target)), target.astype(np.intp)

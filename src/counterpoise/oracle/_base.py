@@ -30,6 +30,9 @@ class Point(Protocol):
     def hessian(self, p: Array) -> Array:
         """Return the Hessian of ``sum_c p_c risk_c``, of shape (n_parameters, n_parameters)."""
 
+    def majorant(self, p: Array) -> Array | None:
+        """Return a matrix with which a parabola here lies above ``sum_c p_c risk_c`` everywhere; None if unknown."""
+
     def hessian_product(self, p: Array) -> Callable[[Array], Array]:
         """Return the map ``v -> hessian(p) @ v``, which needs no square matrix."""
 

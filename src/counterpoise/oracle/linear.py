@@ -218,9 +218,19 @@ class LinearPoint:
 
     def hessian(self, p: Array) -> Array:
         """Return the Hessian of ``sum_c p_c risk_c``."""
-        hessian = self.gram(self.row_curvature(p))
-        hessian[np.diag_indices_from(hessian)] += self.oracle.alpha * p.sum() * self.oracle.penalised
-        return hessian
+        return self._with_ridge(self.row_curvature(p), p)
+
+    def majorant(self, p: Array) -> Array | None:
+        """Return a matrix with which a parabola here lies above ``sum_c p_c risk_c`` everywhere; None if unknown."""
+        bend = self.oracle.loss.majorant(self.oracle.target, self.predictions)
+        if bend is None:
+            return None
+        return self._with_ridge(bend * self.oracle.weights(p).reshape((-1,) + (1,) * (bend.ndim - 1)), p)
+
+    def _with_ridge(self, curvature: Array, p: Array) -> Array:
+        matrix = self.gram(curvature)
+        matrix[np.diag_indices_from(matrix)] += self.oracle.alpha * p.sum() * self.oracle.penalised
+        return matrix
 
     def gram(self, curvature: Array) -> Array:
         """Return ``sum_i curvature_i (x) x_i x_i'``."""
@@ -263,7 +273,60 @@ class LinearPoint:
 
     def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
         """Bound the minimum of ``sum_c p_c risk_c`` from below, by what is known here."""
-        return linear_bounds.lower_bound(self, p, gradient, curvature)
+        if curvature is None and self.oracle.forms_hessian:
+            curvature = self.hessian(p)
+        stack = None if curvature is None else curvature[None]
+        bound = linear_bounds.lower_bounds(_Mixture(self, p), np.array([p @ self.risks]), gradient[None], stack)
+        return float(bound[0])
+
+
+@dataclass(frozen=True, eq=False)
+class _Mixture:
+    """All contexts as one problem, weighted by a distribution."""
+
+    point: LinearPoint
+    p: Array
+
+    @property
+    def loss(self) -> Loss:
+        return self.point.oracle.loss
+
+    @property
+    def alpha(self) -> float:
+        return self.point.oracle.alpha
+
+    @property
+    def penalised(self) -> Array:
+        return self.point.oracle.penalised
+
+    @property
+    def reach(self) -> Array:
+        return self.point.oracle.reach
+
+    @property
+    def target(self) -> Array:
+        return self.point.oracle.target
+
+    @property
+    def predictions(self) -> Array:
+        return self.point.predictions
+
+    @cached_property
+    def weight(self) -> Array:
+        return self.point.oracle.weights(self.p)
+
+    @property
+    def coefficients(self) -> Array:
+        return self.point.coefficients[None]
+
+    def total(self, rows: Array) -> Array:
+        return np.array([rows.sum()])
+
+    def transpose_product(self, rows: Array) -> Array:
+        return self.point.oracle.transpose_product(rows)[None]
+
+    def gram(self, curvature: Array) -> Array:
+        return self.point.gram(curvature)[None]
 
 
 def weighted_gram(X: Any, weight: Array, with_intercept: bool) -> Array:

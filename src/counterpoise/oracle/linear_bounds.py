@@ -1,165 +1,180 @@
-"""Rigorous lower bounds of a linear model's weighted risk, from one point near its minimum."""
+"""Rigorous lower bounds of linear models' risks, from points near their minima.
+
+Everything here is about a stack of B problems: one weighted mixture of all contexts, or many contexts side by side.
+"""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
-from counterpoise.linalg import positive_solver
-from counterpoise.losses import Softened
+from counterpoise.losses import Loss, Softened
 from counterpoise.oracle import decrease
 from counterpoise.oracle._base import Array
 
-if TYPE_CHECKING:
-    from counterpoise.oracle.linear import LinearPoint
+_CUTS = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
+_MARGINS = (1e-2, 1e-4, 1e-6, 1e-9)
 
 
-def lower_bound(point: LinearPoint, p: Array, gradient: Array, curvature: Array | None) -> float:
-    """Bound the minimum over theta of ``sum_c p_c risk_c`` from below; ``p`` sums to one."""
-    oracle, loss = point.oracle, point.oracle.loss
+class RowProblems(Protocol):
+    """B linear problems ``sum_i weight_i loss(target_i, x_i'theta_b) + alpha/2 |coef_b|^2`` at given theta.
+
+    Rows of all problems are in one flat sequence of length n.
+    """
+
+    @property
+    def loss(self) -> Loss:
+        """The loss."""
+
+    @property
+    def alpha(self) -> float:
+        """The ridge."""
+
+    @property
+    def penalised(self) -> Array:
+        """1 for coefficients, 0 for intercepts, of shape (P,)."""
+
+    @property
+    def reach(self) -> Array:
+        """The largest absolute feature behind each parameter, of shape (P,)."""
+
+    @property
+    def target(self) -> Array:
+        """Targets of all rows."""
+
+    @property
+    def predictions(self) -> Array:
+        """Predictions of all rows."""
+
+    @property
+    def weight(self) -> Array:
+        """Weights of all rows, of shape (n,)."""
+
+    @property
+    def coefficients(self) -> Array:
+        """Theta with zeros in place of the intercepts, of shape (B, P)."""
+
+    def total(self, rows: Array) -> Array:
+        """Sum rows within each problem: (n,) -> (B,)."""
+
+    def transpose_product(self, rows: Array) -> Array:
+        """Return each problem's ``sum_i rows_i (x) x_i``: (n, n_outputs) -> (B, P)."""
+
+    def gram(self, curvature: Array) -> Array:
+        """Return each problem's ``sum_i curvature_i (x) x_i x_i'``: (n, ...) -> (B, P, P)."""
+
+
+def lower_bounds(problems: RowProblems, value: Array, gradient: Array, curvature: Array | None) -> Array:
+    """Bound the minimum of each problem from below.
+
+    Parameters
+    ----------
+    value, gradient : ndarray of shape (B,) and (B, P)
+        At the current theta.
+    curvature : ndarray of shape (B, P, P) or None
+        Not above the Hessians; None where they are too large to form.
+    """
+    loss = problems.loss
     # Row by row the loss is bounded below; where data are separable this is the bound that works.
-    floor = float(p @ oracle.lowest_risks)
-    if isinstance(loss, Softened):
-        return max(floor, _sharp(point, p, loss))
-    value = float(p @ point.risks)
-    best = math.inf
-    if oracle.forms_hessian:
-        if curvature is None:
-            curvature = point.hessian(p)
-        if loss.third_order is not None:
-            best = decrease.self_concordant(gradient, curvature, oracle.reach, loss.third_order)
-        elif loss.quadratic_reach is not None:
-            best = _piecewise_quadratic(point, p, gradient, curvature, loss.quadratic_reach)
-    if not math.isfinite(best):
-        if oracle.alpha > 0.0:
-            best = _ridge(point, p, value)
-        elif oracle.forms_hessian and loss.third_order is not None:
-            best = _nearly_separable(point, p, value)
-    return max(floor, value - best)
+    floor = problems.total(problems.weight * loss.lowest(problems.target))
+    remaining = np.full(len(value), np.inf)
+    if curvature is not None and loss.third_order is not None:
+        remaining = decrease.self_concordant(gradient, curvature, problems.reach, loss.third_order)
+    elif curvature is not None and loss.quadratic_reach is not None:
+        remaining = _piecewise_quadratic(problems, gradient, loss.quadratic_reach)
+    bound = np.maximum(floor, value - remaining)
+    if np.isfinite(remaining).all():
+        return bound
+    if problems.alpha > 0.0:
+        bound = np.maximum(bound, _ridge(problems))
+    if curvature is not None and loss.third_order:
+        bound = np.maximum(bound, _truncated(problems, loss.third_order))
+    return bound
 
 
-def _ridge(point: LinearPoint, p: Array, value: float) -> float:
-    """Bound the decrease by strong convexity in the coefficients: ``|gradient|^2 / (2 alpha)``.
+def _ridge(problems: RowProblems) -> Array:
+    """Bound by strong convexity in the coefficients: the minimum is at most ``|gradient|^2 / (2 alpha)`` below.
 
     The intercepts are not penalised, so they are brought to their own minimum first; what rounding leaves of their
     gradient is charged at the size of the predictions, the cost of making the dual point exactly feasible.
     """
-    oracle, loss = point.oracle, point.oracle.loss
-    weight = oracle.weights(p)[:, None]
-    z = point.predictions.reshape(len(weight), -1).copy()
-    slopes = point.slopes
-
-    def shaped(predictions: Array) -> Array:
-        return predictions[:, 0] if loss.n_outputs == 1 else predictions
-
-    if oracle.fit_intercept:
-        for _ in range(50):
-            slopes = loss.gradient(oracle.target, shaped(z)).reshape(z.shape)
-            total = (weight * slopes).sum(axis=0)
-            bend = loss.curvature(oracle.target, shaped(z)).reshape(len(z), z.shape[1], -1)
-            bend = (weight[:, :, None] * bend).sum(axis=0)
-            step = np.linalg.lstsq(bend + 1e-15 * np.trace(bend) * np.eye(len(bend)), -total, rcond=None)[0]
-            # A step of one changes the curvature of every loss here by at most e, so Newton cannot run away.
-            step *= min(1.0, 1.0 / max(float(np.abs(step).max()), 1e-300)) if loss.third_order else 1.0
-            if float(np.abs(step).max()) <= 1e-14 * (1.0 + float(np.abs(z).max())):
-                break
-            z += step
-        slopes = loss.gradient(oracle.target, shaped(z)).reshape(z.shape)
-    gradient = oracle.transpose_product(weight * slopes) + oracle.alpha * point.coefficients
-    coefficients = gradient * oracle.penalised
-    intercepts = float(np.abs(gradient * (1.0 - oracle.penalised)).sum())
-    centred = float(weight[:, 0] @ loss.value(oracle.target, shaped(z)))
-    centred += 0.5 * oracle.alpha * float(point.coefficients @ point.coefficients)
-    remaining = float(coefficients @ coefficients) / (2.0 * oracle.alpha) + intercepts * float(np.abs(z).max())
-    return value - centred + remaining
+    loss, weight = problems.loss, problems.weight[:, None]
+    intercept = 1.0 - problems.penalised
+    z = problems.predictions.copy()
+    shape = (len(z), loss.n_outputs)
+    if intercept.any():
+        z = _centre_intercepts(problems, z)
+    slopes = loss.gradient(problems.target, z).reshape(shape)
+    gradient = problems.transpose_product(weight * slopes) + problems.alpha * problems.coefficients
+    squares = np.sum((gradient * problems.penalised) ** 2, axis=1)
+    unbalanced = np.abs(gradient * intercept).sum(axis=1)
+    value = problems.total(problems.weight * loss.value(problems.target, z))
+    value = value + 0.5 * problems.alpha * np.sum(problems.coefficients**2, axis=1)
+    return value - squares / (2.0 * problems.alpha) - unbalanced * float(np.abs(z).max())
 
 
-def _piecewise_quadratic(point: LinearPoint, p: Array, gradient: Array, curvature: Array, reach: float) -> float:
+def _centre_intercepts(problems: RowProblems, z: Array) -> Array:
+    """Return predictions shifted, problem by problem, to where the intercepts' gradient vanishes."""
+    loss, outputs = problems.loss, problems.loss.n_outputs
+    counter = np.arange(len(z)) if z.ndim == 1 else np.arange(len(z))[:, None]
+    owner = np.zeros(len(z), dtype=np.intp)
+    n_problems = len(problems.coefficients)
+    if n_problems > 1:
+        owner = np.asarray(counter.ravel() // (len(z) // n_problems), dtype=np.intp)
+    for _ in range(60):
+        slopes = loss.gradient(problems.target, z).reshape(len(z), outputs)
+        bend = loss.curvature(problems.target, z).reshape(len(z), outputs, -1)
+        pull = np.stack([problems.total(problems.weight * slopes[:, k]) for k in range(outputs)], axis=1)
+        stiff = np.stack([problems.total(problems.weight * bend[:, k, k]) for k in range(outputs)], axis=1)
+        # Coordinate-wise steps, at most one unit long: no loss here bends by more than e within that.
+        step = -pull / np.maximum(stiff, 1e-12 * np.abs(pull) + 1e-300)
+        if outputs > 1:
+            step = 0.5 * step
+        step = np.clip(step, -1.0, 1.0)
+        if float(np.abs(step).max()) <= 1e-15 * (1.0 + float(np.abs(z).max())):
+            break
+        z = z + (step[owner, 0] if z.ndim == 1 else step[owner])
+    return z
+
+
+def _piecewise_quadratic(problems: RowProblems, gradient: Array, reach: float) -> Array:
     """Bound the decrease of a Huber-like loss by the rows that stay in their quadratic piece."""
-    oracle = point.oracle
-    best = decrease.piecewise_quadratic(gradient, curvature, oracle.reach, math.inf)
-    inner = reach - np.abs(point.slopes[:, 0])
-    # Rows that may leave their piece are left out; how far predictions may move depends on who is left in.
-    for margin in (1e-3, 1e-6, 1e-9):
-        weight = np.where(inner >= margin * reach, oracle.weights(p), 0.0)
-        fixed = point.gram(weight)
-        fixed[np.diag_indices_from(fixed)] += oracle.alpha * oracle.penalised
-        bound = decrease.piecewise_quadratic(gradient, fixed, oracle.reach, margin * reach)
-        if math.isfinite(bound):
-            return max(bound, best)
-    return math.inf
-
-
-def _nearly_separable(point: LinearPoint, p: Array, value: float) -> float:
-    """Bound the decrease where some rows' loss vanishes at infinity.
-
-    Their loss is replaced by its lower bound, and self-concordance is asked of the other rows alone, which do have a
-    minimum. Which rows these are shows only near the infimum, so several cuts are tried.
-    """
-    oracle, loss = point.oracle, point.oracle.loss
-    assert loss.third_order is not None
-    weight = oracle.weights(p)
-    above = loss.value(oracle.target, point.predictions) - loss.lowest(oracle.target)
-    slopes = point.slopes
-    curvature = loss.curvature(oracle.target, point.predictions)
-    best = math.inf
-    for cut in (1e-3, 1e-5, 1e-7, 1e-9, 1e-11):
-        kept = np.where(above > cut, weight, 0.0)
-        if not kept.any():
-            return float(weight @ above)
-        dropped = float((weight - kept) @ above)
-        if dropped >= best:
-            continue
-        gradient = oracle.transpose_product(kept[:, None] * slopes)
-        bent = curvature * kept.reshape((-1,) + (1,) * (curvature.ndim - 1))
-        rest = decrease.self_concordant(gradient, point.gram(bent), oracle.reach, loss.third_order)
-        best = min(best, dropped + rest)
+    slopes = problems.loss.gradient(problems.target, problems.predictions)
+    room = reach - np.abs(slopes)
+    best = np.full(len(gradient), np.inf)
+    diagonal = np.arange(gradient.shape[1])
+    for margin in _MARGINS:
+        curvature = problems.gram(np.where(room >= margin * reach, problems.weight, 0.0))
+        curvature[:, diagonal, diagonal] += problems.alpha * problems.penalised
+        bound = decrease.piecewise_quadratic(gradient, curvature, problems.reach, margin * reach)
+        best = np.minimum(best, bound)
+        if np.isfinite(best).all():
+            break
     return best
 
 
-def _sharp(point: LinearPoint, p: Array, loss: Softened) -> float:
-    """Bound the minimum of the sharp piecewise linear problem through the slopes of the softened one.
+def _truncated(problems: RowProblems, third_order: float) -> Array:
+    """Bound the minimum where part of the loss vanishes only at infinity (separable data, a class never seen).
 
-    The slopes are between the sharp loss's two, so after one Newton correction, which makes them balance, they are a
-    feasible point of the dual linear program.
+    That part is replaced by its infimum, and self-concordance is asked of the rest, which does have a minimum. What
+    vanishes shows only near the infimum, so several cuts are tried.
     """
-    oracle = point.oracle
-    weight = oracle.weights(p)
-    kink, height, left, right = loss.sharp.pieces(oracle.target)
-    slopes = point.slopes[:, 0]
-    bend = loss.curvature(oracle.target, point.predictions)
-    gradient = oracle.transpose_product((weight * slopes)[:, None]) + oracle.alpha * point.coefficients
-    for _ in range(3):
-        hessian = point.gram(weight * bend)
-        hessian[np.diag_indices_from(hessian)] += oracle.alpha * oracle.penalised
-        move = positive_solver(hessian)(gradient)
-        corrected = slopes - bend * oracle.product(move)[:, 0]
-        if not ((corrected < left) | (corrected > right)).any():
-            break
-        # Rows that would leave the interval are pinned to its end, and the others balance without them.
-        slopes = np.clip(corrected, left, right)
-        bend = np.where((slopes > left) & (slopes < right), bend, 0.0)
-        gradient = oracle.transpose_product((weight * slopes)[:, None]) + oracle.alpha * (point.coefficients - move)
-        return -math.inf if not math.isfinite(float(gradient @ gradient)) else _dual_value(
-            point, weight, kink, height, slopes
-        )
-    return _dual_value(point, weight, kink, height, corrected)
+    loss, weight = problems.loss, problems.weight
+    best = np.full(len(problems.coefficients), -np.inf)
+    diagonal = np.arange(problems.coefficients.shape[1])
+    ridge = 0.5 * problems.alpha * np.sum(problems.coefficients**2, axis=1)
+    for cut in _CUTS:
+        value, slopes, bend = loss.truncated(problems.target, problems.predictions, cut)
+        gradient = problems.transpose_product(weight[:, None] * slopes.reshape(len(weight), -1))
+        gradient = gradient + problems.alpha * problems.coefficients
+        curvature = problems.gram(bend * weight.reshape((-1,) + (1,) * (bend.ndim - 1)))
+        curvature[:, diagonal, diagonal] += problems.alpha * problems.penalised
+        remaining = decrease.self_concordant(gradient, curvature, problems.reach, third_order)
+        best = np.maximum(best, problems.total(weight * value) + ridge - remaining)
+    return best
 
 
-def _dual_value(point: LinearPoint, weight: Array, kink: Array, height: Array, slopes: Array) -> float:
-    """Minimise ``sum weight (height + slope (x'theta - kink)) + ridge`` over theta; minus infinity if unbounded."""
-    oracle = point.oracle
-    residual = oracle.transpose_product((weight * slopes)[:, None])
-    value = float(weight @ (height + slopes * (point.predictions - kink)))
-    free = residual if oracle.alpha == 0.0 else residual * (1.0 - oracle.penalised)
-    # Balanced up to rounding in the sums, or not at all.
-    size = oracle.transpose_product(np.abs(weight * slopes)[:, None]) if not hasattr(oracle.X, "tocsr") else None
-    tolerance = 1e-9 * oracle.reach * float(np.abs(weight * slopes).sum()) if size is None else 1e-9 * np.abs(size)
-    if (np.abs(free) > np.maximum(tolerance, 1e-300)).any():
-        return -math.inf
-    if oracle.alpha > 0.0:
-        penalised = residual * oracle.penalised
-        value -= float(penalised @ point.theta) + float(penalised @ penalised) / (2.0 * oracle.alpha)
-    return value
+def sharp_bound(problems: RowProblems, loss: Softened, solve: object) -> Array:
+    """Placeholder, see piecewise."""
+    raise NotImplementedError

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from counterpoise.linalg import positive_solver
 from counterpoise.objective import RobustObjective
+from counterpoise.oracle import Point
 from counterpoise.solvers._base import Array, Solver, State
 
 
@@ -19,28 +20,29 @@ class Newton(Solver):
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin at ``theta``."""
-        return _state(objective, theta)
+        return _state(objective, objective.oracle.at(theta))
 
     def step(self, objective: RobustObjective, state: State) -> State:
         """Take a Newton step, shortened until the risk falls enough."""
         point, p = state.point, state.p
         assert state.curvature is not None
         gradient = p @ point.jacobian
-        direction = -positive_solver(state.curvature)(gradient)
-        slope = float(gradient @ direction)
         value = float(p @ point.risks)
-        # Near the minimum the change drowns in the rounding of the value; there a full step is right.
-        slack = 1e-14 * (abs(value) + abs(slope))
-        length = 1.0
-        while length > 1e-12:
-            trial = objective.oracle.at(point.theta + length * direction)
-            if float(p @ trial.risks) <= value + 1e-4 * length * slope + slack:
-                return _state(objective, trial.theta, trial)
-            length *= 0.5
+        # A step against the Hessian first; where that fails, one against a matrix that bounds it from above.
+        for matrix, shortest in ((state.curvature, 0.05), (point.majorant(p), 1e-12)):
+            direction = -positive_solver(state.curvature if matrix is None else matrix)(gradient)
+            slope = float(gradient @ direction)
+            # Near the minimum the change drowns in the rounding of the value; there a full step is right.
+            slack = 1e-14 * (abs(value) + abs(slope))
+            length = 1.0
+            while length > shortest:
+                trial = objective.oracle.at(point.theta + length * direction)
+                if float(p @ trial.risks) <= value + 1e-4 * length * slope + slack:
+                    return _state(objective, trial)
+                length *= 0.5
         return replace(state, stalled=True)
 
 
-def _state(objective: RobustObjective, theta: Array, point: object = None) -> State:
-    at = objective.oracle.at(theta) if point is None else point
+def _state(objective: RobustObjective, point: Point) -> State:
     p = objective.contexts.p_hat
-    return State(at, p, at.hessian(p))  # type: ignore[attr-defined, arg-type]
+    return State(point, p, point.hessian(p))

@@ -1,0 +1,152 @@
+"""One parameter and a piecewise linear loss: risks whose every kink is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.losses import PiecewiseLinear
+from counterpoise.oracle._base import Array, Bounds
+from counterpoise.oracle.linear import LinearOracle
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarOracle:
+    r"""Risks :math:`R_c(\theta) = \sum_{i \in c} w_i\,\ell(y_i, x_i \theta)` of a scalar, with a loss of one kink a row.
+
+    In theta, row ``i`` is ``height + slope (theta - kink)`` with one slope below its kink and a larger one above.
+    Rows are sorted by kink, so that every risk and slope is a difference of cumulative sums.
+    """
+
+    kinks: Array
+    below: Array
+    jump: Array
+    constant: Array
+    codes: NDArray[np.intp]
+    n_contexts: int
+    bounds: Bounds
+    n_parameters: int = 1
+    is_rigorous: bool = True
+    forms_hessian: bool = True
+
+    @classmethod
+    def of(cls, oracle: LinearOracle) -> ScalarOracle:
+        """Sort the rows of a linear oracle with one parameter, no ridge and a piecewise linear loss."""
+        assert isinstance(oracle.loss, PiecewiseLinear)
+        assert oracle.n_parameters == 1
+        assert oracle.alpha == 0.0
+        x = np.ones(len(oracle.target)) if oracle.fit_intercept else np.asarray(oracle.X[:, [0]].sum(axis=1)).ravel()
+        kink, height, left, right = oracle.loss.pieces(oracle.target)
+        weight = oracle.row_weight
+        moves = x != 0
+        position = np.where(moves, kink / np.where(moves, x, 1.0), 0.0)
+        # A negative x swaps the sides.
+        low, high = np.where(x > 0, left * x, right * x), np.where(x > 0, right * x, left * x)
+        at_zero = oracle.loss.value(oracle.target, np.zeros(len(x)))
+        order = np.argsort(position, kind="stable")
+        codes = np.repeat(np.arange(oracle.n_contexts), np.diff(oracle.starts))
+        free = (np.array([-np.inf]), np.array([np.inf]))
+        return cls(
+            kinks=position[order],
+            below=np.bincount(codes, weight * low, oracle.n_contexts),
+            jump=(weight * (high - low))[order],
+            # Each row as its line below the kink, plus the jump beyond it.
+            constant=np.bincount(
+                codes, weight * np.where(moves, height - low * position, at_zero), oracle.n_contexts
+            ),
+            codes=codes[order],
+            n_contexts=oracle.n_contexts,
+            bounds=oracle.bounds or free,
+        )
+
+    @cached_property
+    def candidates(self) -> Array:
+        """The kinks inside the bounds, and the finite bounds, in order: some minimiser is at or between these."""
+        low, high = self.bounds[0][0], self.bounds[1][0]
+        inside = np.unique(np.concatenate([self.kinks, [low, high]]))
+        return inside[(inside >= low) & (inside <= high) & np.isfinite(inside)]
+
+    def start(self) -> Array:
+        """Return zero, or the bound nearest to it."""
+        return np.clip(np.zeros(1), *self.bounds)
+
+    def at(self, theta: Array) -> ScalarPoint:
+        """Return what is known at ``theta``."""
+        return ScalarPoint(self, np.asarray(theta, dtype=np.float64))
+
+    def context_minima(self) -> tuple[Array, Array]:
+        """Return each context's least risk and the theta that attains it; infinite where there is none."""
+        order = np.argsort(self.codes, kind="stable")
+        codes, kinks, jump = self.codes[order], self.kinks[order], self.jump[order]
+        counts = np.bincount(codes, minlength=self.n_contexts)
+        ends = np.cumsum(counts)
+        total = np.cumsum(jump)
+        before = np.where(ends > counts, total[ends - counts - 1], 0.0)
+        slopes = self.below[codes] + total - before[codes]
+        # Rounding in the sums must not turn a flat stretch into a descent.
+        rising = slopes >= -1e-15 * np.bincount(codes, jump, self.n_contexts)[codes]
+        first = np.full(self.n_contexts, len(kinks))
+        np.minimum.at(first, codes[rising], np.flatnonzero(rising))
+        theta = np.where(first < len(kinks), kinks[np.minimum(first, len(kinks) - 1)], np.inf)
+        theta = np.where(self.below >= 0, -np.inf, theta)
+        theta = np.clip(theta, self.bounds[0][0], self.bounds[1][0])
+        finite = np.isfinite(theta)
+        risks = self.constant + self.below * np.where(finite, theta, 0.0)
+        beyond = np.maximum(np.where(finite, theta, 0.0)[codes] - kinks, 0.0)
+        risks = risks + np.bincount(codes, jump * beyond, self.n_contexts)
+        return np.where(finite, risks, -np.inf), theta
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarPoint:
+    """Risks of a scalar and their one-sided slopes."""
+
+    oracle: ScalarOracle
+    theta: Array
+
+    @cached_property
+    def _passed(self) -> tuple[int, int]:
+        """How many kinks lie strictly below theta, and at or below it."""
+        kinks, theta = self.oracle.kinks, self.theta[0]
+        return int(np.searchsorted(kinks, theta, "left")), int(np.searchsorted(kinks, theta, "right"))
+
+    @cached_property
+    def risks(self) -> Array:
+        """The risk of each context."""
+        oracle, k = self.oracle, self._passed[0]
+        beyond = np.bincount(oracle.codes[:k], oracle.jump[:k] * (self.theta[0] - oracle.kinks[:k]), oracle.n_contexts)
+        return np.asarray(oracle.constant + oracle.below * self.theta[0] + beyond)
+
+    def slopes(self, side: int) -> Array:
+        """Return the derivative of each risk to the left (0) or to the right (1)."""
+        oracle, k = self.oracle, self._passed[side]
+        return np.asarray(oracle.below + np.bincount(oracle.codes[:k], oracle.jump[:k], oracle.n_contexts))
+
+    @property
+    def jacobian(self) -> Array:
+        """The derivatives to the right."""
+        return self.slopes(1)[:, None]
+
+    def hessian(self, p: Array) -> Array:
+        """Return zero: the risks bend only at their kinks."""
+        return np.zeros((1, 1))
+
+    def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
+        """Minimise ``sum_c p_c risk_c`` exactly, by walking its kinks; whatever the point."""
+        oracle = self.oracle
+        low, high = oracle.bounds[0][0], oracle.bounds[1][0]
+        steps = oracle.jump * p[oracle.codes]
+        slopes = float(p @ oracle.below) + np.concatenate([[0.0], np.cumsum(steps)])
+        # Rounding in the sums must not turn a flat stretch into a descent.
+        rising = np.flatnonzero(slopes >= -1e-14 * float(steps.sum() + np.abs(oracle.below) @ p))
+        if rising.size == 0:
+            best = high
+        elif rising[0] == 0:
+            best = low if np.isfinite(low) or slopes[0] > 0 else oracle.kinks[0]
+        else:
+            best = oracle.kinks[rising[0] - 1]
+        best = float(np.clip(best, low, high))
+        return float(p @ oracle.at(np.array([best])).risks) if np.isfinite(best) else -np.inf
