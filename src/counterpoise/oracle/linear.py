@@ -136,6 +136,23 @@ class LinearOracle:
         z = self.X @ (matrix[:, :-1] if self.fit_intercept else matrix).T
         return np.asarray(z + matrix[:, -1] if self.fit_intercept else z, dtype=np.float64)
 
+    def context_products(self, rows: Array) -> Array:
+        """Return each context's ``sum_i rows_i (x) [x_i 1]``, of shape (n_contexts, n_parameters)."""
+        blocks = np.empty((self.n_contexts, self.loss.n_outputs, self.width))
+        features = blocks[:, :, : self.X.shape[1]]
+        if len(rows) >= _MANY_ROWS * self.n_contexts and not sparse.issparse(self.X):
+            for c, (first, last) in enumerate(zip(self.starts[:-1], self.starts[1:], strict=True)):
+                features[c] = rows[first:last].T @ self.X[first:last]
+        else:
+            columns = np.arange(len(rows))
+            for k in range(self.loss.n_outputs):
+                sums = sparse.csr_array((rows[:, k], columns, self.starts), shape=(self.n_contexts, len(rows)))
+                product = sums @ self.X
+                features[:, k] = product.toarray() if sparse.issparse(product) else product
+        if self.fit_intercept:
+            blocks[:, :, -1] = np.add.reduceat(rows, self.starts[:-1], axis=0)
+        return blocks.reshape(self.n_contexts, -1)
+
     def start(self) -> Array:
         """Return zero."""
         return np.zeros(self.n_parameters)
@@ -194,22 +211,8 @@ class LinearPoint:
     @cached_property
     def jacobian(self) -> Array:
         """The gradients of the risks."""
-        oracle = self.oracle
-        slopes = oracle.row_weight[:, None] * self.slopes
-        blocks = np.empty((oracle.n_contexts, oracle.loss.n_outputs, oracle.width))
-        features = blocks[:, :, : oracle.X.shape[1]]
-        if len(slopes) >= _MANY_ROWS * oracle.n_contexts and not sparse.issparse(oracle.X):
-            for c, (first, last) in enumerate(zip(oracle.starts[:-1], oracle.starts[1:], strict=True)):
-                features[c] = slopes[first:last].T @ oracle.X[first:last]
-        else:
-            columns = np.arange(len(slopes))
-            for k in range(oracle.loss.n_outputs):
-                sums = sparse.csr_array((slopes[:, k], columns, oracle.starts), shape=(oracle.n_contexts, len(slopes)))
-                product = sums @ oracle.X
-                features[:, k] = product.toarray() if sparse.issparse(product) else product
-        if oracle.fit_intercept:
-            blocks[:, :, -1] = np.add.reduceat(slopes, oracle.starts[:-1], axis=0)
-        return blocks.reshape(oracle.n_contexts, -1) + oracle.alpha * self.coefficients
+        rows = self.oracle.row_weight[:, None] * self.slopes
+        return self.oracle.context_products(rows) + self.oracle.alpha * self.coefficients
 
     def row_curvature(self, p: Array) -> Array:
         """Return each row's curvature times its weight in ``sum_c p_c risk_c``."""

@@ -18,7 +18,10 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -45,6 +48,7 @@ class _Duals:
     slack: float
     low: Array
     high: Array
+    model: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +56,102 @@ class _Direction:
     theta: Array
     p: Array
     duals: _Duals
+    rows: Any
+
+
+class Linearisation(Protocol):
+    """What a step needs to know of the risks at a state: their first-order model, rows of their own included."""
+
+    @property
+    def risks(self) -> Array:
+        """The risks."""
+
+    @property
+    def gradient(self) -> Array:
+        """``sum_c p_c grad R_c``."""
+
+    @property
+    def jacobian(self) -> Array:
+        """How the risks respond to theta."""
+
+    @property
+    def curvature(self) -> Array:
+        """The Hessian in theta."""
+
+    @property
+    def stiffness(self) -> Array:
+        """What the risks' own variables add to the resistance of p."""
+
+    def shifts(self, mu: float, affine: Any) -> tuple[Array, Array]:
+        """Return what their own residuals add to stationarity in theta and in p."""
+
+    def expand(self, theta: Array, p: Array, mu: float, affine: Any) -> Any:
+        """Return their part of a direction."""
+
+    def positive_pairs(self, step: Any) -> list[tuple[Array, Array]]:
+        """Return the variables that must stay positive, each with its change."""
+
+    def moved(self, theta: Array, length: float, step: Any) -> Point:
+        """Return the point a step away."""
+
+    def complementarity(self, length: float = 0.0, step: Any = None) -> float | None:
+        """Return the mean of their products of variable and price; None if there are none."""
+
+    def residual(self, mu: float) -> float:
+        """Return the squared residual of their own conditions."""
+
+    def lagging(self) -> float:
+        """Return their smallest product over its target at ``mu = 1``."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Smooth:
+    """Risks with a gradient and a Hessian have no variables of their own."""
+
+    objective: RobustObjective
+    point: Point
+    p: Array
+
+    @property
+    def risks(self) -> Array:
+        return self.point.risks
+
+    @cached_property
+    def gradient(self) -> Array:
+        return self.p @ self.point.jacobian
+
+    @property
+    def jacobian(self) -> Array:
+        return self.point.jacobian
+
+    @cached_property
+    def curvature(self) -> Array:
+        return self.point.hessian(self.p)
+
+    @property
+    def stiffness(self) -> Array:
+        return np.zeros_like(self.p)
+
+    def shifts(self, mu: float, affine: Any) -> tuple[Array, Array]:
+        return np.zeros_like(self.point.theta), np.zeros_like(self.p)
+
+    def expand(self, theta: Array, p: Array, mu: float, affine: Any) -> None:
+        return None
+
+    def positive_pairs(self, step: Any) -> list[tuple[Array, Array]]:
+        return []
+
+    def moved(self, theta: Array, length: float, step: Any) -> Point:
+        return self.objective.oracle.at(theta)
+
+    def complementarity(self, length: float = 0.0, step: Any = None) -> float | None:
+        return None
+
+    def residual(self, mu: float) -> float:
+        return 0.0
+
+    def lagging(self) -> float:
+        return math.inf
 
 
 @dataclass(frozen=True)
@@ -63,11 +163,9 @@ class InteriorPoint(Solver):
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin near the empirical risk minimiser, at the centre of the set."""
         bounds = objective.oracle.bounds
-        if bounds is None:
-            theta = _rough_erm(objective, theta)
-        else:
+        if bounds is not None:
             theta = _well_inside(theta, *bounds)
-        point = objective.oracle.at(theta)
+        point = self.first_point(objective, theta)
         scores = objective.scores(point)
         ball = objective.contexts
         p_hat = _positive(ball.p_hat)
@@ -80,13 +178,28 @@ class InteriorPoint(Solver):
         p, multiplier = worst.distribution, max(min(worst.multiplier, 1e300), floor)
         nu = max(worst.nu if math.isfinite(worst.nu) else -math.inf, float(scores.max()) + floor)
         slack = max(-ball.constraint(p).value, 0.1 * radius) if math.isfinite(radius) else 0.0
-        low, high = _bound_prices(objective, theta, multiplier)
+        low, high = _bound_prices(objective, point.theta, multiplier)
         duals = _Duals(nu, nu - scores, multiplier if slack else 0.0, slack, low, high)
-        return _with_curvature(_state(point, p, duals))
+        return self.finished(objective, _state(point, p, duals))
+
+    def first_point(self, objective: RobustObjective, theta: Array) -> Point:
+        """Return a point near the empirical risk minimiser, from where full steps mostly work."""
+        if objective.oracle.bounds is not None:
+            return objective.oracle.at(theta)
+        return objective.oracle.at(_rough_erm(objective, theta))
+
+    def linearise(self, objective: RobustObjective, state: State) -> Linearisation:
+        """Return the first-order model of the risks at a state."""
+        return _Smooth(objective, state.point, state.p)
+
+    def finished(self, objective: RobustObjective, state: State) -> State:
+        """Return a state whose curvature is known, for its certificate and for the step after it."""
+        model = self.linearise(objective, state)
+        return replace(state, curvature=model.curvature, extra=replace(state.extra, model=model))
 
     def step(self, objective: RobustObjective, state: State) -> State:
         """Take one predictor-corrector step, or a plain centring step where that one fails."""
-        system = _System(objective, state)
+        system = _System(objective, state, self.linearise)
         affine = system.direction(0.0, None)
         after = system.complementarity_after(affine, system.longest(affine)) / system.mu
         corrected = min(max(after, 0.0), 1.0) ** 3 * system.mu
@@ -97,7 +210,7 @@ class InteriorPoint(Solver):
             while length > shortest:
                 trial = system.move(direction, length)
                 if system.is_centred(trial) and system.merit(trial, mu) <= (1.0 - 0.01 * length) * merit:
-                    return _with_curvature(trial)
+                    return self.finished(objective, trial)
                 length *= 0.5
         return replace(state, stalled=True)
 
@@ -105,9 +218,15 @@ class InteriorPoint(Solver):
 class _System:
     """The Newton system at one state, factored once for predictor and corrector."""
 
-    def __init__(self, objective: RobustObjective, state: State) -> None:
-        self.objective, self.state = objective, state
+    def __init__(
+        self,
+        objective: RobustObjective,
+        state: State,
+        linearise: Callable[[RobustObjective, State], Linearisation],
+    ) -> None:
+        self.objective, self.state, self.linearise = objective, state, linearise
         self.duals: _Duals = state.extra
+        self.model: Linearisation = self.duals.model
         self.fixed = objective.contexts.is_point
         point, p, duals = state.point, state.p, self.duals
         n_theta = len(point.theta)
@@ -115,23 +234,22 @@ class _System:
         self.constraint = None if self.fixed else objective.contexts.constraint(p)
         self.rooms = _rooms(objective, point.theta)
         self.n_bounds = sum(int(np.isfinite(room).sum()) for room in self.rooms)
-        self.mu = self._complementarity(p, duals, point.theta)
+        self.mu = self._complementarity(p, duals, point.theta, self.model.complementarity())
         self.residuals = self._residuals(state)
         spread = math.sqrt(max(float(p @ (duals.s - p @ duals.s) ** 2), 0.0))
         self.width = spread + self.mu
 
         low, high = (price / room for price, room in zip((duals.low, duals.high), self.rooms, strict=True))
         matrix = np.zeros((n_theta + 2, n_theta + 2))
-        assert state.curvature is not None
-        matrix[:n_theta, :n_theta] = state.curvature
+        matrix[:n_theta, :n_theta] = self.model.curvature
         matrix[np.arange(n_theta), np.arange(n_theta)] += low + high
         if self.fixed:
             matrix[-2, -2] = matrix[-1, -1] = 1.0
         else:
             border = np.zeros_like(p) if self.constraint is None else self.constraint.gradient
             # On the central path p_hat / s = (p_hat / p) (p / s): the same border keeps the matrix symmetric.
-            self.rows = np.column_stack([point.jacobian, -np.ones_like(p), -border])
-            self.stiffness = duals.s / p
+            self.rows = np.column_stack([self.model.jacobian, -np.ones_like(p), -border])
+            self.stiffness = duals.s / p + self.model.stiffness
             matrix[-1, -1] = 1.0 if self.constraint is None else duals.slack / duals.price
             scaled = self.rows / np.sqrt(self.stiffness)[:, None]
             matrix += scaled.T @ scaled
@@ -153,12 +271,14 @@ class _System:
             to_price -= affine.duals.price * affine.duals.slack
             to_low = to_low - affine.duals.low * np.where(np.isfinite(low_room), affine.theta, 0.0)
             to_high = to_high + affine.duals.high * np.where(np.isfinite(high_room), affine.theta, 0.0)
-        b_theta = r_theta - to_low / low_room + to_high / high_room
+        rows = None if affine is None else affine.rows
+        theta_shift, score_shift = self.model.shifts(mu, rows)
+        b_theta = r_theta + theta_shift - to_low / low_room + to_high / high_room
         n = len(b_theta)
         rhs = np.zeros(n + 2)
         rhs[:n] = -b_theta
         if not self.fixed:
-            b_p = r_p + to_s / p
+            b_p = r_p + score_shift + to_s / p
             rhs[n] = r_sum
             if self.constraint is not None:
                 rhs[n + 1] = r_set + to_price / duals.price
@@ -170,14 +290,17 @@ class _System:
         d_low = np.where(np.isfinite(low_room), (to_low - duals.low * d_theta) / low_room, 0.0)
         d_high = np.where(np.isfinite(high_room), (to_high + duals.high * d_theta) / high_room, 0.0)
         if self.fixed:
-            return _Direction(d_theta, np.zeros_like(p), _Duals(0.0, np.zeros_like(p), 0.0, 0.0, d_low, d_high))
+            still = np.zeros_like(p)
+            own = self.model.expand(d_theta, still, mu, rows)
+            return _Direction(d_theta, still, _Duals(0.0, still, 0.0, 0.0, d_low, d_high), own)
         d_p = (self.rows @ x + b_p) / self.stiffness
         d_price = d_slack = 0.0
         if self.constraint is not None:
             d_price = float(x[n + 1])
             d_slack = (to_price - duals.slack * d_price) / duals.price
-        d_s = float(x[n]) - r_p - self.rows[:, :n] @ d_theta
-        return _Direction(d_theta, d_p, _Duals(float(x[n]), d_s, d_price, d_slack, d_low, d_high))
+        d_score = self.model.jacobian @ d_theta - self.model.stiffness * d_p + score_shift
+        d_duals = _Duals(float(x[n]), float(x[n]) - r_p - d_score, d_price, d_slack, d_low, d_high)
+        return _Direction(d_theta, d_p, d_duals, self.model.expand(d_theta, d_p, mu, rows))
 
     def longest(self, direction: _Direction) -> float:
         """Return the largest step in [0, 1] that keeps every positive variable from turning negative."""
@@ -188,6 +311,7 @@ class _System:
             pairs += [(self.state.p, direction.p), (duals.s, change.s)]
         if self.constraint is not None:
             pairs += [(np.array([duals.price, duals.slack]), np.array([change.price, change.slack]))]
+        pairs += self.model.positive_pairs(direction.rows)
         longest = 1.0
         for value, step in pairs:
             shrinking = (step < 0) & np.isfinite(value)
@@ -198,7 +322,7 @@ class _System:
     def move(self, direction: _Direction, length: float) -> State:
         """Return the state a step away."""
         duals, change = self.duals, direction.duals
-        point = self.objective.oracle.at(self.state.point.theta + length * direction.theta)
+        point = self.model.moved(self.state.point.theta + length * direction.theta, length, direction.rows)
         p = self.state.p + length * direction.p
         slack = duals.slack + length * change.slack
         if self.constraint is not None:
@@ -227,17 +351,21 @@ class _System:
             duals.high + length * change.high,
         )
         return self._complementarity(
-            self.state.p + length * direction.p, moved, self.state.point.theta + length * direction.theta
+            self.state.p + length * direction.p,
+            moved,
+            self.state.point.theta + length * direction.theta,
+            self.model.complementarity(length, direction.rows),
         )
 
     def merit(self, state: State, mu: float) -> float:
         """Return the size of the optimality conditions' residuals for a target ``mu``, in units of the score."""
-        if not np.isfinite(state.point.risks).all() or not np.isfinite(state.point.jacobian).all():
+        model = self.linearise(self.objective, state)
+        if not np.isfinite(model.risks).all() or not np.isfinite(model.gradient).all():
             return math.inf
         duals: _Duals = state.extra
         r_theta, r_p, r_sum, r_set = self._residuals(state)
         diagonal = np.maximum(np.diagonal(self.matrix)[: len(r_theta)], 1e-300)
-        total = self.width * float(np.sum(r_theta**2 / diagonal))
+        total = self.width * float(np.sum(r_theta**2 / diagonal)) + model.residual(mu)
         if not self.fixed:
             # What a wrong p does to the score is its relative error times the spread of the scores.
             off = (duals.s * state.p / self.weights - (duals.price + mu)) * np.minimum(1.0, self.width / duals.s)
@@ -253,17 +381,20 @@ class _System:
 
     def is_centred(self, state: State) -> bool:
         """Tell whether no product lags far behind the others, from where a step would soon hit a boundary."""
+        duals: _Duals = state.extra
+        model = self.linearise(self.objective, state)
+        mu = self._complementarity(state.p, duals, state.point.theta, model.complementarity())
+        if model.lagging() < min(1e-3, 0.5 * self.model.lagging() / self.mu) * mu:
+            return False
         if self.fixed:
             return True
-        duals: _Duals = state.extra
-        mu = self._complementarity(state.p, duals, state.point.theta)
         products = duals.s * state.p / self.weights
         before = float(np.min(self.duals.s * self.state.p / self.weights)) / (self.duals.price + self.mu)
         return float(products.min()) >= min(1e-2, 0.5 * before) * (duals.price + mu)
 
-    def _complementarity(self, p: Array, duals: _Duals, theta: Array) -> float:
+    def _complementarity(self, p: Array, duals: _Duals, theta: Array, own: float | None) -> float:
         """Return mu: the average of the products that vanish at the solution."""
-        products = []
+        products = [] if own is None else [own]
         if self.constraint is not None:
             products.append(duals.price * duals.slack)
         elif not self.fixed:
@@ -276,10 +407,11 @@ class _System:
 
     def _residuals(self, state: State) -> tuple[Array, Array, float, float]:
         duals: _Duals = state.extra
-        r_theta = state.p @ state.point.jacobian - duals.low + duals.high
+        model = self.linearise(self.objective, state)
+        r_theta = model.gradient - duals.low + duals.high
         if self.fixed:
             return r_theta, np.zeros_like(state.p), 0.0, 0.0
-        r_p = self.objective.scores(state.point) - duals.nu + duals.s
+        r_p = model.risks - self.objective.references.upper - duals.nu + duals.s
         constraint = self.objective.contexts.constraint(state.p)
         r_set = 0.0
         if constraint is not None:
@@ -289,10 +421,6 @@ class _System:
 
 def _state(point: Point, p: Array, duals: _Duals) -> State:
     return State(point, p, None, (duals.low, duals.high), extra=duals)
-
-
-def _with_curvature(state: State) -> State:
-    return replace(state, curvature=state.point.hessian(state.p))
 
 
 def _rough_erm(objective: RobustObjective, theta: Array) -> Array:

@@ -1,0 +1,319 @@
+r"""Linear models with a piecewise linear loss, as an interior-point method wants them: row by row in the dual.
+
+The saddle problem :math:`\min_\theta \max_p \sum_c p_c R_c(\theta)` becomes, with one dual variable
+:math:`v_i = p_c u_i` per row (:math:`u_i` a slope between the loss's left and right ones),
+
+.. math:: \max_{p, v} \; \sum_c \sum_{i \in c} w_i (p_c\,\text{height}_i + v_i (x_i^\top\theta - \text{kink}_i)),
+    \qquad \text{left}_i\, p_c \le v_i \le \text{right}_i\, p_c,
+
+which is linear in (p, v). The multipliers ``a`` and ``b`` of the two inequalities are how far a prediction lies above
+and below its kink. Rows are eliminated one by one; what is left has the size of theta and of the contexts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from counterpoise.linalg import positive_solver
+from counterpoise.losses import PiecewiseLinear
+from counterpoise.oracle._base import Array, Bounds
+from counterpoise.oracle.linear import LinearOracle, LinearPoint
+
+
+@dataclass(frozen=True, eq=False)
+class PolyhedralOracle:
+    """A linear oracle with a piecewise linear loss; its points carry the dual variables of their rows."""
+
+    linear: LinearOracle
+
+    @property
+    def n_contexts(self) -> int:
+        """Contexts, that is risks."""
+        return self.linear.n_contexts
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of theta."""
+        return self.linear.n_parameters
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """Bounds on theta."""
+        return self.linear.bounds
+
+    @property
+    def is_rigorous(self) -> bool:
+        """The dual is a theorem."""
+        return True
+
+    @property
+    def forms_hessian(self) -> bool:
+        """A square matrix is formed whatever its size."""
+        return True
+
+    @cached_property
+    def pieces(self) -> tuple[Array, Array, Array, Array]:
+        """Kink, height, left and right slope of each row."""
+        assert isinstance(self.linear.loss, PiecewiseLinear)
+        return self.linear.loss.pieces(self.linear.target)
+
+    def rows(self, per_context: Array) -> Array:
+        """Repeat a number per context for each of its rows."""
+        return np.repeat(per_context, np.diff(self.linear.starts))
+
+    def start(self) -> Array:
+        """Return the least-squares fit to the kinks."""
+        linear, kink = self.linear, self.pieces[0]
+        weight = linear.weights(np.full(self.n_contexts, 1.0 / self.n_contexts))
+        gram = LinearPoint(linear, linear.start()).gram(weight)
+        gram[np.diag_indices_from(gram)] += linear.alpha * linear.penalised
+        return positive_solver(gram)(linear.transpose_product((weight * kink)[:, None]))
+
+    def at(self, theta: Array) -> PolyhedralPoint:
+        """Return a point whose dual variables are well inside their bounds."""
+        kink, _, left, right = self.pieces
+        beyond = self.linear.product(theta)[:, 0] - kink
+        margin = float(np.mean(np.abs(beyond))) + 1e-300
+        middle = 0.5 * (left + right) * self.rows(np.full(self.n_contexts, 1.0 / self.n_contexts))
+        above, below = np.maximum(beyond, 0.0) + margin, np.maximum(-beyond, 0.0) + margin
+        return PolyhedralPoint(self, theta, middle, above, below)
+
+
+@dataclass(frozen=True, eq=False)
+class RowStep:
+    """A direction in the rows' variables."""
+
+    v: Array
+    above: Array
+    below: Array
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True, eq=False)
+class PolyhedralPoint:
+    """Theta with the dual variables of every row."""
+
+    oracle: PolyhedralOracle
+    theta: Array
+    v: Array
+    above: Array
+    below: Array
+
+    @cached_property
+    def sharp(self) -> LinearPoint:
+        """The point as the linear oracle sees it."""
+        return self.oracle.linear.at(self.theta)
+
+    @property
+    def risks(self) -> Array:
+        """The risk of each context."""
+        return self.sharp.risks
+
+    @property
+    def jacobian(self) -> Array:
+        """Subgradients of the risks."""
+        return self.sharp.jacobian
+
+    def balanced(self, p: Array) -> PolyhedralPoint:
+        """Return the point with every dual variable in the middle of its interval for ``p``."""
+        _, _, left, right = self.oracle.pieces
+        return PolyhedralPoint(
+            self.oracle, self.theta, 0.5 * (left + right) * self.oracle.rows(p), self.above, self.below
+        )
+
+    def linearise(self, p: Array, p_hat: Array) -> PolyhedralLinearisation:
+        """Return the first-order model an interior-point step is made of."""
+        return PolyhedralLinearisation(self, p, p_hat)
+
+    def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
+        """Bound the minimum of ``sum_c p_c risk_c`` from below by a feasible point of the dual."""
+        oracle, linear = self.oracle, self.oracle.linear
+        kink, height, left, right = oracle.pieces
+        weight, share = linear.row_weight, oracle.rows(p)
+        stiffness = self.above / np.maximum(right * share - self.v, 1e-300)
+        stiffness += self.below / np.maximum(self.v - left * share, 1e-300)
+        bend = 1.0 / np.maximum(stiffness, 1e-300)
+        gram = self.sharp.gram(weight * bend)
+        gram[np.diag_indices_from(gram)] += linear.alpha * linear.penalised
+        solve = positive_solver(gram)
+        v = np.clip(self.v, left * share, right * share)
+        shrunk = self.sharp.coefficients.copy()
+        for _ in range(4):
+            # Rows are moved, each as far as its curvature allows, until they balance against the ridge.
+            residual = linear.transpose_product((weight * v)[:, None]) + linear.alpha * shrunk
+            move = solve(residual)
+            shrunk = shrunk - move * linear.penalised
+            v = np.clip(v - bend * linear.product(move)[:, 0], left * share, right * share)
+        pull = linear.transpose_product((weight * v)[:, None])
+        z = self.sharp.predictions
+        value = float(weight @ (share * height + v * (z - kink)))
+        free = pull if linear.alpha == 0.0 else pull * (1.0 - linear.penalised)
+        size = float(np.abs(weight * v).sum()) * linear.reach
+        if (np.abs(free) > 1e-10 * size).any():
+            return -np.inf
+        # What rounding leaves unbalanced is charged over a range of the size of theta itself.
+        value -= float(np.abs(free) @ np.abs(self.theta))
+        if linear.alpha > 0.0:
+            held = pull * linear.penalised
+            value -= float(held @ self.theta) + float(held @ held) / (2.0 * linear.alpha)
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class PolyhedralLinearisation:
+    """The rows eliminated at one point: what they contribute to the system in theta and p."""
+
+    point: PolyhedralPoint
+    p: Array
+    p_hat: Array
+
+    @cached_property
+    def _high(self) -> Array:
+        """Distance of v to its upper end."""
+        return self.point.oracle.pieces[3] * self.point.oracle.rows(self.p) - self.point.v
+
+    @cached_property
+    def _low(self) -> Array:
+        """Distance of v to its lower end."""
+        return self.point.v - self.point.oracle.pieces[2] * self.point.oracle.rows(self.p)
+
+    @cached_property
+    def _off(self) -> Array:
+        """How far ``above - below`` is from the distance to the kink."""
+        point = self.point
+        return point.oracle.linear.product(point.theta)[:, 0] - point.oracle.pieces[0] - point.above + point.below
+
+    @cached_property
+    def _up(self) -> Array:
+        return self.point.above / self._high
+
+    @cached_property
+    def _down(self) -> Array:
+        return self.point.below / self._low
+
+    @cached_property
+    def _bend(self) -> Array:
+        return 1.0 / (self._up + self._down)
+
+    @cached_property
+    def _tilt(self) -> Array:
+        """How v follows p: the slopes, weighted by which end is nearer."""
+        _, _, left, right = self.point.oracle.pieces
+        return (self._up * right + self._down * left) * self._bend
+
+    @cached_property
+    def _ridge(self) -> Array:
+        return self.point.oracle.linear.alpha * self.point.sharp.coefficients
+
+    def _per_context(self, rows: Array) -> Array:
+        linear = self.point.oracle.linear
+        return np.add.reduceat(linear.row_weight * rows, linear.starts[:-1])
+
+    @cached_property
+    def risks(self) -> Array:
+        """The risks as the dual variables see them."""
+        _, height, left, right = self.point.oracle.pieces
+        ridge = 0.5 * float(self._ridge @ self.point.sharp.coefficients)
+        return self._per_context(height + right * self.point.above - left * self.point.below) + ridge
+
+    @cached_property
+    def gradient(self) -> Array:
+        """The residual of stationarity in theta."""
+        linear = self.point.oracle.linear
+        rows = (linear.row_weight * self.point.v)[:, None]
+        return linear.transpose_product(rows) + self.p.sum() * self._ridge
+
+    @cached_property
+    def jacobian(self) -> Array:
+        """How the risks respond to theta."""
+        linear = self.point.oracle.linear
+        return linear.context_products((linear.row_weight * self._tilt)[:, None]) + self._ridge
+
+    @cached_property
+    def curvature(self) -> Array:
+        """The Hessian the rows leave behind."""
+        linear = self.point.oracle.linear
+        gram = self.point.sharp.gram(linear.row_weight * self._bend)
+        gram[np.diag_indices_from(gram)] += self.p.sum() * linear.alpha * linear.penalised
+        return gram
+
+    @cached_property
+    def stiffness(self) -> Array:
+        """What the rows add to the resistance of p."""
+        _, _, left, right = self.point.oracle.pieces
+        return self._per_context(self._up * self._down * self._bend * (right - left) ** 2)
+
+    def _targets(self, mu: float, affine: RowStep | None) -> tuple[Array, Array]:
+        """Return how far the two products of each row are from their target."""
+        target = mu * self.point.oracle.rows(self.p_hat)
+        up, down = target - self._high * self.point.above, target - self._low * self.point.below
+        if affine is None:
+            return up, down
+        return up - affine.high * affine.above, down - affine.low * affine.below
+
+    def shifts(self, mu: float, affine: RowStep | None) -> tuple[Array, Array]:
+        """Return what the rows' own residuals add to stationarity in theta and in p."""
+        linear = self.point.oracle.linear
+        _, _, left, right = self.point.oracle.pieces
+        up, down = self._targets(mu, affine)
+        off = self._off - up / self._high + down / self._low
+        theta = linear.transpose_product((linear.row_weight * self._bend * off)[:, None])
+        p = self._per_context(right * up / self._high - left * down / self._low + self._tilt * off)
+        return theta, p
+
+    def expand(self, theta: Array, p: Array, mu: float, affine: RowStep | None) -> RowStep:
+        """Return the rows' part of a direction."""
+        oracle = self.point.oracle
+        _, _, left, right = oracle.pieces
+        up, down = self._targets(mu, affine)
+        off = self._off - up / self._high + down / self._low
+        d_p = oracle.rows(p)
+        v = self._bend * (oracle.linear.product(theta)[:, 0] + off) + self._tilt * d_p
+        high, low = right * d_p - v, v - left * d_p
+        above = (up - self.point.above * high) / self._high
+        below = (down - self.point.below * low) / self._low
+        return RowStep(v, above, below, low, high)
+
+    def positive_pairs(self, step: RowStep) -> list[tuple[Array, Array]]:
+        """Return the variables that must stay positive, each with its change."""
+        point = self.point
+        return [
+            (point.above, step.above),
+            (point.below, step.below),
+            (self._low, step.low),
+            (self._high, step.high),
+        ]
+
+    def moved(self, theta: Array, length: float, step: RowStep) -> PolyhedralPoint:
+        """Return the point a step away."""
+        point = self.point
+        return PolyhedralPoint(
+            point.oracle,
+            theta,
+            point.v + length * step.v,
+            point.above + length * step.above,
+            point.below + length * step.below,
+        )
+
+    def complementarity(self, length: float = 0.0, step: RowStep | None = None) -> float | None:
+        """Return the mean product of a variable and its price, here or a step away."""
+        above, below, low, high = self.point.above, self.point.below, self._low, self._high
+        if step is not None:
+            above, below = above + length * step.above, below + length * step.below
+            low, high = low + length * step.low, high + length * step.high
+        return 0.5 * float(self._per_context(high * above + low * below).sum())
+
+    def residual(self, mu: float) -> float:
+        """Return the squared residual of the rows' own conditions."""
+        up, down = self._targets(mu, None)
+        share = self.point.oracle.rows(self.p_hat)
+        return float(self._per_context((up**2 + down**2) / share + share * self._off**2).sum())
+
+    def lagging(self) -> float:
+        """Return the smallest product of a row over its target at ``mu = 1``."""
+        share = self.point.oracle.rows(self.p_hat)
+        return float(min(np.min(self._high * self.point.above / share), np.min(self._low * self.point.below / share)))
