@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle import Point
 from counterpoise.solvers._base import Array, State
-from counterpoise.solvers.interior_point import InteriorPoint, Linearisation
+from counterpoise.solvers.interior_point import InteriorPoint, Linearisation, _bound_prices, _Duals
 
 
 @dataclass(frozen=True)
@@ -28,14 +26,19 @@ class PolyhedralInteriorPoint(InteriorPoint):
         return model
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
-        """Begin with every row's dual variable in the middle of its interval."""
-        state = super().start(objective, theta)
-        point: Any = state.point
-        balanced = point.balanced(state.p)
-        model: Any = balanced.linearise(state.p, objective.contexts.p_hat)
-        nu = max(state.extra.nu, float(np.max(model.risks - objective.references.upper)) + state.extra.s.min())
-        duals = replace(state.extra, nu=nu, s=nu - (model.risks - objective.references.upper))
-        return self.finished(objective, replace(state, point=balanced, extra=duals))
+        """Begin at the centre of the set, with every product of a variable and its price about as large."""
+        point: Any = objective.oracle.at(theta)
+        p = objective.contexts.p_hat
+        point = point.balanced(p)
+        model: Any = point.linearise(p, p)
+        scores = model.risks - objective.references.upper
+        mu = model.complementarity()
+        slack = 0.0 if objective.contexts.is_simplex else -objective.contexts.constraint(p).value
+        price = mu / slack if slack else 0.0
+        nu = float(scores.max()) + mu + price
+        low, high = _bound_prices(objective, theta, mu)
+        duals = _Duals(nu, nu - scores, price, slack, low, high)
+        return self.finished(objective, State(point, p, None, (low, high), extra=duals))
 
     def finished(self, objective: RobustObjective, state: State) -> State:
         """Return the state with its model; the certificate comes from the rows, not from a Hessian."""
