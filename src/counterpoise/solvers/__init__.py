@@ -1,7 +1,26 @@
 """Methods for the robust problem, one file each."""
 
 from counterpoise.solvers._base import Progress, Solution, Solver, Status
+from counterpoise.solvers.gradient_descent import GradientDescent
+from counterpoise.solvers.group_dro import GroupDRO
 from counterpoise.solvers.interior_point import InteriorPoint
 from counterpoise.solvers.newton import Newton
+from counterpoise.solvers.newton_cg import NewtonCG
+from counterpoise.solvers.polyhedral import PolyhedralInteriorPoint
+from counterpoise.solvers.scalar import ScalarSearch
+from counterpoise.solvers.two_time_scale import TwoTimeScale
 
-__all__ = ["InteriorPoint", "Newton", "Progress", "Solution", "Solver", "Status"]
+__all__ = [
+    "GradientDescent",
+    "GroupDRO",
+    "InteriorPoint",
+    "Newton",
+    "NewtonCG",
+    "PolyhedralInteriorPoint",
+    "Progress",
+    "ScalarSearch",
+    "Solution",
+    "Solver",
+    "Status",
+    "TwoTimeScale",
+]

@@ -6,7 +6,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -187,6 +187,12 @@ class Solver(ABC):
         return _solution(objective, incumbent, certificate, status, n_iter)
 
 
+def projected(objective: RobustObjective, theta: Array) -> Array:
+    """Return theta clipped to its bounds."""
+    bounds = objective.oracle.bounds
+    return theta if bounds is None else np.clip(theta, *bounds)
+
+
 def _solution(
     objective: RobustObjective, incumbent: _Incumbent, certificate: Certificate, status: Status, n_iter: int
 ) -> Solution:
@@ -203,6 +209,3 @@ def _solution(
         risks=point.risks,
         scores=objective.scores(point),
     )
-
-
-__all__ = ["Progress", "Solution", "Solver", "State", "Status", "replace"]

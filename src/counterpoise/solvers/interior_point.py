@@ -105,7 +105,7 @@ class Linearisation(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class _Smooth:
+class Smooth:
     """Risks with a gradient and a Hessian have no variables of their own."""
 
     objective: RobustObjective
@@ -190,7 +190,11 @@ class InteriorPoint(Solver):
 
     def linearise(self, objective: RobustObjective, state: State) -> Linearisation:
         """Return the first-order model of the risks at a state."""
-        return _Smooth(objective, state.point, state.p)
+        return Smooth(objective, state.point, state.p)
+
+    def system(self, objective: RobustObjective, state: State) -> KKTSystem:
+        """Return the Newton system at a state."""
+        return KKTSystem(objective, state, self.linearise)
 
     def finished(self, objective: RobustObjective, state: State) -> State:
         """Return a state whose curvature is known, for its certificate and for the step after it."""
@@ -199,10 +203,10 @@ class InteriorPoint(Solver):
 
     def step(self, objective: RobustObjective, state: State) -> State:
         """Take one predictor-corrector step, or a plain centring step where that one fails."""
-        system = _System(objective, state, self.linearise)
+        system = self.system(objective, state)
         affine = system.direction(0.0, None)
-        after = system.complementarity_after(affine, system.longest(affine)) / system.mu
-        corrected = min(max(after, 0.0), 1.0) ** 3 * system.mu
+        after = system.complementarity_after(affine, system.longest(affine))
+        corrected = min(max(after, 0.0) / system.mu, 1.0) ** 3 * system.mu if system.mu > 0 else 0.0
         for mu, predictor, shortest in ((corrected, affine, 0.05), (0.5 * system.mu, None, 0.05), (system.mu, None, 1e-8)):
             direction = system.direction(mu, predictor)
             length = min(1.0, _TO_BOUNDARY * system.longest(direction))
@@ -215,7 +219,7 @@ class InteriorPoint(Solver):
         return replace(state, stalled=True)
 
 
-class _System:
+class KKTSystem:
     """The Newton system at one state, factored once for predictor and corrector."""
 
     def __init__(
@@ -229,31 +233,40 @@ class _System:
         self.model: Linearisation = self.duals.model
         self.fixed = objective.contexts.is_point
         point, p, duals = state.point, state.p, self.duals
-        n_theta = len(point.theta)
         self.weights = _positive(objective.contexts.p_hat)
         self.constraint = None if self.fixed else objective.contexts.constraint(p)
         self.rooms = _rooms(objective, point.theta)
         self.n_bounds = sum(int(np.isfinite(room).sum()) for room in self.rooms)
         self.mu = self._complementarity(p, duals, point.theta, self.model.complementarity())
         self.residuals = self._residuals(state)
+        # The unit in which scores are compared; any will do where p does not move.
         spread = math.sqrt(max(float(p @ (duals.s - p @ duals.s) ** 2), 0.0))
-        self.width = spread + self.mu
+        self.width = 1.0 if self.fixed else spread + self.mu
 
         low, high = (price / room for price, room in zip((duals.low, duals.high), self.rooms, strict=True))
-        matrix = np.zeros((n_theta + 2, n_theta + 2))
-        matrix[:n_theta, :n_theta] = self.model.curvature
-        matrix[np.arange(n_theta), np.arange(n_theta)] += low + high
-        if self.fixed:
-            matrix[-2, -2] = matrix[-1, -1] = 1.0
-        else:
+        corner = (1.0, 1.0)
+        if not self.fixed:
             border = np.zeros_like(p) if self.constraint is None else self.constraint.gradient
             # On the central path p_hat / s = (p_hat / p) (p / s): the same border keeps the matrix symmetric.
             self.rows = np.column_stack([self.model.jacobian, -np.ones_like(p), -border])
             self.stiffness = duals.s / p + self.model.stiffness
-            matrix[-1, -1] = 1.0 if self.constraint is None else duals.slack / duals.price
+            corner = (0.0, 1.0 if self.constraint is None else duals.slack / duals.price)
+        self.assemble(low + high, corner)
+
+    def assemble(self, curvature_shift: Array, corner: tuple[float, float]) -> None:
+        """Prepare products with the matrix (``apply``) and its inverse (``solve``), and its diagonal in theta.
+
+        The unknowns are theta, nu and the price of the set; p has been eliminated through its stiffness.
+        """
+        n = len(curvature_shift)
+        matrix = np.zeros((n + 2, n + 2))
+        matrix[:n, :n] = self.model.curvature
+        matrix[np.arange(n + 2), np.arange(n + 2)] += np.concatenate([curvature_shift, corner])
+        if not self.fixed:
             scaled = self.rows / np.sqrt(self.stiffness)[:, None]
             matrix += scaled.T @ scaled
-        self.matrix = matrix
+        self.diagonal = np.diagonal(matrix)[:n]
+        self.apply: Callable[[Array], Array] = matrix.__matmul__
         self.solve = positive_solver(matrix)
 
     def direction(self, mu: float, affine: _Direction | None) -> _Direction:
@@ -285,7 +298,7 @@ class _System:
             rhs -= self.rows.T @ (b_p / self.stiffness)
         x = self.solve(rhs)
         # One step of refinement: near a kink the matrix is as ill-conditioned as the central path is close to its end.
-        x = x + self.solve(rhs - self.matrix @ x)
+        x = x + self.solve(rhs - self.apply(x))
         d_theta = x[:n]
         d_low = np.where(np.isfinite(low_room), (to_low - duals.low * d_theta) / low_room, 0.0)
         d_high = np.where(np.isfinite(high_room), (to_high + duals.high * d_theta) / high_room, 0.0)
@@ -364,7 +377,7 @@ class _System:
             return math.inf
         duals: _Duals = state.extra
         r_theta, r_p, r_sum, r_set = self._residuals(state)
-        diagonal = np.maximum(np.diagonal(self.matrix)[: len(r_theta)], 1e-300)
+        diagonal = np.maximum(self.diagonal, 1e-300)
         total = self.width * float(np.sum(r_theta**2 / diagonal)) + model.residual(mu)
         if not self.fixed:
             # What a wrong p does to the score is its relative error times the spread of the scores.
@@ -384,7 +397,7 @@ class _System:
         duals: _Duals = state.extra
         model = self.linearise(self.objective, state)
         mu = self._complementarity(state.p, duals, state.point.theta, model.complementarity())
-        if model.lagging() < min(1e-3, 0.5 * self.model.lagging() / self.mu) * mu:
+        if mu > 0 and model.lagging() < min(1e-3, 0.5 * self.model.lagging() / self.mu) * mu:
             return False
         if self.fixed:
             return True

@@ -1,0 +1,61 @@
+"""Online group DRO (Sagawa et al. 2020): exponentiated gradient against gradient descent, on the whole simplex."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.objective import RobustObjective
+from counterpoise.solvers._base import Array, Solver, State, projected
+
+
+@dataclass(frozen=True)
+class GroupDRO(Solver):
+    """The minimax method the paper compares with, on full batches.
+
+    Parameters
+    ----------
+    step_size, p_step_size : float
+        Of theta and of the distribution.
+    average : bool
+        Judge the average of the iterates, for which there is a guarantee, instead of the last one, which is noisy.
+    """
+
+    step_size: float = 0.1
+    p_step_size: float = 0.1
+    average: bool = False
+    max_iter: int = 20_000
+
+    check_every: ClassVar[int] = 1000
+    certifies: ClassVar[bool] = False
+
+    def start(self, objective: RobustObjective, theta: Array) -> State:
+        """Begin at ``theta`` with all contexts alike."""
+        if not objective.contexts.is_simplex:
+            raise InvalidInputError(
+                "online group DRO works on the whole simplex, got a smaller set. Use confidence=1, or another solver."
+            )
+        p = np.full(objective.oracle.n_contexts, 1.0 / objective.oracle.n_contexts)
+        point = objective.oracle.at(projected(objective, theta))
+        return State(point, p, extra=(1, point.theta, p))
+
+    def step(self, objective: RobustObjective, state: State) -> State:
+        """Raise the weight of contexts with a large score, then descend under the new weights."""
+        scores = objective.scores(state.point)
+        p = state.p * np.exp(self.p_step_size * (scores - scores.max()))
+        p = p / p.sum()
+        theta = projected(objective, state.point.theta - self.step_size * (p @ state.point.jacobian))
+        count, mean_theta, mean_p = state.extra
+        count += 1
+        means = (mean_theta + (theta - mean_theta) / count, mean_p + (p - mean_p) / count)
+        return State(objective.oracle.at(theta), p, extra=(count, *means))
+
+    def result(self, objective: RobustObjective, state: State) -> State:
+        """Return the average of the iterates if asked to."""
+        if not self.average:
+            return state
+        _, theta, p = state.extra
+        return State(objective.oracle.at(theta), p)

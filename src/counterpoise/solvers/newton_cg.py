@@ -1,0 +1,114 @@
+"""Many features: the interior-point method with its linear systems solved by conjugate gradients."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import linalg
+
+from counterpoise.exceptions import NotCertifiedWarning
+from counterpoise.objective import RobustObjective
+from counterpoise.oracle import Point
+from counterpoise.sets import KLBall
+from counterpoise.solvers._base import Array, State
+from counterpoise.solvers.interior_point import InteriorPoint, KKTSystem, Smooth
+
+
+@dataclass(frozen=True)
+class NewtonCG(InteriorPoint):
+    """Needs products with the Hessian, never the Hessian: thousands of features, dense or sparse.
+
+    The system of a step is preconditioned by its diagonal plus, exactly, the part of rank ``n_contexts`` that grows
+    without bound near a kink.
+    """
+
+    def first_point(self, objective: RobustObjective, theta: Array) -> Point:
+        """Return a point near the empirical risk minimiser."""
+        if objective.contexts.is_point:
+            return objective.oracle.at(theta)
+        centre = replace(objective, contexts=KLBall(objective.contexts.p_hat, 0.0))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotCertifiedWarning)
+            solution = replace(self, tol=1e-2, max_iter=30, callback=None).solve(centre, theta)
+        return objective.oracle.at(solution.theta)
+
+    def finished(self, objective: RobustObjective, state: State) -> State:
+        """Return the state with its model, whose Hessian is never formed."""
+        return replace(state, extra=replace(state.extra, model=self.linearise(objective, state)))
+
+    def system(self, objective: RobustObjective, state: State) -> KKTSystem:
+        """Return the Newton system, to be solved by conjugate gradients."""
+        return _ConjugateSystem(objective, state, self.linearise)
+
+
+class _ConjugateSystem(KKTSystem):
+    """The same symmetric positive system, as a product."""
+
+    def assemble(self, curvature_shift: Array, corner: tuple[float, float]) -> None:
+        """Prepare products with the matrix and its preconditioner."""
+        model = self.model
+        assert isinstance(model, Smooth)
+        point, p = model.point, model.p
+        n = len(curvature_shift)
+        product = point.hessian_product(p)
+        border = np.array(corner)
+        rows = None if self.fixed else self.rows / np.sqrt(self.stiffness)[:, None]
+
+        def apply(x: Array) -> Array:
+            out = np.empty_like(x)
+            out[:n] = product(x[:n]) + curvature_shift * x[:n]
+            out[n:] = border * x[n:]
+            return out if rows is None else out + rows.T @ (rows @ x)
+
+        self.diagonal = point.hessian_diagonal(p) + curvature_shift
+        scale = np.concatenate([self.diagonal, border])
+        precondition = _woodbury(scale, rows)
+        self.apply = apply
+        self.solve = lambda rhs: _conjugate_gradients(apply, precondition, rhs)
+
+
+def _woodbury(diagonal: Array, rows: Array | None) -> Callable[[Array], Array]:
+    """Return the inverse of ``diag(diagonal) + rows' rows`` as a map."""
+    if rows is None:
+        return lambda x: x / np.maximum(diagonal, 1e-300)
+    # The border of the probabilities' sum has no diagonal of its own; a share of what the rows add keeps the formula
+    # well conditioned, and costs one more iteration.
+    safe = np.where(diagonal > 0, diagonal, 1e-4 * np.einsum("cj,cj->j", rows, rows) + 1e-300)
+    small = np.eye(len(rows)) + (rows / safe) @ rows.T
+    factor = linalg.cho_factor(small, check_finite=False)
+
+    def apply(x: Array) -> Array:
+        y = x / safe
+        return np.asarray(y - (rows.T @ linalg.cho_solve(factor, rows @ y, check_finite=False)) / safe)
+
+    return apply
+
+
+def _conjugate_gradients(
+    apply: Callable[[Array], Array], precondition: Callable[[Array], Array], rhs: Array, tol: float = 1e-8
+) -> Array:
+    """Solve by preconditioned conjugate gradients, to a fixed relative residual or to rounding."""
+    x = np.zeros_like(rhs)
+    r = rhs.copy()
+    z = precondition(r)
+    direction = z
+    energy = float(r @ z)
+    stop = tol * tol * energy
+    for _ in range(500):
+        if not energy > stop:
+            break
+        image = apply(direction)
+        curvature = float(direction @ image)
+        if not curvature > 0 or not math.isfinite(curvature):
+            break
+        length = energy / curvature
+        x = x + length * direction
+        r = r - length * image
+        z = precondition(r)
+        energy, previous = float(r @ z), energy
+        direction = z + (energy / previous) * direction
+    return x
