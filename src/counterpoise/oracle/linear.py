@@ -279,12 +279,12 @@ class LinearPoint:
         if curvature is None and self.oracle.forms_hessian:
             curvature = self.hessian(p)
         stack = None if curvature is None else curvature[None]
-        bound = linear_bounds.lower_bounds(_Mixture(self, p), np.array([p @ self.risks]), gradient[None], stack)
+        bound = linear_bounds.lower_bounds(Mixture(self, p), np.array([p @ self.risks]), gradient[None], stack)
         return float(bound[0])
 
 
 @dataclass(frozen=True, eq=False)
-class _Mixture:
+class Mixture:
     """All contexts as one problem, weighted by a distribution."""
 
     point: LinearPoint
@@ -321,6 +321,14 @@ class _Mixture:
     @property
     def coefficients(self) -> Array:
         return self.point.coefficients[None]
+
+    @property
+    def theta(self) -> Array:
+        return self.point.theta[None]
+
+    def product(self, theta: Array) -> Array:
+        z = self.point.oracle.product(theta[0])
+        return z[:, 0] if self.loss.n_outputs == 1 else z
 
     def total(self, rows: Array) -> Array:
         return np.array([rows.sum()])

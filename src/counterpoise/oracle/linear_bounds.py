@@ -9,7 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from counterpoise.losses import Loss, Softened
+from counterpoise.linalg import solve_stack
+from counterpoise.losses import Loss, PiecewiseLinear
 from counterpoise.oracle import decrease
 from counterpoise.oracle._base import Array
 
@@ -57,6 +58,13 @@ class RowProblems(Protocol):
 
     def total(self, rows: Array) -> Array:
         """Sum rows within each problem: (n,) -> (B,)."""
+
+    @property
+    def theta(self) -> Array:
+        """The parameters, of shape (B, P)."""
+
+    def product(self, theta: Array) -> Array:
+        """Return each row's ``x_i'theta_b``: (B, P) -> (n,), or (n, n_outputs)."""
 
     def transpose_product(self, rows: Array) -> Array:
         """Return each problem's ``sum_i rows_i (x) x_i``: (n, n_outputs) -> (B, P)."""
@@ -175,6 +183,41 @@ def _truncated(problems: RowProblems, third_order: float) -> Array:
     return best
 
 
-def sharp_bound(problems: RowProblems, loss: Softened, solve: object) -> Array:
-    """Placeholder, see piecewise."""
-    raise NotImplementedError
+def dual_bounds(problems: RowProblems, v: Array, bend: Array, share: Array) -> Array:
+    """Bound the minimum of piecewise linear problems from below by a feasible point of their dual.
+
+    Parameters
+    ----------
+    v : ndarray of shape (n,)
+        A slope for each row, times ``share``; it need not be feasible yet.
+    bend : ndarray of shape (n,)
+        How readily each row's slope moves.
+    share : ndarray of shape (n,)
+        Factor of the loss's slopes and height: the probability of the row's context.
+    """
+    assert isinstance(problems.loss, PiecewiseLinear)
+    kink, height, left, right = problems.loss.pieces(problems.target)
+    weight, alpha, penalised = problems.weight, problems.alpha, problems.penalised
+    gram = problems.gram(weight * bend)
+    diagonal = np.arange(gram.shape[1])
+    gram[:, diagonal, diagonal] += alpha * penalised
+    v = np.clip(v, left * share, right * share)
+    shrunk = problems.coefficients
+    for _ in range(4):
+        # Rows are moved, each as far as its curvature allows, until they balance against the ridge.
+        residual = problems.transpose_product((weight * v)[:, None]) + alpha * shrunk
+        move = solve_stack(gram, residual)
+        shrunk = shrunk - move * penalised
+        v = np.clip(v - bend * problems.product(move), left * share, right * share)
+    pull = problems.transpose_product((weight * v)[:, None])
+    value = problems.total(weight * (share * height + v * (problems.predictions - kink)))
+    free = np.abs(pull if alpha == 0.0 else pull * (1.0 - penalised))
+    size = problems.total(np.abs(weight * v))[:, None] * problems.reach
+    # What rounding leaves unbalanced is charged over a range of the size of theta itself.
+    value = value - np.sum(free * np.abs(problems.theta), axis=1)
+    if alpha > 0.0:
+        held = pull * penalised
+        value = value - np.sum(held * problems.theta, axis=1) - np.sum(held**2, axis=1) / (2.0 * alpha)
+    value = np.where((free <= 1e-9 * size).all(axis=1), value, -np.inf)
+    # Row by row the loss is bounded below, which is all there is to know where every row can be met.
+    return np.maximum(value, problems.total(weight * share * problems.loss.lowest(problems.target)))

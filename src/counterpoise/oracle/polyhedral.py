@@ -20,7 +20,8 @@ import numpy as np
 from counterpoise.linalg import positive_solver
 from counterpoise.losses import PiecewiseLinear
 from counterpoise.oracle._base import Array, Bounds
-from counterpoise.oracle.linear import LinearOracle, LinearPoint
+from counterpoise.oracle.linear import LinearOracle, LinearPoint, Mixture
+from counterpoise.oracle.linear_bounds import dual_bounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,36 +132,12 @@ class PolyhedralPoint:
 
     def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
         """Bound the minimum of ``sum_c p_c risk_c`` from below by a feasible point of the dual."""
-        oracle, linear = self.oracle, self.oracle.linear
-        kink, height, left, right = oracle.pieces
-        weight, share = linear.row_weight, oracle.rows(p)
+        _, _, left, right = self.oracle.pieces
+        share = self.oracle.rows(p)
         stiffness = self.above / np.maximum(right * share - self.v, 1e-300)
         stiffness += self.below / np.maximum(self.v - left * share, 1e-300)
-        bend = 1.0 / np.maximum(stiffness, 1e-300)
-        gram = self.sharp.gram(weight * bend)
-        gram[np.diag_indices_from(gram)] += linear.alpha * linear.penalised
-        solve = positive_solver(gram)
-        v = np.clip(self.v, left * share, right * share)
-        shrunk = self.sharp.coefficients.copy()
-        for _ in range(4):
-            # Rows are moved, each as far as its curvature allows, until they balance against the ridge.
-            residual = linear.transpose_product((weight * v)[:, None]) + linear.alpha * shrunk
-            move = solve(residual)
-            shrunk = shrunk - move * linear.penalised
-            v = np.clip(v - bend * linear.product(move)[:, 0], left * share, right * share)
-        pull = linear.transpose_product((weight * v)[:, None])
-        z = self.sharp.predictions
-        value = float(weight @ (share * height + v * (z - kink)))
-        free = pull if linear.alpha == 0.0 else pull * (1.0 - linear.penalised)
-        size = float(np.abs(weight * v).sum()) * linear.reach
-        if (np.abs(free) > 1e-10 * size).any():
-            return -np.inf
-        # What rounding leaves unbalanced is charged over a range of the size of theta itself.
-        value -= float(np.abs(free) @ np.abs(self.theta))
-        if linear.alpha > 0.0:
-            held = pull * linear.penalised
-            value -= float(held @ self.theta) + float(held @ held) / (2.0 * linear.alpha)
-        return value
+        everywhere = Mixture(self.sharp, np.ones(self.oracle.n_contexts))
+        return float(dual_bounds(everywhere, self.v, 1.0 / np.maximum(stiffness, 1e-300), share)[0])
 
 
 @dataclass(frozen=True, eq=False)

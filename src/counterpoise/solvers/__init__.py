@@ -1,6 +1,7 @@
 """Methods for the robust problem, one file each."""
 
 from counterpoise.solvers._base import Progress, Solution, Solver, Status
+from counterpoise.solvers.golden_section import GoldenSection
 from counterpoise.solvers.gradient_descent import GradientDescent
 from counterpoise.solvers.group_dro import GroupDRO
 from counterpoise.solvers.interior_point import InteriorPoint
@@ -11,6 +12,7 @@ from counterpoise.solvers.scalar import ScalarSearch
 from counterpoise.solvers.two_time_scale import TwoTimeScale
 
 __all__ = [
+    "GoldenSection",
     "GradientDescent",
     "GroupDRO",
     "InteriorPoint",

@@ -117,7 +117,7 @@ class _Incumbent:
         assert self.point is not None
         scope = "global" if self.objective.oracle.is_rigorous else "local"
         scale = self.objective.scale(self.point) if math.isfinite(self.upper) else math.inf
-        return Certificate(self.lower, self.upper, scope, max(scale, np.finfo(np.float64).tiny))
+        return Certificate(min(self.lower, self.upper), self.upper, scope, max(scale, np.finfo(np.float64).tiny))
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ class InteriorPoint(Solver):
         inner = min(0.25 * radius, 0.5) / math.log(2.0)
         worst = KLBall(p_hat, inner).worst_case(scores)
         floor = 1e-3 * max(objective.scale(point), 1e-300)
-        p, multiplier = worst.distribution, max(min(worst.multiplier, 1e300), floor)
+        p, multiplier = worst.distribution, max(worst.multiplier if math.isfinite(worst.nu) else 0.0, floor)
         nu = max(worst.nu if math.isfinite(worst.nu) else -math.inf, float(scores.max()) + floor)
         slack = max(-ball.constraint(p).value, 0.1 * radius) if math.isfinite(radius) else 0.0
         low, high = _bound_prices(objective, point.theta, multiplier)
@@ -235,8 +235,11 @@ class KKTSystem:
         point, p, duals = state.point, state.p, self.duals
         self.weights = _positive(objective.contexts.p_hat)
         self.constraint = None if self.fixed else objective.contexts.constraint(p)
-        self.rooms = _rooms(objective, point.theta)
-        self.n_bounds = sum(int(np.isfinite(room).sum()) for room in self.rooms)
+        rooms = _rooms(objective, point.theta)
+        self.bounded = tuple(np.isfinite(room) for room in rooms)
+        # Where there is no bound its price is 0, and any distance will do.
+        self.rooms = tuple(np.where(on, room, 1.0) for on, room in zip(self.bounded, rooms, strict=True))
+        self.n_bounds = sum(int(on.sum()) for on in self.bounded)
         self.mu = self._complementarity(p, duals, point.theta, self.model.complementarity())
         self.residuals = self._residuals(state)
         # The unit in which scores are compared; any will do where p does not move.
@@ -277,13 +280,13 @@ class KKTSystem:
         to_s = (duals.price + mu) * self.weights - duals.s * p
         to_price = mu - duals.price * duals.slack
         share = mu / max(self.n_bounds, 1)
-        to_low = np.where(np.isfinite(low_room), share - duals.low * low_room, 0.0)
-        to_high = np.where(np.isfinite(high_room), share - duals.high * high_room, 0.0)
+        to_low = np.where(self.bounded[0], share - duals.low * low_room, 0.0)
+        to_high = np.where(self.bounded[1], share - duals.high * high_room, 0.0)
         if affine is not None:
             to_s = to_s - affine.duals.s * affine.p
             to_price -= affine.duals.price * affine.duals.slack
-            to_low = to_low - affine.duals.low * np.where(np.isfinite(low_room), affine.theta, 0.0)
-            to_high = to_high + affine.duals.high * np.where(np.isfinite(high_room), affine.theta, 0.0)
+            to_low = to_low - affine.duals.low * affine.theta
+            to_high = to_high + affine.duals.high * affine.theta
         rows = None if affine is None else affine.rows
         theta_shift, score_shift = self.model.shifts(mu, rows)
         b_theta = r_theta + theta_shift - to_low / low_room + to_high / high_room
@@ -300,8 +303,8 @@ class KKTSystem:
         # One step of refinement: near a kink the matrix is as ill-conditioned as the central path is close to its end.
         x = x + self.solve(rhs - self.apply(x))
         d_theta = x[:n]
-        d_low = np.where(np.isfinite(low_room), (to_low - duals.low * d_theta) / low_room, 0.0)
-        d_high = np.where(np.isfinite(high_room), (to_high + duals.high * d_theta) / high_room, 0.0)
+        d_low = (to_low - duals.low * d_theta) / low_room
+        d_high = (to_high + duals.high * d_theta) / high_room
         if self.fixed:
             still = np.zeros_like(p)
             own = self.model.expand(d_theta, still, mu, rows)
@@ -318,7 +321,8 @@ class KKTSystem:
     def longest(self, direction: _Direction) -> float:
         """Return the largest step in [0, 1] that keeps every positive variable from turning negative."""
         duals, change = self.duals, direction.duals
-        pairs = [(self.rooms[0], direction.theta), (self.rooms[1], -direction.theta)]
+        pairs = [(self.rooms[0][self.bounded[0]], direction.theta[self.bounded[0]])]
+        pairs += [(self.rooms[1][self.bounded[1]], -direction.theta[self.bounded[1]])]
         pairs += [(duals.low, change.low), (duals.high, change.high)]
         if not self.fixed:
             pairs += [(self.state.p, direction.p), (duals.s, change.s)]
@@ -327,7 +331,7 @@ class KKTSystem:
         pairs += self.model.positive_pairs(direction.rows)
         longest = 1.0
         for value, step in pairs:
-            shrinking = (step < 0) & np.isfinite(value)
+            shrinking = step < 0
             if shrinking.any():
                 longest = min(longest, float(np.min(-value[shrinking] / step[shrinking])))
         return longest

@@ -1,0 +1,312 @@
+"""From data to a certified robust model: check, encode, find references, solve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from counterpoise.contexts import Contexts, encode
+from counterpoise.exceptions import EmptyContextError, InvalidInputError
+from counterpoise.losses import Loss, PiecewiseLinear
+from counterpoise.objective import ReferenceRisks, RobustObjective
+from counterpoise.oracle import Bounds, LinearOracle, Oracle
+from counterpoise.oracle.polyhedral import PolyhedralOracle
+from counterpoise.oracle.scalar import ScalarOracle
+from counterpoise.references import reference_risks
+from counterpoise.sets import KLBall, RadiusMethod, confidence_radius
+from counterpoise.solvers import (
+    InteriorPoint,
+    Newton,
+    NewtonCG,
+    PolyhedralInteriorPoint,
+    Progress,
+    ScalarSearch,
+    Solution,
+    Solver,
+)
+
+Array = NDArray[np.float64]
+Score = Literal["excess", "risk"]
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """What is scored, and how large the set is: two switches that name every method of the family.
+
+    Parameters
+    ----------
+    confidence : float
+        Level of the confidence set; 1 is the whole simplex.
+    radius : {"types", "agrawal", "chi2"} or float
+        How the radius follows from the confidence, or the radius itself in bits.
+    draws : float, optional
+        Independent draws of a context in the data, where rows are not.
+    score : {"excess", "risk"}
+    balanced : bool
+        Centre the set on equal shares instead of on the empirical ones.
+    """
+
+    confidence: float = 0.99
+    radius: RadiusMethod | float = "types"
+    draws: float | None = None
+    score: Score = "excess"
+    balanced: bool = False
+
+    def ball(self, counts: Array) -> KLBall:
+        """Return the set of context distributions for these counts."""
+        if isinstance(self.radius, str):
+            bits = confidence_radius(counts, self.confidence, self.radius, draws=self.draws)
+        else:
+            bits = self.radius
+        shares = np.full(len(counts), 1.0 / len(counts)) if self.balanced else counts / counts.sum()
+        return KLBall(shares, bits)
+
+
+METHODS: Mapping[str, Robustness] = {
+    "robust": Robustness(),
+    "erm": Robustness(radius=0.0, score="risk"),
+    "inverse-frequency": Robustness(radius=0.0, score="risk", balanced=True),
+    "minimax-risk": Robustness(confidence=1.0, score="risk"),
+    "minimax-regret": Robustness(confidence=1.0, score="excess"),
+    "likelihood-robust": Robustness(score="risk"),
+}
+"""The methods of the family by name; every one is the same problem with its switches set."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit:
+    """A solved problem with what it was made of.
+
+    Attributes
+    ----------
+    coef, intercept : ndarray of shape (n_outputs, n_features) and (n_outputs,)
+    solution : Solution
+    contexts : Contexts
+    counts : ndarray of shape (n_contexts,)
+        Rows, or the sum of their weights, in each context.
+    ball : KLBall
+    references : ReferenceRisks
+    """
+
+    coef: Array
+    intercept: Array
+    solution: Solution
+    contexts: Contexts
+    counts: Array
+    ball: KLBall
+    references: ReferenceRisks
+
+
+def fit_linear(
+    X: Any,
+    y: Any,
+    contexts: Any,
+    loss: Loss,
+    *,
+    robustness: Robustness | str = "robust",
+    alpha: float = 1e-4,
+    fit_intercept: bool = True,
+    sample_weight: Any = None,
+    declared: Any = None,
+    references: Array | None = None,
+    bounds: Bounds | None = None,
+    solver: Solver | None = None,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    callback: Callable[[Progress], None] | None = None,
+) -> LinearFit:
+    """Fit a linear model robustly.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or dataframe of shape (n_samples, n_features)
+    y : array of shape (n_samples,), or (n_samples, target_columns)
+    contexts : labels of shape (n_samples,)
+    loss : Loss
+    robustness : Robustness or the name of a method
+    alpha : float
+        ``alpha / 2 * |coef|^2`` is added to every context's mean loss; the intercept is not penalised.
+    sample_weight : array of shape (n_samples,), optional
+        A whole number is the same as repeating the row; 0 drops it.
+    declared : iterable of labels, optional
+        The contexts that exist.
+    references : array of shape (n_contexts,), optional
+        The least risk of each context, in the order of its sorted labels, where it is known; solved for otherwise.
+    bounds : pair of arrays, optional
+        On theta; with a piecewise linear loss of one parameter.
+    solver : Solver, optional
+        Chosen by the shape of the problem when not given.
+    tol : float
+        Largest gap, relative to the objective's scale.
+    """
+    robustness = _named(robustness) if isinstance(robustness, str) else robustness
+    X = checked_features(X)
+    target = loss.checked_target(_plain(y))
+    if len(target) != X.shape[0]:
+        raise InvalidInputError(f"X has {X.shape[0]} rows and y has {len(target)}. Pass one target per row.")
+    if not (math.isfinite(alpha) and alpha >= 0):
+        raise InvalidInputError(f"alpha = {alpha}; the ridge is a finite number, 0 or more.")
+    encoded = encode(contexts, X.shape[0], declared)
+    weight, (X, target, encoded) = _weighted(sample_weight, X, target, encoded)
+    counts = np.bincount(encoded.codes, weight, len(encoded.labels))
+    oracle = LinearOracle.from_rows(
+        X,
+        target,
+        encoded,
+        loss,
+        sample_weight=None if sample_weight is None else weight,
+        alpha=alpha,
+        fit_intercept=fit_intercept,
+        bounds=bounds,
+    )
+    if oracle.n_parameters == 0:
+        raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
+    ball = robustness.ball(counts)
+    known = _references(oracle, robustness.score, references, tol)
+    _check_bounded(known, encoded)
+    problem, default = _shaped(oracle, ball)
+    chosen = default if solver is None else solver
+    if solver is None:
+        chosen = replace(chosen, tol=tol, callback=callback)
+        chosen = chosen if max_iter is None else replace(chosen, max_iter=max_iter)
+    solution = chosen.solve(RobustObjective(problem, ball, known))
+    matrix = solution.theta.reshape(loss.n_outputs, oracle.width)
+    n_features = X.shape[1]
+    intercept = matrix[:, n_features] if fit_intercept else np.zeros(loss.n_outputs)
+    return LinearFit(matrix[:, :n_features], intercept, solution, encoded, counts, ball, known)
+
+
+def _named(method: str) -> Robustness:
+    if method not in METHODS:
+        raise InvalidInputError(f"there is no method {method!r}; choose one of {', '.join(METHODS)}.")
+    return METHODS[method]
+
+
+def _shaped(oracle: LinearOracle, ball: KLBall) -> tuple[Oracle, Solver]:
+    """Return the problem in the form that suits it best, and the solver for that form."""
+    if isinstance(oracle.loss, PiecewiseLinear):
+        if oracle.n_parameters == 1 and oracle.alpha == 0.0:
+            return ScalarOracle.of(oracle), ScalarSearch()
+        return PolyhedralOracle(oracle), PolyhedralInteriorPoint()
+    if not oracle.forms_hessian:
+        return oracle, NewtonCG()
+    if ball.is_point and oracle.bounds is None:
+        return oracle, Newton()
+    return oracle, InteriorPoint()
+
+
+def _references(oracle: LinearOracle, score: Score, given: Array | None, tol: float) -> ReferenceRisks:
+    if score == "risk":
+        return ReferenceRisks.exactly(np.zeros(oracle.n_contexts))
+    if score != "excess":
+        raise InvalidInputError(f"score is {score!r}; choose 'excess' or 'risk'.")
+    if given is None:
+        # Their error enters the certificate in full, so they are solved well below its tolerance.
+        return reference_risks(oracle, max(1e-2 * tol, 1e-12))
+    values = np.asarray(given, dtype=np.float64)
+    if values.shape != (oracle.n_contexts,) or not np.isfinite(values).all():
+        raise InvalidInputError(
+            f"references have shape {values.shape}; pass one finite risk for each of {oracle.n_contexts} contexts."
+        )
+    return ReferenceRisks.exactly(values)
+
+
+def _check_bounded(references: ReferenceRisks, contexts: Contexts) -> None:
+    unbounded = np.flatnonzero(~np.isfinite(references.upper))
+    if unbounded.size:
+        raise InvalidInputError(
+            f"the risk of {contexts.describe(int(unbounded[0]))} has no minimum (the more extreme the decision, the "
+            "better). Bound theta, e.g. to [0, max_stock]."
+        )
+
+
+def checked_features(X: Any) -> Any:
+    """Return X as a finite float array or CSR matrix, or name the column and row that are in the way."""
+    if sparse.issparse(X):
+        matrix = sparse.csr_array(X)
+        matrix = matrix if matrix.dtype.kind == "f" else matrix.astype(np.float64)
+        values = matrix.data
+        if not np.isfinite(values).all():
+            where = int(np.flatnonzero(~np.isfinite(values))[0])
+            row = int(np.searchsorted(matrix.indptr, where, "right")) - 1
+            raise InvalidInputError(_not_finite(row, int(matrix.indices[where]), values[where]))
+        array: Any = matrix
+    else:
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        raw = frame.to_numpy() if isinstance(frame, nw.DataFrame) else np.asarray(X)
+        array = _floats(raw, list(frame.columns) if isinstance(frame, nw.DataFrame) else None)
+        if array.ndim != 2:
+            raise InvalidInputError(
+                f"X must have two dimensions, got shape {array.shape}. Use X.reshape(-1, 1) for one feature."
+            )
+        finite = np.isfinite(array)
+        if not finite.all():
+            row, column = (int(k) for k in np.argwhere(~finite)[0])
+            raise InvalidInputError(_not_finite(row, column, array[row, column]))
+    if array.shape[0] == 0:
+        raise InvalidInputError("X has no rows: there is nothing to learn from.")
+    return array
+
+
+def _floats(raw: NDArray[Any], columns: list[str] | None) -> Array:
+    if raw.dtype.kind == "f" and raw.dtype.itemsize >= 4:
+        return np.ascontiguousarray(raw, dtype=np.float64)
+    if raw.dtype.kind == "c":
+        raise InvalidInputError("X holds complex numbers; pass real ones.")
+    try:
+        return np.ascontiguousarray(raw, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        culprit = ""
+        if raw.ndim == 2:
+            for k in range(raw.shape[1]):
+                try:
+                    raw[:, k].astype(np.float64)
+                except (TypeError, ValueError):
+                    culprit = f" (column {columns[k] if columns else k}: {error})"
+                    break
+        raise InvalidInputError(f"X must be numbers{culprit}. Encode categories, e.g. with OneHotEncoder.") from error
+
+
+def _not_finite(row: int, column: int, value: float) -> str:
+    return f"X is {value} in row {row}, column {column}. Impute or drop values that are not finite."
+
+
+def _plain(y: Any) -> Any:
+    series = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)
+    return series.to_numpy() if isinstance(series, (nw.Series, nw.DataFrame)) else y
+
+
+def _weighted(
+    sample_weight: Any, X: Any, target: Array, contexts: Contexts
+) -> tuple[Array, tuple[Any, Array, Contexts]]:
+    """Check the weights, drop rows that have none, and refuse contexts that are left with nothing."""
+    n = X.shape[0]
+    if sample_weight is None:
+        return np.ones(n), (X, target, contexts)
+    try:
+        weight = np.asarray(_plain(sample_weight), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"sample_weight must be numbers, got {sample_weight!r:.60}.") from error
+    if weight.shape != (n,):
+        raise InvalidInputError(f"sample_weight has shape {weight.shape} for {n} rows. Pass one weight per row.")
+    bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
+    if bad.size:
+        raise InvalidInputError(f"sample_weight in row {bad[0]} is {weight[bad[0]]}; weights are finite and 0 or more.")
+    totals = np.bincount(contexts.codes, weight, len(contexts.labels))
+    if (totals <= 0).any():
+        empty = int(np.flatnonzero(totals <= 0)[0])
+        raise EmptyContextError(
+            f"all sample weights of {contexts.describe(empty)} are zero, so its risk is unknown. Drop the context, or "
+            "give it weight."
+        )
+    kept = weight > 0
+    if kept.all():
+        return weight, (X, target, contexts)
+    return weight[kept], (X[kept], target[kept], Contexts(contexts.labels, contexts.codes[kept]))

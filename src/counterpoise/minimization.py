@@ -1,0 +1,210 @@
+"""The paper's decision problem in full generality: the caller supplies risks, the library the robustness."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize
+
+from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.objective import ReferenceRisks, RobustObjective
+from counterpoise.oracle import Bounds
+from counterpoise.oracle.callables import CallableOracle
+from counterpoise.sets import KLBall, RadiusMethod, confidence_radius
+from counterpoise.solvers import GoldenSection, InteriorPoint, Progress, Solution, Solver
+
+Array = NDArray[np.float64]
+
+
+def minimize(
+    risks: Callable[[Array], Any],
+    theta0: ArrayLike,
+    *,
+    counts: ArrayLike,
+    confidence: float = 0.99,
+    radius: RadiusMethod | float = "types",
+    draws: float | None = None,
+    jac: Callable[[Array], Any] | None = None,
+    hess: Callable[[Array], Any] | None = None,
+    bounds: Any = None,
+    reference_risks: ArrayLike | None = None,
+    convex: bool | None = None,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    solver: Solver | None = None,
+    callback: Callable[[Progress], None] | None = None,
+) -> Solution:
+    r"""Minimise the worst-case excess risk over a confidence set of context distributions.
+
+    .. math:: \min_\theta \max_{p : D(\hat p \| p) \le \text{radius}} \sum_c p_c (R_c(\theta) - r_c)
+
+    Parameters
+    ----------
+    risks : callable
+        ``risks(theta) -> (n_contexts,)``, the risk of a decision in each context.
+    theta0 : array-like of shape (n_parameters,), or a number
+        Where to start.
+    counts : array-like of shape (n_contexts,)
+        Samples per context. A count of 0 declares a context never seen; its risk is the caller's word.
+    confidence : float
+        Level of the confidence set; 1 is the whole simplex, that is minimax regret.
+    radius : {"types", "agrawal", "chi2"} or float
+        How the radius follows from the confidence, or the radius itself in bits; 0 is empirical risk minimisation.
+    draws : float, optional
+        Independent draws of a context, where the counted samples are not.
+    jac : callable, optional
+        ``jac(theta) -> (n_contexts, n_parameters)``. Central differences when not given.
+    hess : callable, optional
+        ``hess(theta) -> (n_contexts, n_parameters, n_parameters)``. Without it the certificate is local.
+    bounds : sequence of (low, high) pairs or scipy.optimize.Bounds, optional
+        One pair per parameter; None for no bound.
+    reference_risks : array-like of shape (n_contexts,), or a number, optional
+        The least risk possible in each context. Solved for, context by context, when not given; 0 scores risk
+        itself instead of excess risk.
+    convex : bool, optional
+        True says that every risk is convex, which makes bounds and secants a proof even without Hessians. False says
+        that some are not. By default Hessians, where given, are watched for signs of it.
+    tol : float
+        Largest gap, relative to the objective's scale.
+    solver : Solver, optional
+        Any of :mod:`counterpoise.solvers`; chosen by the shape of the problem when not given.
+
+    Returns
+    -------
+    Solution
+        With ``theta``, ``p_worst``, ``value``, ``certificate`` (``lower``, ``upper``, ``gap``, ``scope``) and ``status``.
+        ``certificate.scope`` is ``"local"`` where the bound is only an estimate: risks that are not convex, or have no
+        Hessian.
+
+    Examples
+    --------
+    >>> import numpy as np, counterpoise as cpo
+    >>> targets = np.array([0.0, 10.0])
+    >>> sol = cpo.minimize(lambda t: (t - targets) ** 2, 1.0, counts=[90, 10], confidence=1.0)
+    >>> sol.theta.round(6)
+    array([5.])
+    """
+    theta = np.atleast_1d(_floats(theta0, "theta0"))
+    if theta.ndim != 1 or theta.size == 0:
+        raise InvalidInputError(f"theta0 must be a number or a vector, got shape {theta.shape}.")
+    number = _floats(counts, "counts")
+    bits = radius if not isinstance(radius, str) else confidence_radius(number, confidence, radius, draws=draws)
+    if isinstance(radius, (int, float)):
+        confidence_radius(number, confidence, draws=draws)
+    ball = KLBall(number / number.sum(), bits)
+    for name, function in (("risks", risks), ("jac", jac), ("hess", hess)):
+        if function is not None and not callable(function):
+            raise InvalidInputError(f"{name} must be a function of theta, got {type(function).__name__}.")
+    box = _checked_bounds(bounds, theta.size)
+    theta = theta if box is None else np.clip(theta, *box)
+    oracle = CallableOracle(risks, theta, len(number), jac, hess, box, convex)
+    start = oracle.at(theta).risks
+    if not np.isfinite(start).all():
+        c = int(np.flatnonzero(~np.isfinite(start))[0])
+        raise InvalidInputError(f"the risk of context {c} is {start[c]} at theta0. Start where every risk is finite.")
+    references = _references(oracle, reference_risks, max(1e-2 * tol, 1e-12))
+    objective = RobustObjective(oracle, ball, references)
+    if solver is not None:
+        return solver.solve(objective, theta)
+    return _solve(objective, theta, tol, max_iter, callback)
+
+
+def _solve(
+    objective: RobustObjective,
+    theta: Array,
+    tol: float,
+    max_iter: int | None,
+    callback: Callable[[Progress], None] | None = None,
+) -> Solution:
+    """Solve by the method that suits the problem; where it stalls, start again from where plain descent leads."""
+    chosen: Solver = GoldenSection() if len(theta) == 1 else InteriorPoint()
+    chosen = replace(chosen, tol=tol, callback=callback)
+    chosen = chosen if max_iter is None else replace(chosen, max_iter=max_iter)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotCertifiedWarning)
+        solution = chosen.solve(objective, theta)
+        if not solution.success and len(theta) > 1:
+            again = chosen.solve(objective, _descend(objective, solution.theta))
+            solution = min(solution, again, key=lambda s: (not s.success, s.certificate.upper))
+    if not solution.success:
+        warnings.warn(
+            f"{solution.status.value} Gap {solution.certificate.gap:.3g}, "
+            f"{solution.certificate.relative_gap:.1g} of the objective's scale; asked for {tol:g}.",
+            NotCertifiedWarning,
+            stacklevel=3,
+        )
+    return solution
+
+
+def _descend(objective: RobustObjective, theta: Array) -> Array:
+    """Lower the objective by quasi-Newton steps on its Danskin gradient, which need no convexity."""
+
+    def value_and_gradient(x: Array) -> tuple[float, Array]:
+        point = objective.oracle.at(x)
+        if not np.isfinite(point.risks).all():
+            return math.inf, np.zeros_like(x)
+        worst = objective.worst_case(point)
+        return float(worst.value), worst.distribution @ point.jacobian
+
+    box = None if objective.oracle.bounds is None else optimize.Bounds(*objective.oracle.bounds)
+    result = optimize.minimize(value_and_gradient, theta, jac=True, method="L-BFGS-B", bounds=box)
+    return np.asarray(result.x if result.fun <= value_and_gradient(theta)[0] else theta)
+
+
+def _references(oracle: CallableOracle, given: ArrayLike | None, tol: float) -> ReferenceRisks:
+    if given is not None:
+        values = _floats(given, "reference_risks")
+        if values.shape not in ((), (oracle.n_contexts,)) or not np.isfinite(values).all():
+            raise InvalidInputError(
+                f"reference_risks have shape {values.shape}; pass a finite number, or one for each of "
+                f"{oracle.n_contexts} contexts."
+            )
+        return ReferenceRisks.exactly(np.broadcast_to(values, (oracle.n_contexts,)).astype(np.float64))
+    alone = KLBall(np.ones(1), 0.0)
+    bounds = []
+    for c in range(oracle.n_contexts):
+        objective = RobustObjective(oracle.context(c), alone, ReferenceRisks.exactly(np.zeros(1)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotCertifiedWarning)
+            certificate = _solve(objective, oracle.first, tol, None).certificate
+        if not math.isfinite(certificate.upper) or certificate.upper < -1e100:
+            raise InvalidInputError(f"the risk of context {c} has no minimum. Bound theta, or pass reference_risks.")
+        bounds.append((certificate.upper, certificate.lower))
+    upper, lower = np.array(bounds).T
+    # Where nothing could be proved, the attained value stands; the certificate is local then anyway.
+    return ReferenceRisks(upper, np.where(np.isfinite(lower), np.minimum(lower, upper), upper))
+
+
+def _checked_bounds(bounds: Any, n: int) -> Bounds | None:
+    if bounds is None:
+        return None
+    if isinstance(bounds, optimize.Bounds):
+        pairs = list(zip(np.broadcast_to(bounds.lb, n), np.broadcast_to(bounds.ub, n), strict=True))
+    else:
+        pairs = list(bounds)
+        if len(pairs) == 2 and n == 1 and not np.iterable(pairs[0]):
+            pairs = [tuple(pairs)]
+    if len(pairs) != n or any(len(tuple(pair)) != 2 for pair in pairs):
+        raise InvalidInputError(f"bounds must hold one (low, high) pair for each of {n} parameters, got {bounds!r:.80}.")
+    low = np.array([-math.inf if pair[0] is None else float(pair[0]) for pair in pairs])
+    high = np.array([math.inf if pair[1] is None else float(pair[1]) for pair in pairs])
+    if not (low < high).all():
+        j = int(np.flatnonzero(~(low < high))[0])
+        raise InvalidInputError(f"the bounds of parameter {j} are ({low[j]}, {high[j]}); the lower must be the smaller.")
+    return low, high
+
+
+def _floats(values: ArrayLike, name: str) -> Array:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} must be numbers, got {values!r:.60}.") from error
+    if np.isnan(array).any():
+        raise InvalidInputError(f"{name} holds NaN.")
+    return array
