@@ -155,7 +155,7 @@ def fit_linear(
         raise InvalidInputError(f"alpha = {alpha}; the ridge is a finite number, 0 or more.")
     encoded = encode(contexts, X.shape[0], declared)
     weight, (X, target, encoded) = _weighted(sample_weight, X, target, encoded)
-    counts = np.bincount(encoded.codes, weight, len(encoded.labels))
+    counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
     oracle = LinearOracle.from_rows(
         X,
         target,

@@ -78,7 +78,7 @@ def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:
         inverse[b] = _cholesky_inverse(matrix, identity)
     if len(scaled) > 1:
         try:
-            inverse = np.linalg.inv(scaled + 1e-15 * identity)
+            inverse = np.asarray(np.linalg.inv(scaled + 1e-15 * identity), dtype=np.float64)
         except np.linalg.LinAlgError:
             inverse[:] = np.nan
     # Past this size an entry of the inverse is rounding: take the spectrum apart instead.

@@ -78,7 +78,7 @@ def minimize(
     Returns
     -------
     Solution
-        With ``theta``, ``p_worst``, ``value``, ``certificate`` (``lower``, ``upper``, ``gap``, ``scope``) and ``status``.
+        With ``theta``, ``p_worst``, ``value``, ``certificate`` (``lower``, ``upper``, ``gap``, ``scope``), ``status``.
         ``certificate.scope`` is ``"local"`` where the bound is only an estimate: risks that are not convex, or have no
         Hessian.
 
@@ -191,12 +191,16 @@ def _checked_bounds(bounds: Any, n: int) -> Bounds | None:
         if len(pairs) == 2 and n == 1 and not np.iterable(pairs[0]):
             pairs = [tuple(pairs)]
     if len(pairs) != n or any(len(tuple(pair)) != 2 for pair in pairs):
-        raise InvalidInputError(f"bounds must hold one (low, high) pair for each of {n} parameters, got {bounds!r:.80}.")
+        raise InvalidInputError(
+            f"bounds must hold one (low, high) pair for each of {n} parameters, got {bounds!r:.80}."
+        )
     low = np.array([-math.inf if pair[0] is None else float(pair[0]) for pair in pairs])
     high = np.array([math.inf if pair[1] is None else float(pair[1]) for pair in pairs])
     if not (low < high).all():
         j = int(np.flatnonzero(~(low < high))[0])
-        raise InvalidInputError(f"the bounds of parameter {j} are ({low[j]}, {high[j]}); the lower must be the smaller.")
+        raise InvalidInputError(
+            f"the bounds of parameter {j} are ({low[j]}, {high[j]}); the lower must be the smaller."
+        )
     return low, high
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.oracle import Oracle, Point
+from counterpoise.oracle._base import Oracle, Point
 from counterpoise.sets import ContextSet, WorstCase
 
 Array = NDArray[np.float64]
@@ -95,7 +95,11 @@ class RobustObjective:
         return float(self.contexts.worst_case(point.risks - self.references.lower).value)
 
     def lower_bound(
-        self, point: Point, p: Array, curvature: Array | None = None, multipliers: tuple[Array, Array] | None = None
+        self,
+        point: Point,
+        p: Array,
+        curvature: Array | None = None,
+        multipliers: tuple[Array, Array] | None = None,
     ) -> float:
         """Return a lower bound of the optimum: weak duality at a member ``p`` of the set.
 
@@ -112,7 +116,9 @@ class RobustObjective:
             low, high = multipliers
             rooms = (point.theta - self.oracle.bounds[0], self.oracle.bounds[1] - point.theta)
             # Where there is no bound there is no price; 0 times infinity must not spoil the sum.
-            charge = sum(float(price[price > 0] @ room[price > 0]) for price, room in zip(multipliers, rooms, strict=True))
+            charge = sum(
+                float(price[price > 0] @ room[price > 0]) for price, room in zip(multipliers, rooms, strict=True)
+            )
             gradient = gradient - low + high
         return point.lower_bound(p, gradient, curvature) - charge - float(p @ self.references.upper)
 

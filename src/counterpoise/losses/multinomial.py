@@ -82,7 +82,11 @@ class Multinomial(Loss):
         kept[np.arange(len(target)), target.astype(np.intp)] = True
         remaining = np.where(kept, prediction, -np.inf)
         # Minus infinity leaves the sums; the class of the target is always kept, so no row is empty.
-        return self.value(target, remaining), self.gradient(target, remaining), self.curvature(target, remaining)
+        return (
+            self.value(target, remaining),
+            self.gradient(target, remaining),
+            self.curvature(target, remaining),
+        )
 
     def _against_target(self, target: Array, prediction: Array) -> Array:
         """Return ``z_k - z_y``, with minus infinity at the target itself."""

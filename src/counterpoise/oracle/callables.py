@@ -94,7 +94,9 @@ class CallableOracle:
             raise InvalidInputError(f"{name}(theta) returned shape {array.shape}; expected {shape}.")
         if np.isnan(array).any():
             where = int(np.argwhere(np.isnan(array))[0][0])
-            raise InvalidInputError(f"{name}(theta) is NaN for context {where} at theta = {theta}. Bound theta to where it is defined.")
+            raise InvalidInputError(
+                f"{name}(theta) is NaN for context {where} at theta = {theta}. Bound theta to where it is defined."
+            )
         return array
 
 

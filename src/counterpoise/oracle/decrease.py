@@ -15,7 +15,10 @@ Array = NDArray[np.float64]
 
 
 def self_concordant(gradient: Array, curvature: Array, reach: Array, third_order: float) -> Array:
-    r"""Bound for :math:`F(\theta) = \sum_i w_i \ell_i(x_i^\top \theta) + \text{quadratic}`, :math:`|\ell'''| \le m\,\ell''`.
+    r"""Bound for a generalised self-concordant function.
+
+    It is :math:`F(\theta) = \sum_i w_i \ell_i(x_i^\top \theta)` plus a quadratic, with
+    :math:`|\ell'''| \le m\,\ell''`.
 
     Along any step of length :math:`r` in the norm of the Hessian the function curves at least like
     :math:`(e^{-Sr} + Sr - 1)/S^2`, where :math:`S = m \max_i \|x_i\|_{H^{-1}}`; minimising over :math:`r` against the

@@ -28,7 +28,9 @@ _MANY_ROWS = 64
 
 @dataclass(frozen=True, eq=False)
 class LinearOracle:
-    r"""Risks of a linear model: :math:`R_c(\theta) = \sum_{i \in c} w_i\,\ell(y_i, x_i^\top\theta) + \frac\alpha2 \|\text{coef}\|^2`.
+    r"""Risks of a linear model.
+
+    .. math:: R_c(\theta) = \sum_{i \in c} w_i\,\ell(y_i, x_i^\top\theta) + \tfrac\alpha2 \|\text{coef}\|^2
 
     Rows are grouped by context once, by :meth:`from_rows`. Theta is the raveled (n_outputs, n_features + intercept)
     matrix, the intercept last; it is not penalised.

@@ -12,6 +12,7 @@ and below its kink. Rows are eliminated one by one; what is left has the size of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -118,6 +119,21 @@ class PolyhedralPoint:
     def jacobian(self) -> Array:
         """Subgradients of the risks."""
         return self.sharp.jacobian
+
+    def hessian(self, p: Array) -> Array:
+        """Return zero: the risks bend only at their kinks."""
+        return np.zeros((len(self.theta), len(self.theta)))
+
+    def majorant(self, p: Array) -> None:
+        """Nothing lies above a kink and touches it."""
+
+    def hessian_product(self, p: Array) -> Callable[[Array], Array]:
+        """Return the map to zero."""
+        return np.zeros_like
+
+    def hessian_diagonal(self, p: Array) -> Array:
+        """Return zero."""
+        return np.zeros(len(self.theta))
 
     def balanced(self, p: Array) -> PolyhedralPoint:
         """Return the point with every dual variable in the middle of its interval for ``p``."""

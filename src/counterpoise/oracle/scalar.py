@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +16,9 @@ from counterpoise.oracle.linear import LinearOracle
 
 @dataclass(frozen=True, eq=False)
 class ScalarOracle:
-    r"""Risks :math:`R_c(\theta) = \sum_{i \in c} w_i\,\ell(y_i, x_i \theta)` of a scalar, with a loss of one kink a row.
+    r"""Risks of a scalar, with a loss of one kink a row.
+
+    .. math:: R_c(\theta) = \sum_{i \in c} w_i\,\ell(y_i, x_i \theta)
 
     In theta, row ``i`` is ``height + slope (theta - kink)`` with one slope below its kink and a larger one above.
     Rows are sorted by kink, so that every risk and slope is a difference of cumulative sums.
@@ -51,12 +54,10 @@ class ScalarOracle:
         free = (np.array([-np.inf]), np.array([np.inf]))
         return cls(
             kinks=position[order],
-            below=np.bincount(codes, weight * low, oracle.n_contexts),
+            below=_sums(codes, weight * low, oracle.n_contexts),
             jump=(weight * (high - low))[order],
             # Each row as its line below the kink, plus the jump beyond it.
-            constant=np.bincount(
-                codes, weight * np.where(moves, height - low * position, at_zero), oracle.n_contexts
-            ),
+            constant=_sums(codes, weight * np.where(moves, height - low * position, at_zero), oracle.n_contexts),
             codes=codes[order],
             n_contexts=oracle.n_contexts,
             bounds=oracle.bounds or free,
@@ -87,7 +88,7 @@ class ScalarOracle:
         before = np.where(ends > counts, total[ends - counts - 1], 0.0)
         slopes = self.below[codes] + total - before[codes]
         # Rounding in the sums must not turn a flat stretch into a descent.
-        rising = slopes >= -1e-15 * np.bincount(codes, jump, self.n_contexts)[codes]
+        rising = slopes >= -1e-15 * _sums(codes, jump, self.n_contexts)[codes]
         first = np.full(self.n_contexts, len(kinks))
         np.minimum.at(first, codes[rising], np.flatnonzero(rising))
         theta = np.where(first < len(kinks), kinks[np.minimum(first, len(kinks) - 1)], np.inf)
@@ -96,7 +97,7 @@ class ScalarOracle:
         finite = np.isfinite(theta)
         risks = self.constant + self.below * np.where(finite, theta, 0.0)
         beyond = np.maximum(np.where(finite, theta, 0.0)[codes] - kinks, 0.0)
-        risks = risks + np.bincount(codes, jump * beyond, self.n_contexts)
+        risks = risks + _sums(codes, jump * beyond, self.n_contexts)
         return np.where(finite, risks, -np.inf), theta
 
 
@@ -123,7 +124,7 @@ class ScalarPoint:
     def slopes(self, side: int) -> Array:
         """Return the derivative of each risk to the left (0) or to the right (1)."""
         oracle, k = self.oracle, self._passed[side]
-        return np.asarray(oracle.below + np.bincount(oracle.codes[:k], oracle.jump[:k], oracle.n_contexts))
+        return np.asarray(oracle.below + _sums(oracle.codes[:k], oracle.jump[:k], oracle.n_contexts))
 
     @property
     def jacobian(self) -> Array:
@@ -133,6 +134,17 @@ class ScalarPoint:
     def hessian(self, p: Array) -> Array:
         """Return zero: the risks bend only at their kinks."""
         return np.zeros((1, 1))
+
+    def majorant(self, p: Array) -> None:
+        """Nothing lies above a kink and touches it."""
+
+    def hessian_product(self, p: Array) -> Callable[[Array], Array]:
+        """Return the map to zero."""
+        return np.zeros_like
+
+    def hessian_diagonal(self, p: Array) -> Array:
+        """Return zero."""
+        return np.zeros(1)
 
     def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
         """Minimise ``sum_c p_c risk_c`` exactly, by walking its kinks; whatever the point."""
@@ -150,3 +162,8 @@ class ScalarPoint:
             best = oracle.kinks[rising[0] - 1]
         best = float(np.clip(best, low, high))
         return float(p @ oracle.at(np.array([best])).risks) if np.isfinite(best) else -np.inf
+
+
+def _sums(codes: NDArray[np.intp], values: Array, n_contexts: int) -> Array:
+    """Add up values per context."""
+    return np.bincount(codes, values, n_contexts).astype(np.float64, copy=False)

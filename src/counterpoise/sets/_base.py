@@ -100,9 +100,7 @@ def checked_distribution(p: ArrayLike, name: str) -> Array:
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{name} must be numbers, got {p!r:.60}. Pass one probability per context.") from error
     if values.ndim != 1 or values.size == 0:
-        raise InvalidInputError(
-            f"{name} must be one-dimensional with at least one context, got shape {values.shape}."
-        )
+        raise InvalidInputError(f"{name} must be one-dimensional with at least one context, got shape {values.shape}.")
     if bad := _first(~np.isfinite(values) | (values < 0)):
         k = bad[0]
         raise InvalidInputError(

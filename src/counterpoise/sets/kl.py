@@ -154,9 +154,10 @@ class KLBall:
 
 
 def _tilt(p_hat: Array, eps: float, gaps: Array, spread: Array) -> tuple[Array, Array, Array]:
-    """Return ``p = multiplier p_hat / (above + gaps)`` of divergence ``eps``, ``above = nu - max score``, and the multiplier.
+    """Return ``p = multiplier p_hat / (above + gaps)`` of divergence ``eps``, with ``above`` and ``multiplier``.
 
-    ``gaps`` are the distances to the largest score, ``spread`` the largest gap of each row.
+    ``gaps`` are the distances to the largest score, ``spread`` the largest gap of each row; ``nu`` is the largest score
+    plus ``above``.
     """
     p = np.tile(p_hat, (len(gaps), 1))
     above = np.zeros(len(gaps))

@@ -8,14 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import NotCertifiedWarning
 from counterpoise.objective import Certificate, RobustObjective
-from counterpoise.oracle import Point
+from counterpoise.oracle._base import Point
 
 Array = NDArray[np.float64]
 
@@ -115,7 +115,7 @@ class _Incumbent:
 
     def certificate(self) -> Certificate:
         assert self.point is not None
-        scope = "global" if self.objective.oracle.is_rigorous else "local"
+        scope: Literal["global", "local"] = "global" if self.objective.oracle.is_rigorous else "local"
         scale = self.objective.scale(self.point) if math.isfinite(self.upper) else math.inf
         return Certificate(min(self.lower, self.upper), self.upper, scope, max(scale, np.finfo(np.float64).tiny))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from counterpoise.objective import RobustObjective
-from counterpoise.oracle import Point
+from counterpoise.oracle._base import Point
 from counterpoise.solvers._base import Array, Solver, State, projected
 
 _RATIO = (math.sqrt(5.0) - 1.0) / 2.0

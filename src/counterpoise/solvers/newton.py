@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from counterpoise.linalg import positive_solver
 from counterpoise.objective import RobustObjective
-from counterpoise.oracle import Point
+from counterpoise.oracle._base import Point
 from counterpoise.solvers._base import Array, Solver, State
 
 

@@ -12,10 +12,11 @@ from scipy import linalg
 
 from counterpoise.exceptions import NotCertifiedWarning
 from counterpoise.objective import RobustObjective
-from counterpoise.oracle import Point
+from counterpoise.oracle._base import Point
 from counterpoise.sets import KLBall
 from counterpoise.solvers._base import Array, State
-from counterpoise.solvers.interior_point import InteriorPoint, KKTSystem, Smooth
+from counterpoise.solvers._kkt import KKTSystem, Smooth
+from counterpoise.solvers.interior_point import InteriorPoint
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 from counterpoise.objective import RobustObjective
-from counterpoise.oracle import Point
+from counterpoise.oracle._base import Point
 from counterpoise.solvers._base import Array, State
-from counterpoise.solvers.interior_point import InteriorPoint, Linearisation, _bound_prices, _Duals
+from counterpoise.solvers._kkt import Duals, Linearisation
+from counterpoise.solvers.interior_point import InteriorPoint, bound_prices, kl_ball
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,12 @@ class PolyhedralInteriorPoint(InteriorPoint):
         model: Any = point.linearise(p, p)
         scores = model.risks - objective.references.upper
         mu = model.complementarity()
-        slack = 0.0 if objective.contexts.is_simplex else -objective.contexts.constraint(p).value
+        radius = kl_ball(objective).radius
+        slack = radius * math.log(2.0) if math.isfinite(radius) else 0.0
         price = mu / slack if slack else 0.0
         nu = float(scores.max()) + mu + price
-        low, high = _bound_prices(objective, theta, mu)
-        duals = _Duals(nu, nu - scores, price, slack, low, high)
+        low, high = bound_prices(objective, theta, mu)
+        duals = Duals(nu, nu - scores, price, slack, low, high)
         return self.finished(objective, State(point, p, None, (low, high), extra=duals))
 
     def finished(self, objective: RobustObjective, state: State) -> State:

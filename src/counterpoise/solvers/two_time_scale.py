@@ -16,8 +16,8 @@ class TwoTimeScale(Solver):
     r"""Theta descends and the distribution ascends inside the set, each with a step size of its own.
 
     The ascent multiplies by :math:`e^{\eta s_c}` and, where that leaves the set, moves straight back towards
-    :math:`\hat p`. A distribution that this leaves in place has :math:`p_c (s_c - \bar s) \propto p_c - \hat p_c`, which
-    is the form :math:`\lambda \hat p_c / (\nu - s_c)` of the least favourable one.
+    :math:`\hat p`. A distribution that this leaves in place has
+    :math:`p_c (s_c - \bar s) \propto p_c - \hat p_c`, which is the form :math:`\lambda \hat p_c / (\nu - s_c)` of the least favourable one.
 
     Parameters
     ----------

@@ -1,0 +1,166 @@
+"""Many contexts side by side, each with parameters of its own: padded to equal length and handled as one array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from counterpoise.losses import Loss
+from counterpoise.oracle._base import Array
+from counterpoise.oracle.linear import LinearOracle
+
+_BATCH_ENTRIES = 1 << 21
+"""Padded entries of X handled at once (16 MB)."""
+
+
+def batches(oracle: LinearOracle) -> Iterator[NDArray[np.intp]]:
+    """Group contexts whose sizes round up to the same power of two, in blocks of bounded memory."""
+    sizes = np.diff(oracle.starts)
+    order = np.argsort(sizes, kind="stable")
+    padded = 1 << np.ceil(np.log2(sizes[order])).astype(np.intp)
+    for length in np.unique(padded):
+        alike = order[padded == length]
+        step = max(1, _BATCH_ENTRIES // int(length * oracle.width * oracle.loss.n_outputs))
+        for first in range(0, len(alike), step):
+            yield np.sort(alike[first : first + step])
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Contexts padded to equal length with rows of no weight, and one theta each."""
+
+    oracle: LinearOracle
+    X: Array
+    target: Array
+    weight: Array
+    theta: Array
+
+    @classmethod
+    def of(cls, oracle: LinearOracle, contexts: NDArray[np.intp], theta: Array) -> Batch:
+        """Gather the rows of some contexts."""
+        first, sizes = oracle.starts[contexts], np.diff(oracle.starts)[contexts]
+        if len(contexts) == 1:
+            rows: slice | NDArray[np.intp] = slice(first[0], first[0] + sizes[0])
+            inside = np.ones((1, sizes[0]), dtype=bool)
+        else:
+            inside = np.arange(sizes.max()) < sizes[:, None]
+            rows = np.where(inside, first[:, None] + np.arange(sizes.max()), first[:, None]).ravel()
+        X = oracle.X[rows]
+        X = X.toarray() if sparse.issparse(X) else X
+        weight = np.where(inside.ravel(), oracle.row_weight[rows], 0.0)
+        return cls(
+            oracle,
+            X.reshape(*inside.shape, -1),
+            oracle.target[rows],
+            weight,
+            np.tile(theta, (len(contexts), 1)),
+        )
+
+    def at(self, theta: Array) -> Batch:
+        """Return the same contexts at other parameters."""
+        return replace(self, theta=theta)
+
+    def subset(self, keep: NDArray[np.bool_]) -> Batch:
+        """Return some of the contexts."""
+        rows = np.repeat(keep, self.X.shape[1])
+        return Batch(self.oracle, self.X[keep], self.target[rows], self.weight[rows], self.theta[keep])
+
+    @property
+    def loss(self) -> Loss:
+        """The loss."""
+        return self.oracle.loss
+
+    @property
+    def alpha(self) -> float:
+        """The ridge."""
+        return self.oracle.alpha
+
+    @property
+    def penalised(self) -> Array:
+        """1 for coefficients, 0 for intercepts."""
+        return self.oracle.penalised
+
+    @cached_property
+    def reach(self) -> Array:
+        """The largest absolute feature behind each parameter."""
+        return self.oracle.reach
+
+    @cached_property
+    def coefficients(self) -> Array:
+        """Theta with zeros in place of the intercepts."""
+        return self.theta * self.penalised
+
+    @cached_property
+    def predictions(self) -> Array:
+        """Predictions of all rows."""
+        return self.product(self.theta)
+
+    def product(self, theta: Array) -> Array:
+        """Return each row's ``x_i'theta_b``."""
+        outputs, d = self.loss.n_outputs, self.X.shape[2]
+        matrix = theta.reshape(len(theta), outputs, self.oracle.width)
+        z = self.X @ matrix[:, :, :d].transpose(0, 2, 1)
+        if self.oracle.fit_intercept:
+            z = z + matrix[:, None, :, -1]
+        return np.asarray(z.reshape(-1) if outputs == 1 else z.reshape(-1, outputs))
+
+    @cached_property
+    def value(self) -> Array:
+        """The risk of each context."""
+        ridge = 0.5 * self.alpha * np.sum(self.coefficients**2, axis=1)
+        return self.total(self.weight * self.loss.value(self.target, self.predictions)) + ridge
+
+    @cached_property
+    def gradient(self) -> Array:
+        """The gradient of each context's risk."""
+        slopes = self.loss.gradient(self.target, self.predictions).reshape(len(self.weight), -1)
+        return self.transpose_product(self.weight[:, None] * slopes) + self.alpha * self.coefficients
+
+    @cached_property
+    def hessian(self) -> Array:
+        """The Hessian of each context's risk."""
+        return self.regularised(self.loss.curvature(self.target, self.predictions))
+
+    def regularised(self, bend: Array) -> Array:
+        """Return the weighted Gram matrices of each row's curvature, with the ridge."""
+        hessian = self.gram(bend * self.weight.reshape((-1,) + (1,) * (bend.ndim - 1)))
+        diagonal = np.arange(hessian.shape[1])
+        hessian[:, diagonal, diagonal] += self.alpha * self.penalised
+        return hessian
+
+    def total(self, rows: Array) -> Array:
+        """Sum rows within each context."""
+        return np.asarray(rows.reshape(len(self.theta), -1).sum(axis=1))
+
+    def transpose_product(self, rows: Array) -> Array:
+        """Return each context's ``sum_i rows_i (x) x_i``."""
+        batch, length, d = self.X.shape
+        blocks = rows.reshape(batch, length, -1).transpose(0, 2, 1)
+        out = np.empty((batch, self.loss.n_outputs, self.oracle.width))
+        out[:, :, :d] = blocks @ self.X
+        if self.oracle.fit_intercept:
+            out[:, :, -1] = blocks.sum(axis=2)
+        return out.reshape(batch, -1)
+
+    def gram(self, curvature: Array) -> Array:
+        """Return each context's ``sum_i curvature_i (x) x_i x_i'``."""
+        batch, length, d = self.X.shape
+        outputs, width = self.loss.n_outputs, self.oracle.width
+        bend = curvature.reshape(batch, length, outputs, outputs)
+        blocks = np.empty((batch, outputs, width, outputs, width))
+        for k in range(outputs):
+            for m in range(k + 1):
+                weight = bend[:, :, k, m]
+                block = np.empty((batch, width, width))
+                block[:, :d, :d] = self.X.transpose(0, 2, 1) @ (self.X * weight[:, :, None])
+                if self.oracle.fit_intercept:
+                    block[:, :d, d] = block[:, d, :d] = np.einsum("bl,bld->bd", weight, self.X)
+                    block[:, d, d] = weight.sum(axis=1)
+                blocks[:, k, :, m, :] = block
+                blocks[:, m, :, k, :] = block
+        return blocks.reshape(batch, outputs * width, outputs * width)

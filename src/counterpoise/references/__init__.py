@@ -1,0 +1,56 @@
+"""The least risk possible in each context: one fit per context, all of them side by side."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from counterpoise.exceptions import NotCertifiedWarning
+from counterpoise.losses import PiecewiseLinear
+from counterpoise.objective import ReferenceRisks, RobustObjective
+from counterpoise.oracle._base import Array
+from counterpoise.oracle.batch import Batch, batches
+from counterpoise.oracle.linear import LinearOracle
+from counterpoise.oracle.scalar import ScalarOracle
+from counterpoise.references import newton, polyhedral
+from counterpoise.sets import KLBall
+from counterpoise.solvers import NewtonCG
+
+
+def reference_risks(oracle: LinearOracle, tol: float, theta: Array | None = None) -> ReferenceRisks:
+    """Minimise every context's risk on its own.
+
+    Contexts of similar size are padded to one block and solved together by damped Newton steps.
+
+    Parameters
+    ----------
+    tol : float
+        Accuracy asked of each reference, relative to its risk or to the average one if that is larger.
+    theta : ndarray of shape (n_parameters,), optional
+        Where to start.
+    """
+    if isinstance(oracle.loss, PiecewiseLinear) and oracle.n_parameters == 1 and oracle.alpha == 0.0:
+        return ReferenceRisks.exactly(ScalarOracle.of(oracle).context_minima()[0])
+    if not oracle.forms_hessian:
+        return _one_by_one(oracle, tol, theta)
+    theta = oracle.start() if theta is None else theta
+    scale = float(np.mean(np.abs(oracle.at(theta).risks)))
+    solve = polyhedral.solve if isinstance(oracle.loss, PiecewiseLinear) else newton.solve
+    upper, lower = np.empty(oracle.n_contexts), np.empty(oracle.n_contexts)
+    for contexts in batches(oracle):
+        upper[contexts], lower[contexts] = solve(Batch.of(oracle, contexts, theta), tol, scale)
+    return ReferenceRisks(upper, np.minimum(lower, upper))
+
+
+def _one_by_one(oracle: LinearOracle, tol: float, theta: Array | None) -> ReferenceRisks:
+    """Minimise each context's risk by the method for many features, where a batch of Hessians has no room."""
+    alone, nothing = KLBall(np.ones(1), 0.0), ReferenceRisks.exactly(np.zeros(1))
+    bounds = []
+    for c in range(oracle.n_contexts):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotCertifiedWarning)
+            solution = NewtonCG(tol=tol).solve(RobustObjective(oracle.context(c), alone, nothing), theta)
+        bounds.append((solution.certificate.upper, solution.certificate.lower))
+    upper, lower = np.array(bounds).T
+    return ReferenceRisks(upper, lower)

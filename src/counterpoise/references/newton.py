@@ -1,0 +1,71 @@
+"""Smooth losses: damped Newton steps in every context at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.linalg import solve_stack
+from counterpoise.oracle._base import Array
+from counterpoise.oracle.batch import Batch
+from counterpoise.oracle.linear_bounds import lower_bounds
+
+_MAX_ITER = 100
+
+
+def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
+    """Return the least risk reached in each context of a batch, and a lower bound of it."""
+    n = len(batch.theta)
+    upper, lower = np.full(n, np.inf), np.full(n, -np.inf)
+    active = np.arange(n)
+    for n_iter in range(_MAX_ITER):
+        direction = -solve_stack(batch.hessian, batch.gradient)
+        slope = np.einsum("bd,bd->b", batch.gradient, direction)
+        upper[active] = np.minimum(upper[active], batch.value)
+        accuracy = tol * np.maximum(np.abs(batch.value), scale)
+        # Half the squared Newton decrement foretells the bound, which costs more: prove only what looks finished.
+        ready = -0.5 * slope <= accuracy
+        if n_iter == _MAX_ITER - 1:
+            ready[:] = True
+        if ready.any():
+            at = batch.subset(ready)
+            lower[active[ready]] = np.maximum(lower[active[ready]], lower_bounds(at, at.value, at.gradient, at.hessian))
+        done = upper[active] - lower[active] <= accuracy
+        batch, moved = _line_search(batch, direction, slope)
+        keep = ~done & (moved | ~ready)
+        active = active[keep]
+        if active.size == 0:
+            break
+        if not keep.all():
+            batch = batch.subset(keep)
+    return upper, lower
+
+
+def _line_search(batch: Batch, direction: Array, slope: Array) -> tuple[Batch, NDArray[np.bool_]]:
+    """Move every context, by a step shortened until its risk falls; also tell which ones moved."""
+    slack = 1e-15 * np.abs(batch.value)
+    length = np.ones(len(slope))
+    for attempt in range(12):
+        trial = batch.at(batch.theta + length[:, None] * direction)
+        with np.errstate(invalid="ignore"):
+            fell = trial.value <= batch.value + 1e-4 * length * slope + slack
+        if fell.all():
+            return trial, fell
+        length = np.where(fell, length, 0.5 * length)
+        if attempt == 3:
+            # Curvature that is there only in part (Huber): a matrix that bounds it from above gives a sure step.
+            direction, slope = _majorant_step(batch, ~fell, direction, slope)
+            length = np.where(fell, length, 1.0)
+    return batch.at(batch.theta + np.where(fell, length, 0.0)[:, None] * direction), fell
+
+
+def _majorant_step(batch: Batch, stuck: NDArray[np.bool_], direction: Array, slope: Array) -> tuple[Array, Array]:
+    """Replace the directions of stuck contexts by the minimiser of a quadratic upper bound, where there is one."""
+    at = batch.subset(stuck)
+    bend = at.loss.majorant(at.target, at.predictions)
+    if bend is None:
+        return direction, slope
+    direction, slope = direction.copy(), slope.copy()
+    direction[stuck] = -solve_stack(at.regularised(bend), at.gradient)
+    slope[stuck] = np.einsum("bd,bd->b", at.gradient, direction[stuck])
+    return direction, slope

@@ -1,0 +1,135 @@
+"""Piecewise linear losses: Mehrotra's method for every context's linear program at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.linalg import solve_stack
+from counterpoise.losses import PiecewiseLinear
+from counterpoise.oracle._base import Array
+from counterpoise.oracle.batch import Batch
+from counterpoise.oracle.linear_bounds import dual_bounds
+
+_MAX_ITER = 100
+
+
+def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
+    """Return the least risk reached in each context, and a lower bound, for a piecewise linear loss.
+
+    The rows of each program are eliminated, so a step has the size of theta.
+    """
+    assert isinstance(batch.loss, PiecewiseLinear)
+    rows = _Rows.start(batch)
+    n = len(batch.theta)
+    upper, lower = np.full(n, np.inf), np.full(n, -np.inf)
+    active = np.arange(n)
+    for _ in range(_MAX_ITER):
+        upper[active] = np.minimum(upper[active], rows.batch.value)
+        accuracy = tol * np.maximum(np.abs(upper[active]), scale)
+        ready = rows.mu <= 10.0 * accuracy
+        if ready.any():
+            at = rows.subset(ready)
+            bounds = dual_bounds(at.batch, at.v, at.bend, np.ones_like(at.v))
+            lower[active[ready]] = np.maximum(lower[active[ready]], bounds)
+        keep = (upper[active] - lower[active] > accuracy) & (rows.mu > 1e-6 * accuracy)
+        active = active[keep]
+        if active.size == 0:
+            break
+        rows = (rows if keep.all() else rows.subset(keep)).step()
+    return upper, lower
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The dual variables of every row in a batch: ``v`` between two slopes, ``above`` and ``below`` their prices."""
+
+    batch: Batch
+    v: Array
+    above: Array
+    below: Array
+
+    @classmethod
+    def start(cls, batch: Batch) -> _Rows:
+        """Begin at the least-squares fit to the kinks, every variable well inside."""
+        assert isinstance(batch.loss, PiecewiseLinear)
+        kink, _, left, right = batch.loss.pieces(batch.target)
+        fit = solve_stack(
+            batch.regularised(np.ones_like(batch.weight)),
+            batch.transpose_product((batch.weight * kink)[:, None]),
+        )
+        batch = batch.at(fit)
+        beyond = batch.predictions - kink
+        margin = np.repeat(batch.total(batch.weight * np.abs(beyond)), batch.X.shape[1]) + 1e-300
+        return cls(batch, 0.5 * (left + right), np.maximum(beyond, 0.0) + margin, np.maximum(-beyond, 0.0) + margin)
+
+    def subset(self, keep: NDArray[np.bool_]) -> _Rows:
+        """Return some of the contexts."""
+        rows = np.repeat(keep, self.batch.X.shape[1])
+        return _Rows(self.batch.subset(keep), self.v[rows], self.above[rows], self.below[rows])
+
+    @cached_property
+    def _ends(self) -> tuple[Array, Array]:
+        """Distance of v to its lower and to its upper end."""
+        assert isinstance(self.batch.loss, PiecewiseLinear)
+        _, _, left, right = self.batch.loss.pieces(self.batch.target)
+        return self.v - left, right - self.v
+
+    @cached_property
+    def bend(self) -> Array:
+        """How readily each row's slope moves."""
+        low, high = self._ends
+        return 1.0 / (self.above / high + self.below / low)
+
+    @cached_property
+    def mu(self) -> Array:
+        """The mean product of a variable and its price, for each context."""
+        low, high = self._ends
+        return 0.5 * self.batch.total(self.batch.weight * (high * self.above + low * self.below))
+
+    def step(self) -> _Rows:
+        """Take one predictor-corrector step in every context."""
+        low, high = self._ends
+        hessian = self.batch.regularised(self.bend)
+        affine = self._direction(hessian, -high * self.above, -low * self.below)
+        length = np.repeat(self._longest(affine), self.batch.X.shape[1])
+        after = (high - length * affine[1]) * (self.above + length * affine[2])
+        after = after + (low + length * affine[1]) * (self.below + length * affine[3])
+        ratio = 0.5 * self.batch.total(self.batch.weight * after) / self.mu
+        target = np.repeat(np.clip(ratio, 0.0, 1.0) ** 3 * self.mu, self.batch.X.shape[1])
+        up = target - high * self.above + affine[1] * affine[2]
+        down = target - low * self.below - affine[1] * affine[3]
+        theta, v, above, below = self._direction(hessian, up, down)
+        shortest = np.minimum(1.0, 0.995 * self._longest((theta, v, above, below)))
+        length = np.repeat(shortest, self.batch.X.shape[1])
+        return _Rows(
+            self.batch.at(self.batch.theta + shortest[:, None] * theta),
+            self.v + length * v,
+            self.above + length * above,
+            self.below + length * below,
+        )
+
+    def _direction(self, hessian: Array, up: Array, down: Array) -> tuple[Array, Array, Array, Array]:
+        """Solve the linearised conditions; ``up`` and ``down`` are what the two products of each row lack."""
+        batch, (low, high) = self.batch, self._ends
+        assert isinstance(batch.loss, PiecewiseLinear)
+        kink = batch.loss.pieces(batch.target)[0]
+        off = batch.predictions - kink - self.above + self.below - up / high + down / low
+        residual = batch.transpose_product((batch.weight * (self.v + self.bend * off))[:, None])
+        theta = -solve_stack(hessian, residual + batch.alpha * batch.coefficients)
+        v = self.bend * (batch.product(theta) + off)
+        return theta, v, (up + self.above * v) / high, (down - self.below * v) / low
+
+    def _longest(self, direction: tuple[Array, Array, Array, Array]) -> Array:
+        """Return, for each context, the largest step up to 1 that keeps every variable positive."""
+        (low, high), (_, v, above, below) = self._ends, direction
+        longest = np.ones(len(self.batch.theta))
+        for value, change in ((self.above, above), (self.below, below), (low, v), (high, -v)):
+            # Padded rows have no weight and no say.
+            shrinks = (change < 0) & (self.batch.weight > 0)
+            ratio = np.where(shrinks, -value / np.where(shrinks, change, -1.0), np.inf)
+            longest = np.minimum(longest, ratio.reshape(len(longest), -1).min(axis=1))
+        return longest

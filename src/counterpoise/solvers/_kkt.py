@@ -1,0 +1,379 @@
+"""The optimality conditions of the robust problem, linearised: what an interior-point step solves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from counterpoise.linalg import positive_solver
+from counterpoise.objective import RobustObjective
+from counterpoise.oracle._base import Point
+from counterpoise.sets import ContextSet
+from counterpoise.solvers._base import Array, State
+
+
+@dataclass(frozen=True, eq=False)
+class Duals:
+    """The dual variables, positive but for ``nu``; ``price`` and ``slack`` belong to the set's constraint."""
+
+    nu: float
+    s: Array
+    price: float
+    slack: float
+    low: Array
+    high: Array
+    model: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    theta: Array
+    p: Array
+    duals: Duals
+    rows: Any
+
+
+class Linearisation(Protocol):
+    """What a step needs to know of the risks at a state: their first-order model, rows of their own included."""
+
+    @property
+    def risks(self) -> Array:
+        """The risks."""
+
+    @property
+    def gradient(self) -> Array:
+        """``sum_c p_c grad R_c``."""
+
+    @property
+    def jacobian(self) -> Array:
+        """How the risks respond to theta."""
+
+    @property
+    def curvature(self) -> Array:
+        """The Hessian in theta."""
+
+    @property
+    def stiffness(self) -> Array:
+        """What the risks' own variables add to the resistance of p."""
+
+    def shifts(self, mu: float, affine: Any) -> tuple[Array, Array]:
+        """Return what their own residuals add to stationarity in theta and in p."""
+
+    def expand(self, theta: Array, p: Array, mu: float, affine: Any) -> Any:
+        """Return their part of a direction."""
+
+    def positive_pairs(self, step: Any) -> list[tuple[Array, Array]]:
+        """Return the variables that must stay positive, each with its change."""
+
+    def moved(self, theta: Array, length: float, step: Any) -> Point:
+        """Return the point a step away."""
+
+    def complementarity(self, length: float = 0.0, step: Any = None) -> float | None:
+        """Return the mean of their products of variable and price; None if there are none."""
+
+    def residual(self, mu: float) -> float:
+        """Return the squared residual of their own conditions."""
+
+    def lagging(self) -> float:
+        """Return their smallest product over its target at ``mu = 1``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Smooth:
+    """Risks with a gradient and a Hessian have no variables of their own."""
+
+    objective: RobustObjective
+    point: Point
+    p: Array
+
+    @property
+    def risks(self) -> Array:
+        return self.point.risks
+
+    @cached_property
+    def gradient(self) -> Array:
+        return self.p @ self.point.jacobian
+
+    @property
+    def jacobian(self) -> Array:
+        return self.point.jacobian
+
+    @cached_property
+    def curvature(self) -> Array:
+        return self.point.hessian(self.p)
+
+    @property
+    def stiffness(self) -> Array:
+        return np.zeros_like(self.p)
+
+    def shifts(self, mu: float, affine: Any) -> tuple[Array, Array]:
+        return np.zeros_like(self.point.theta), np.zeros_like(self.p)
+
+    def expand(self, theta: Array, p: Array, mu: float, affine: Any) -> None:
+        return None
+
+    def positive_pairs(self, step: Any) -> list[tuple[Array, Array]]:
+        return []
+
+    def moved(self, theta: Array, length: float, step: Any) -> Point:
+        return self.objective.oracle.at(theta)
+
+    def complementarity(self, length: float = 0.0, step: Any = None) -> float | None:
+        return None
+
+    def residual(self, mu: float) -> float:
+        return 0.0
+
+    def lagging(self) -> float:
+        return math.inf
+
+
+class KKTSystem:
+    """The Newton system at one state, factored once for predictor and corrector."""
+
+    def __init__(
+        self,
+        objective: RobustObjective,
+        state: State,
+        linearise: Callable[[RobustObjective, State], Linearisation],
+    ) -> None:
+        self.objective, self.state, self.linearise = objective, state, linearise
+        self.duals: Duals = state.extra
+        self.model: Linearisation = self.duals.model
+        self.fixed = objective.contexts.is_point
+        point, p, duals = state.point, state.p, self.duals
+        self.weights = positive(objective.contexts.p_hat)
+        self.constraint = None if self.fixed else objective.contexts.constraint(p)
+        rooms = room_to_bounds(objective, point.theta)
+        self.bounded = tuple(np.isfinite(room) for room in rooms)
+        # Where there is no bound its price is 0, and any distance will do.
+        self.rooms = tuple(np.where(on, room, 1.0) for on, room in zip(self.bounded, rooms, strict=True))
+        self.n_bounds = sum(int(on.sum()) for on in self.bounded)
+        self.mu = self._complementarity(p, duals, point.theta, self.model.complementarity())
+        self.residuals = self._residuals(state)
+        # The unit in which scores are compared; any will do where p does not move.
+        spread = math.sqrt(max(float(p @ (duals.s - p @ duals.s) ** 2), 0.0))
+        self.width = 1.0 if self.fixed else spread + self.mu
+
+        low, high = (price / room for price, room in zip((duals.low, duals.high), self.rooms, strict=True))
+        corner = (1.0, 1.0)
+        if not self.fixed:
+            border = np.zeros_like(p) if self.constraint is None else self.constraint.gradient
+            # On the central path p_hat / s = (p_hat / p) (p / s): the same border keeps the matrix symmetric.
+            self.rows = np.column_stack([self.model.jacobian, -np.ones_like(p), -border])
+            self.stiffness = duals.s / p + self.model.stiffness
+            corner = (0.0, 1.0 if self.constraint is None else duals.slack / duals.price)
+        self.assemble(low + high, corner)
+
+    def assemble(self, curvature_shift: Array, corner: tuple[float, float]) -> None:
+        """Prepare products with the matrix (``apply``) and its inverse (``solve``), and its diagonal in theta.
+
+        The unknowns are theta, nu and the price of the set; p has been eliminated through its stiffness.
+        """
+        n = len(curvature_shift)
+        matrix = np.zeros((n + 2, n + 2))
+        matrix[:n, :n] = self.model.curvature
+        matrix[np.arange(n + 2), np.arange(n + 2)] += np.concatenate([curvature_shift, corner])
+        if not self.fixed:
+            scaled = self.rows / np.sqrt(self.stiffness)[:, None]
+            matrix += scaled.T @ scaled
+        self.diagonal = np.diagonal(matrix)[:n]
+        self.apply: Callable[[Array], Array] = matrix.__matmul__
+        self.solve = positive_solver(matrix)
+
+    def direction(self, mu: float, affine: Direction | None) -> Direction:
+        """Solve the linearised conditions for the target ``mu``, corrected by the affine direction's second order."""
+        duals, p = self.duals, self.state.p
+        low_room, high_room = self.rooms
+        r_theta, r_p, r_sum, r_set = self.residuals
+        to_s = (duals.price + mu) * self.weights - duals.s * p
+        to_price = mu - duals.price * duals.slack
+        share = mu / max(self.n_bounds, 1)
+        to_low = np.where(self.bounded[0], share - duals.low * low_room, 0.0)
+        to_high = np.where(self.bounded[1], share - duals.high * high_room, 0.0)
+        if affine is not None:
+            to_s = to_s - affine.duals.s * affine.p
+            to_price -= affine.duals.price * affine.duals.slack
+            to_low = to_low - affine.duals.low * affine.theta
+            to_high = to_high + affine.duals.high * affine.theta
+        rows = None if affine is None else affine.rows
+        theta_shift, score_shift = self.model.shifts(mu, rows)
+        b_theta = r_theta + theta_shift - to_low / low_room + to_high / high_room
+        n = len(b_theta)
+        rhs = np.zeros(n + 2)
+        rhs[:n] = -b_theta
+        if not self.fixed:
+            b_p = r_p + score_shift + to_s / p
+            rhs[n] = r_sum
+            if self.constraint is not None:
+                rhs[n + 1] = r_set + to_price / duals.price
+            rhs -= self.rows.T @ (b_p / self.stiffness)
+        x = self.solve(rhs)
+        # One step of refinement: near a kink the matrix is as ill-conditioned as the central path is close to its end.
+        x = x + self.solve(rhs - self.apply(x))
+        d_theta = x[:n]
+        d_low = (to_low - duals.low * d_theta) / low_room
+        d_high = (to_high + duals.high * d_theta) / high_room
+        if self.fixed:
+            still = np.zeros_like(p)
+            own = self.model.expand(d_theta, still, mu, rows)
+            return Direction(d_theta, still, Duals(0.0, still, 0.0, 0.0, d_low, d_high), own)
+        d_p = (self.rows @ x + b_p) / self.stiffness
+        d_price = d_slack = 0.0
+        if self.constraint is not None:
+            d_price = float(x[n + 1])
+            d_slack = (to_price - duals.slack * d_price) / duals.price
+        d_score = self.model.jacobian @ d_theta - self.model.stiffness * d_p + score_shift
+        d_duals = Duals(float(x[n]), float(x[n]) - r_p - d_score, d_price, d_slack, d_low, d_high)
+        return Direction(d_theta, d_p, d_duals, self.model.expand(d_theta, d_p, mu, rows))
+
+    def longest(self, direction: Direction) -> float:
+        """Return the largest step in [0, 1] that keeps every positive variable from turning negative."""
+        duals, change = self.duals, direction.duals
+        pairs = [(self.rooms[0][self.bounded[0]], direction.theta[self.bounded[0]])]
+        pairs += [(self.rooms[1][self.bounded[1]], -direction.theta[self.bounded[1]])]
+        pairs += [(duals.low, change.low), (duals.high, change.high)]
+        if not self.fixed:
+            pairs += [(self.state.p, direction.p), (duals.s, change.s)]
+        if self.constraint is not None:
+            pairs += [(np.array([duals.price, duals.slack]), np.array([change.price, change.slack]))]
+        pairs += self.model.positive_pairs(direction.rows)
+        longest = 1.0
+        for value, step in pairs:
+            shrinking = step < 0
+            if shrinking.any():
+                longest = min(longest, float(np.min(-value[shrinking] / step[shrinking])))
+        return longest
+
+    def move(self, direction: Direction, length: float) -> State:
+        """Return the state a step away."""
+        duals, change = self.duals, direction.duals
+        point = self.model.moved(self.state.point.theta + length * direction.theta, length, direction.rows)
+        p = self.state.p + length * direction.p
+        slack = duals.slack + length * change.slack
+        if self.constraint is not None:
+            # The constraint bends: take the slack there really is, unless there is none or it is all but used up.
+            true = -excess(self.objective.contexts, p)
+            slack = max(true, 0.1 * slack) if true > 0 else slack
+        moved = Duals(
+            duals.nu + length * change.nu,
+            duals.s + length * change.s,
+            duals.price + length * change.price,
+            slack,
+            duals.low + length * change.low,
+            duals.high + length * change.high,
+        )
+        return state_of(point, p, moved)
+
+    def complementarity_after(self, direction: Direction, length: float) -> float:
+        """Return mu after an affine step, with the risks taken as linear."""
+        duals, change = self.duals, direction.duals
+        moved = Duals(
+            duals.nu,
+            duals.s + length * change.s,
+            duals.price + length * change.price,
+            duals.slack + length * change.slack,
+            duals.low + length * change.low,
+            duals.high + length * change.high,
+        )
+        return self._complementarity(
+            self.state.p + length * direction.p,
+            moved,
+            self.state.point.theta + length * direction.theta,
+            self.model.complementarity(length, direction.rows),
+        )
+
+    def merit(self, state: State, mu: float) -> float:
+        """Return the size of the optimality conditions' residuals for a target ``mu``, in units of the score."""
+        model = self.linearise(self.objective, state)
+        if not np.isfinite(model.risks).all() or not np.isfinite(model.gradient).all():
+            return math.inf
+        duals: Duals = state.extra
+        r_theta, r_p, r_sum, r_set = self._residuals(state)
+        diagonal = np.maximum(self.diagonal, 1e-300)
+        total = self.width * float(np.sum(r_theta**2 / diagonal)) + model.residual(mu)
+        if not self.fixed:
+            # What a wrong p does to the score is its relative error times the spread of the scores.
+            off = (duals.s * state.p / self.weights - (duals.price + mu)) * np.minimum(1.0, self.width / duals.s)
+            total += float(self.weights @ (r_p**2 + off**2)) + (self.width * r_sum) ** 2
+        if self.constraint is not None:
+            total += (self.duals.price * r_set) ** 2 + (duals.price * duals.slack - mu) ** 2
+        if self.n_bounds:
+            share = mu / self.n_bounds
+            for price, room in zip(
+                (duals.low, duals.high), room_to_bounds(self.objective, state.point.theta), strict=True
+            ):
+                finite = np.isfinite(room)
+                total += self.n_bounds * float(np.sum((price[finite] * room[finite] - share) ** 2))
+        return math.sqrt(total)
+
+    def is_centred(self, state: State) -> bool:
+        """Tell whether no product lags far behind the others, from where a step would soon hit a boundary."""
+        duals: Duals = state.extra
+        model = self.linearise(self.objective, state)
+        mu = self._complementarity(state.p, duals, state.point.theta, model.complementarity())
+        if mu > 0 and model.lagging() < min(1e-3, 0.5 * self.model.lagging() / self.mu) * mu:
+            return False
+        if self.fixed:
+            return True
+        products = duals.s * state.p / self.weights
+        before = float(np.min(self.duals.s * self.state.p / self.weights)) / (self.duals.price + self.mu)
+        return float(products.min()) >= min(1e-2, 0.5 * before) * (duals.price + mu)
+
+    def _complementarity(self, p: Array, duals: Duals, theta: Array, own: float | None) -> float:
+        """Return mu: the average of the products that vanish at the solution."""
+        products = [] if own is None else [own]
+        if self.constraint is not None:
+            products.append(duals.price * duals.slack)
+        elif not self.fixed:
+            products.append(float(duals.s @ p))
+        if self.n_bounds:
+            rooms = room_to_bounds(self.objective, theta)
+            finite = [np.where(np.isfinite(room), room, 0.0) for room in rooms]
+            products.append(float(duals.low @ finite[0] + duals.high @ finite[1]))
+        return sum(products) / max(len(products), 1)
+
+    def _residuals(self, state: State) -> tuple[Array, Array, float, float]:
+        duals: Duals = state.extra
+        model = self.linearise(self.objective, state)
+        r_theta = model.gradient - duals.low + duals.high
+        if self.fixed:
+            return r_theta, np.zeros_like(state.p), 0.0, 0.0
+        r_p = model.risks - self.objective.references.upper - duals.nu + duals.s
+        constraint = self.objective.contexts.constraint(state.p)
+        r_set = 0.0
+        if constraint is not None:
+            r_set = constraint.value + duals.slack
+        return r_theta, r_p, float(state.p.sum()) - 1.0, r_set
+
+
+def state_of(point: Point, p: Array, duals: Duals) -> State:
+    return State(point, p, None, (duals.low, duals.high), extra=duals)
+
+
+def excess(contexts: ContextSet, p: Array) -> float:
+    """Return by how much ``p`` violates the set's inequality; negative inside."""
+    constraint = contexts.constraint(p)
+    return -math.inf if constraint is None else constraint.value
+
+
+def positive(p_hat: Array) -> Array:
+    """Return the centre of the set with a little mass on contexts that have none."""
+    if (p_hat > 0).all():
+        return p_hat
+    p = np.maximum(p_hat, 1e-3 / len(p_hat))
+    return p / p.sum()
+
+
+def room_to_bounds(objective: RobustObjective, theta: Array) -> tuple[Array, Array]:
+    """Return the distances to the lower and the upper bounds, infinite where there are none."""
+    bounds = objective.oracle.bounds
+    if bounds is None:
+        infinite = np.full(len(theta), np.inf)
+        return infinite, infinite
+    return theta - bounds[0], bounds[1] - theta
