@@ -12,7 +12,9 @@ import numpy as np
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.oracle._base import Array, Bounds
 
-_STEP = np.finfo(np.float64).eps ** (1.0 / 3.0)
+_EPS = float(np.finfo(np.float64).eps)
+
+_STEP = _EPS ** (1.0 / 3.0)
 """Relative step of a central difference, where truncation and rounding balance."""
 
 
@@ -178,9 +180,13 @@ class CallablePoint:
         """Return what secants around the point prove of a convex function of one parameter, kinks or not."""
         low, high = (float(b[0]) for b in self.oracle.bounds) if self.oracle.bounds else (-np.inf, np.inf)
         x = float(self.theta[0])
-        scale = max(abs(x), 1e-12)
-        widths = scale * 10.0 ** np.arange(-11.0, -2.0)
-        return max(_secants(lambda t: float(p @ self.oracle.at(np.array([t])).risks), x, w, low, high) for w in widths)
+        # Narrow secants lose to rounding, wide ones to curvature; the best of many is still a bound.
+        widths = {scale * 10.0**k for scale in (1.0, abs(x)) for k in range(-12, 0) if scale > 0}
+
+        def value(t: float) -> float:
+            return float(p @ self.oracle.at(np.array([t])).risks)
+
+        return max(_secants(value, x, width, low, high) for width in widths)
 
     def _differences(self, function: Callable[[Array], Array]) -> Array:
         """Return the derivative of a function along each parameter, by central differences inside the bounds."""
@@ -207,17 +213,19 @@ def _secants(function: Callable[[float], float], x: float, width: float, low: fl
         return -np.inf
     at_left, at_a, at_b, at_right = (function(t) for t in (left, a, b, right))
     inner = (at_b - at_a) / (b - a)
+    # What rounding of the values can do to a slope: a sign that it could have turned proves nothing.
+    doubt = 8.0 * _EPS * max(abs(at_left), abs(at_a), abs(at_b), abs(at_right)) / width
     bounds = []
     outer_left = (at_a - at_left) / (a - left) if left < a else None
     outer_right = (at_right - at_b) / (right - b) if b < right else None
     if outer_left is not None:
         bounds += [at_a, at_a - inner * (a - left)]
         if left > low:
-            bounds.append(at_left if outer_left <= 0 else at_left + outer_left * (low - left))
+            bounds.append(at_left if outer_left <= -doubt else at_left - (outer_left + doubt) * (left - low))
     if outer_right is not None:
         bounds += [at_b, at_b + inner * (right - b)]
         if right < high:
-            bounds.append(at_right if outer_right >= 0 else at_right + outer_right * (high - right))
+            bounds.append(at_right if outer_right >= doubt else at_right + (outer_right - doubt) * (high - right))
     # Between a and b both outer lines lie below; their maximum is least at an end or where they cross.
     lines = [(at_a, a, outer_left), (at_b, b, outer_right)]
     known = [(v, t, s) for v, t, s in lines if s is not None]

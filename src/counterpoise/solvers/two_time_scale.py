@@ -17,7 +17,8 @@ class TwoTimeScale(Solver):
 
     The ascent multiplies by :math:`e^{\eta s_c}` and, where that leaves the set, moves straight back towards
     :math:`\hat p`. A distribution that this leaves in place has
-    :math:`p_c (s_c - \bar s) \propto p_c - \hat p_c`, which is the form :math:`\lambda \hat p_c / (\nu - s_c)` of the least favourable one.
+    :math:`p_c (s_c - \bar s) \propto p_c - \hat p_c`, which is the form
+    :math:`\lambda \hat p_c / (\nu - s_c)` of the least favourable one.
 
     Parameters
     ----------

@@ -1,0 +1,112 @@
+"""What every solver promises, whatever its method. A new solver is tested by being exported."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import counterpoise.solvers as solvers
+from counterpoise.contexts import encode
+from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.losses import Logistic, Pinball
+from counterpoise.objective import ReferenceRisks, RobustObjective
+from counterpoise.oracle import LinearOracle
+from counterpoise.oracle.callables import CallableOracle
+from counterpoise.oracle.polyhedral import PolyhedralOracle
+from counterpoise.oracle.scalar import ScalarOracle
+from counterpoise.references import reference_risks
+from counterpoise.sets import KLBall
+from tests.problems import make
+
+SMOOTH = ("InteriorPoint", "NewtonCG", "GradientDescent", "TwoTimeScale")
+
+
+def every_solver():
+    classes = [getattr(solvers, name) for name in solvers.__all__]
+    return [c for c in classes if isinstance(c, type) and issubclass(c, solvers.Solver) and c is not solvers.Solver]
+
+
+def problem_for(name, tol=1e-11):
+    """Return a small problem of the shape a solver needs."""
+    if name == "GoldenSection":
+        oracle = CallableOracle(lambda t: np.array([abs(t[0] - 1), (t[0] - 3) ** 2]), np.zeros(1), 2, convex=True)
+        return RobustObjective(oracle, KLBall([0.8, 0.2], 0.5), ReferenceRisks.exactly(np.zeros(2)))
+    loss = Pinball(0.4) if name in ("PolyhedralInteriorPoint", "ScalarSearch") else Logistic()
+    n_features, intercept = (1, False) if name == "ScalarSearch" else (3, True)
+    X, y, codes = make(loss, 4, n_features, seed=3)
+    alpha = 0.0 if name == "ScalarSearch" else 1e-2
+    linear = LinearOracle.from_rows(X, y, encode(codes), loss, alpha=alpha, fit_intercept=intercept)
+    references = reference_risks(linear, tol)
+    wrap = {"PolyhedralInteriorPoint": PolyhedralOracle, "ScalarSearch": ScalarOracle.of}.get(name, lambda o: o)
+    radius = {"Newton": 0.0, "GroupDRO": np.inf}.get(name, 0.2)
+    return RobustObjective(wrap(linear), KLBall(np.bincount(codes) / len(codes), radius), references)
+
+
+@pytest.mark.parametrize("solver", every_solver(), ids=lambda c: c.__name__)
+def test_a_solution_is_consistent_and_bracketed(solver):
+    problem = problem_for(solver.__name__)
+    solution = solver(tol=1e-7).solve(problem)
+    point = problem.oracle.at(solution.theta)
+    assert solution.value == pytest.approx(problem.worst_case(point).value, rel=1e-10)
+    assert solution.certificate.lower <= solution.certificate.upper
+    assert solution.value <= solution.certificate.upper + 1e-12
+    assert problem.contexts.contains(solution.p_worst)
+    assert solution.scores == pytest.approx(solution.risks - problem.references.upper)
+    assert isinstance(solution.status.value, str)
+    assert solution.success == (solution.certificate.gap <= 1e-7 * solution.certificate.scale)
+    if solver.certifies:
+        assert solution.success
+
+
+@pytest.mark.parametrize("solver", every_solver(), ids=lambda c: c.__name__)
+def test_two_runs_give_the_same_numbers(solver):
+    first, second = (solver(tol=1e-6).solve(problem_for(solver.__name__)) for _ in range(2))
+    assert np.array_equal(first.theta, second.theta)
+    assert first.certificate == second.certificate
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_methods_for_the_same_problem_agree(name):
+    problem = problem_for(name)
+    reference = solvers.InteriorPoint(tol=1e-10).solve(problem)
+    solution = getattr(solvers, name)(tol=1e-7).solve(problem)
+    assert solution.certificate.lower <= reference.certificate.upper + 1e-12
+    assert solution.certificate.upper >= reference.certificate.lower - 1e-12
+    assert solution.value == pytest.approx(reference.value, rel=1e-3)
+
+
+@pytest.mark.parametrize("solver", every_solver(), ids=lambda c: c.__name__)
+def test_running_out_of_iterations_is_a_status_with_the_gap(solver):
+    problem = problem_for(solver.__name__)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        solution = solver(tol=1e-13, max_iter=0).solve(problem)
+    assert not solution.success
+    assert solution.certificate.gap > 0
+    told = [w for w in caught if issubclass(w.category, NotCertifiedWarning)]
+    assert bool(told) == solver.certifies
+    if told:
+        assert "Gap" in str(told[0].message)
+        assert "max_iter" in str(told[0].message)
+
+
+def test_the_callback_sees_a_shrinking_gap():
+    seen = []
+    solvers.InteriorPoint(tol=1e-9, callback=seen.append).solve(problem_for("InteriorPoint"))
+    gaps = [progress.certificate.gap for progress in seen]
+    assert [progress.n_iter for progress in seen] == list(range(len(seen)))
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[-1] < 1e-8
+
+
+def test_group_dro_names_the_set_it_cannot_use():
+    with pytest.raises(InvalidInputError, match="simplex"):
+        solvers.GroupDRO().solve(problem_for("InteriorPoint"))
+
+
+def test_the_average_iterate_of_group_dro_is_calmer_than_the_last():
+    problem = problem_for("GroupDRO")
+    exact = solvers.InteriorPoint(tol=1e-10).solve(problem).value
+    mean = solvers.GroupDRO(average=True, max_iter=5000, tol=0.0).solve(problem)
+    assert mean.value == pytest.approx(exact, rel=2e-2)
+    assert mean.value >= exact - 1e-9
