@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -27,11 +27,17 @@ class Duals:
     slack: float
     low: Array
     high: Array
-    model: Any = None
+
+    def moved(self, change: Duals, length: float) -> Duals:
+        """Return the variables a step away."""
+        mine, theirs = vars(self), vars(change)
+        return Duals(**{name: value + length * theirs[name] for name, value in mine.items()})
 
 
 @dataclass(frozen=True, eq=False)
 class Direction:
+    """A step in all variables; ``rows`` is the part that belongs to the risks' own."""
+
     theta: Array
     p: Array
     duals: Duals
@@ -140,11 +146,10 @@ class KKTSystem:
         self,
         objective: RobustObjective,
         state: State,
-        linearise: Callable[[RobustObjective, State], Linearisation],
+        linearise: Callable[[RobustObjective, Point, Array], Linearisation],
     ) -> None:
         self.objective, self.state, self.linearise = objective, state, linearise
-        self.duals: Duals = state.extra
-        self.model: Linearisation = self.duals.model
+        self.duals, self.model = unpacked(state)
         self.fixed = objective.contexts.is_point
         point, p, duals = state.point, state.p, self.duals
         self.weights = positive(objective.contexts.p_hat)
@@ -155,6 +160,7 @@ class KKTSystem:
         self.rooms = tuple(np.where(on, room, 1.0) for on, room in zip(self.bounded, rooms, strict=True))
         self.n_bounds = sum(int(on.sum()) for on in self.bounded)
         self.mu = self._complementarity(p, duals, point.theta, self.model.complementarity())
+        self.targets = duals.price * objective.contexts.p_hat + self.mu * self.weights
         self.residuals = self._residuals(state)
         # The unit in which scores are compared; any will do where p does not move.
         spread = math.sqrt(max(float(p @ (duals.s - p @ duals.s) ** 2), 0.0))
@@ -164,7 +170,8 @@ class KKTSystem:
         corner = (1.0, 1.0)
         if not self.fixed:
             border = np.zeros_like(p) if self.constraint is None else self.constraint.gradient
-            # On the central path p_hat / s = (p_hat / p) (p / s): the same border keeps the matrix symmetric.
+            # In s_c p_c = price p_hat_c + ..., p_hat / s is (p_hat / p) (p / s): the constraint's own gradient, so that
+            # the matrix is symmetric.
             self.rows = np.column_stack([self.model.jacobian, -np.ones_like(p), -border])
             self.stiffness = duals.s / p + self.model.stiffness
             corner = (0.0, 1.0 if self.constraint is None else duals.slack / duals.price)
@@ -191,7 +198,7 @@ class KKTSystem:
         duals, p = self.duals, self.state.p
         low_room, high_room = self.rooms
         r_theta, r_p, r_sum, r_set = self.residuals
-        to_s = (duals.price + mu) * self.weights - duals.s * p
+        to_s = duals.price * self.objective.contexts.p_hat + mu * self.weights - duals.s * p
         to_price = mu - duals.price * duals.slack
         share = mu / max(self.n_bounds, 1)
         to_low = np.where(self.bounded[0], share - duals.low * low_room, 0.0)
@@ -252,54 +259,36 @@ class KKTSystem:
 
     def move(self, direction: Direction, length: float) -> State:
         """Return the state a step away."""
-        duals, change = self.duals, direction.duals
         point = self.model.moved(self.state.point.theta + length * direction.theta, length, direction.rows)
         p = self.state.p + length * direction.p
-        slack = duals.slack + length * change.slack
+        duals = self.duals.moved(direction.duals, length)
         if self.constraint is not None:
             # The constraint bends: take the slack there really is, unless there is none or it is all but used up.
             true = -excess(self.objective.contexts, p)
-            slack = max(true, 0.1 * slack) if true > 0 else slack
-        moved = Duals(
-            duals.nu + length * change.nu,
-            duals.s + length * change.s,
-            duals.price + length * change.price,
-            slack,
-            duals.low + length * change.low,
-            duals.high + length * change.high,
-        )
-        return state_of(point, p, moved)
+            duals = replace(duals, slack=max(true, 0.1 * duals.slack) if true > 0 else duals.slack)
+        return state_of(point, p, duals, self.linearise(self.objective, point, p))
 
     def complementarity_after(self, direction: Direction, length: float) -> float:
         """Return mu after an affine step, with the risks taken as linear."""
-        duals, change = self.duals, direction.duals
-        moved = Duals(
-            duals.nu,
-            duals.s + length * change.s,
-            duals.price + length * change.price,
-            duals.slack + length * change.slack,
-            duals.low + length * change.low,
-            duals.high + length * change.high,
-        )
         return self._complementarity(
             self.state.p + length * direction.p,
-            moved,
+            self.duals.moved(direction.duals, length),
             self.state.point.theta + length * direction.theta,
             self.model.complementarity(length, direction.rows),
         )
 
     def merit(self, state: State, mu: float) -> float:
         """Return the size of the optimality conditions' residuals for a target ``mu``, in units of the score."""
-        model = self.linearise(self.objective, state)
+        duals, model = unpacked(state)
         if not np.isfinite(model.risks).all() or not np.isfinite(model.gradient).all():
             return math.inf
-        duals: Duals = state.extra
         r_theta, r_p, r_sum, r_set = self._residuals(state)
         diagonal = np.maximum(self.diagonal, 1e-300)
         total = self.width * float(np.sum(r_theta**2 / diagonal)) + model.residual(mu)
         if not self.fixed:
             # What a wrong p does to the score is its relative error times the spread of the scores.
-            off = (duals.s * state.p / self.weights - (duals.price + mu)) * np.minimum(1.0, self.width / duals.s)
+            wanted = duals.price * self.objective.contexts.p_hat + mu * self.weights
+            off = (duals.s * state.p - wanted) / self.weights * np.minimum(1.0, self.width / duals.s)
             total += float(self.weights @ (r_p**2 + off**2)) + (self.width * r_sum) ** 2
         if self.constraint is not None:
             total += (self.duals.price * r_set) ** 2 + (duals.price * duals.slack - mu) ** 2
@@ -314,16 +303,15 @@ class KKTSystem:
 
     def is_centred(self, state: State) -> bool:
         """Tell whether no product lags far behind the others, from where a step would soon hit a boundary."""
-        duals: Duals = state.extra
-        model = self.linearise(self.objective, state)
+        duals, model = unpacked(state)
         mu = self._complementarity(state.p, duals, state.point.theta, model.complementarity())
         if mu > 0 and model.lagging() < min(1e-3, 0.5 * self.model.lagging() / self.mu) * mu:
             return False
         if self.fixed:
             return True
-        products = duals.s * state.p / self.weights
-        before = float(np.min(self.duals.s * self.state.p / self.weights)) / (self.duals.price + self.mu)
-        return float(products.min()) >= min(1e-2, 0.5 * before) * (duals.price + mu)
+        before = float(np.min(self.duals.s * self.state.p / self.targets))
+        wanted = duals.price * self.objective.contexts.p_hat + mu * self.weights
+        return float(np.min(duals.s * state.p / wanted)) >= min(1e-2, 0.5 * before)
 
     def _complementarity(self, p: Array, duals: Duals, theta: Array, own: float | None) -> float:
         """Return mu: the average of the products that vanish at the solution."""
@@ -339,8 +327,7 @@ class KKTSystem:
         return sum(products) / max(len(products), 1)
 
     def _residuals(self, state: State) -> tuple[Array, Array, float, float]:
-        duals: Duals = state.extra
-        model = self.linearise(self.objective, state)
+        duals, model = unpacked(state)
         r_theta = model.gradient - duals.low + duals.high
         if self.fixed:
             return r_theta, np.zeros_like(state.p), 0.0, 0.0
@@ -352,8 +339,15 @@ class KKTSystem:
         return r_theta, r_p, float(state.p.sum()) - 1.0, r_set
 
 
-def state_of(point: Point, p: Array, duals: Duals) -> State:
-    return State(point, p, None, (duals.low, duals.high), extra=duals)
+def state_of(point: Point, p: Array, duals: Duals, model: Linearisation) -> State:
+    """Return the state of the loop for these variables."""
+    return State(point, p, None, (duals.low, duals.high), extra=(duals, model))
+
+
+def unpacked(state: State) -> tuple[Duals, Linearisation]:
+    """Return the dual variables of a state, and the first-order model of the risks there."""
+    duals, model = state.extra
+    return duals, model
 
 
 def excess(contexts: ContextSet, p: Array) -> float:

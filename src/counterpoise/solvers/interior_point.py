@@ -2,16 +2,19 @@ r"""The certified default: a primal-dual interior-point method on the saddle poi
 
 It follows the central path of
 
-.. math:: \min_\theta \max_p \sum_c p_c \Delta_c(\theta), \quad g(p) \le 0,\ p \ge 0,\ \sum p = 1,\ l \le \theta \le u
+.. math:: \min_{l \le \theta \le u} \ \max_p \ \sum_c p_c \Delta_c(\theta),
+    \qquad D(\hat p \| p) \le \varepsilon,\ p \ge 0,\ \sum p = 1
 
 by Newton steps with Mehrotra's predictor and corrector on its optimality conditions
 
 .. math::
-    J^\top p - z_l + z_u = 0, \quad \Delta - \nu + s - \lambda \nabla g(p) = 0, \quad \sum p = 1, \quad g(p) + t = 0,
+    J^\top p - z_l + z_u = 0, \quad \Delta - \nu + s = 0, \quad \sum p = 1, \quad D(\hat p \| p) + t = \varepsilon,
 
-    s_c p_c = \mu \omega_c, \quad \lambda t = \mu, \quad z_l (\theta - l) = z_u (u - \theta) = \mu.
+    s_c p_c = \lambda \hat p_c + \mu \omega_c, \quad \lambda t = \mu, \quad
+    z_l (\theta - l) = z_u (u - \theta) = \mu.
 
-A kink of the objective, where several distributions are least favourable, is an ordinary point of these equations.
+The least favourable distribution's own form, :math:`p_c = \lambda \hat p_c / (\nu - \Delta_c)`, is kept as a product of
+variables: written as a quotient it bends so much at a large radius that Newton steps stay short. A kink of the objective, where several distributions are least favourable, is an ordinary point of these equations.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from counterpoise.solvers._kkt import (
     positive,
     room_to_bounds,
     state_of,
+    unpacked,
 )
 from counterpoise.solvers.newton import Newton
 
@@ -45,7 +49,7 @@ _TO_BOUNDARY = 0.995
 
 @dataclass(frozen=True)
 class InteriorPoint(Solver):
-    """Second-order primal-dual solver for any convex set and any risks with derivatives."""
+    """Second-order primal-dual solver for the KL ball and any risks with derivatives."""
 
     max_iter: int = 100
 
@@ -69,7 +73,7 @@ class InteriorPoint(Solver):
         slack = max(-excess(ball, p), 0.1 * radius) if math.isfinite(radius) else 0.0
         low, high = bound_prices(objective, point.theta, multiplier)
         duals = Duals(nu, nu - scores, multiplier if slack else 0.0, slack, low, high)
-        return self.finished(objective, state_of(point, p, duals))
+        return self.finished(state_of(point, p, duals, self.linearise(objective, point, p)))
 
     def first_point(self, objective: RobustObjective, theta: Array) -> Point:
         """Return a point near the empirical risk minimiser, from where full steps mostly work."""
@@ -77,18 +81,17 @@ class InteriorPoint(Solver):
             return objective.oracle.at(theta)
         return objective.oracle.at(_rough_erm(objective, theta))
 
-    def linearise(self, objective: RobustObjective, state: State) -> Linearisation:
-        """Return the first-order model of the risks at a state."""
-        return Smooth(objective, state.point, state.p)
+    def linearise(self, objective: RobustObjective, point: Point, p: Array) -> Linearisation:
+        """Return the first-order model of the risks at a point."""
+        return Smooth(objective, point, p)
 
     def system(self, objective: RobustObjective, state: State) -> KKTSystem:
         """Return the Newton system at a state."""
         return KKTSystem(objective, state, self.linearise)
 
-    def finished(self, objective: RobustObjective, state: State) -> State:
-        """Return a state whose curvature is known, for its certificate and for the step after it."""
-        model = self.linearise(objective, state)
-        return replace(state, curvature=model.curvature, extra=replace(state.extra, model=model))
+    def finished(self, state: State) -> State:
+        """Return an accepted state with its Hessian, for the certificate as for the next step."""
+        return replace(state, curvature=unpacked(state)[1].curvature)
 
     def step(self, objective: RobustObjective, state: State) -> State:
         """Take one predictor-corrector step, or a plain centring step where that one fails."""
@@ -107,7 +110,7 @@ class InteriorPoint(Solver):
             while length > shortest:
                 trial = system.move(direction, length)
                 if system.is_centred(trial) and system.merit(trial, mu) <= (1.0 - 0.01 * length) * merit:
-                    return self.finished(objective, trial)
+                    return self.finished(trial)
                 length *= 0.5
         return replace(state, stalled=True)
 

@@ -37,9 +37,9 @@ class NewtonCG(InteriorPoint):
             solution = replace(self, tol=1e-2, max_iter=30, callback=None).solve(centre, theta)
         return objective.oracle.at(solution.theta)
 
-    def finished(self, objective: RobustObjective, state: State) -> State:
-        """Return the state with its model, whose Hessian is never formed."""
-        return replace(state, extra=replace(state.extra, model=self.linearise(objective, state)))
+    def finished(self, state: State) -> State:
+        """Return the state as it is: its Hessian is never formed."""
+        return state
 
     def system(self, objective: RobustObjective, state: State) -> KKTSystem:
         """Return the Newton system, to be solved by conjugate gradients."""

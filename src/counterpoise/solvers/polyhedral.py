@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
 from counterpoise.solvers._base import Array, State
-from counterpoise.solvers._kkt import Duals, Linearisation
+from counterpoise.solvers._kkt import Duals, Linearisation, state_of
 from counterpoise.solvers.interior_point import InteriorPoint, bound_prices, kl_ball
 
 
@@ -21,10 +21,9 @@ class PolyhedralInteriorPoint(InteriorPoint):
         """Return the point itself: the rows' own variables start well inside their bounds."""
         return objective.oracle.at(theta)
 
-    def linearise(self, objective: RobustObjective, state: State) -> Linearisation:
+    def linearise(self, objective: RobustObjective, point: Any, p: Array) -> Linearisation:
         """Return the model in which the rows are eliminated."""
-        point: Any = state.point
-        model: Linearisation = point.linearise(state.p, objective.contexts.p_hat)
+        model: Linearisation = point.linearise(p, objective.contexts.p_hat)
         return model
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
@@ -32,7 +31,7 @@ class PolyhedralInteriorPoint(InteriorPoint):
         point: Any = objective.oracle.at(theta)
         p = objective.contexts.p_hat
         point = point.balanced(p)
-        model: Any = point.linearise(p, p)
+        model: Any = self.linearise(objective, point, p)
         scores = model.risks - objective.references.upper
         mu = model.complementarity()
         radius = kl_ball(objective).radius
@@ -41,8 +40,8 @@ class PolyhedralInteriorPoint(InteriorPoint):
         nu = float(scores.max()) + mu + price
         low, high = bound_prices(objective, theta, mu)
         duals = Duals(nu, nu - scores, price, slack, low, high)
-        return self.finished(objective, State(point, p, None, (low, high), extra=duals))
+        return state_of(point, p, duals, model)
 
-    def finished(self, objective: RobustObjective, state: State) -> State:
-        """Return the state with its model; the certificate comes from the rows, not from a Hessian."""
-        return replace(state, extra=replace(state.extra, model=self.linearise(objective, state)))
+    def finished(self, state: State) -> State:
+        """Return the state as it is: its certificate comes from the rows, not from a Hessian."""
+        return state
