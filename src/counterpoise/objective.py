@@ -123,6 +123,9 @@ class RobustObjective:
         return point.lower_bound(p, gradient, curvature) - charge - float(p @ self.references.upper)
 
     def scale(self, point: Point) -> float:
-        """Return the size against which a gap is measured: the mean absolute risk, or the objective if larger."""
+        """Return the size against which a gap is measured: the mean absolute risk, or the objective if larger.
+
+        Where both vanish (separable data, a perfect fit) a millionth of the risk of learning nothing takes their place.
+        """
         size = float(self.contexts.p_hat @ np.abs(point.risks))
-        return max(size, abs(self.value(point)))
+        return max(size, abs(self.value(point)), 1e-6 * self.oracle.typical_risk)

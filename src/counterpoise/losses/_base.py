@@ -64,6 +64,10 @@ class Loss(ABC):
         """Return a lower bound of the loss of each row, whatever the prediction."""
         return np.zeros(len(target))
 
+    def typical(self, target: Array) -> float:
+        """Return a constant prediction that makes sense for these targets, to measure others against."""
+        return 0.0
+
     def majorant(self, target: Array, prediction: Array) -> Array | None:
         """Return a curvature for each row with which a parabola at its prediction lies above the loss everywhere.
 

@@ -61,3 +61,7 @@ class Huber(Loss):
     def majorant(self, target: Array, prediction: Array) -> Array:
         """Return ``min(1, delta / |r|)``, the weight of iteratively reweighted least squares."""
         return self.delta / np.maximum(np.abs(prediction - target), self.delta)
+
+    def typical(self, target: Array) -> float:
+        """Return the median."""
+        return float(np.median(target))

@@ -47,3 +47,7 @@ class Newsvendor(PiecewiseLinear):
         """Return each row's kink, height, left slope and right slope."""
         cost, demand = target[:, 0], target[:, 1]
         return demand, (cost - self.price) * demand, cost - self.price, cost
+
+    def typical(self, target: Array) -> float:
+        """Return the median demand."""
+        return float(np.median(target[:, 1]))

@@ -40,3 +40,7 @@ class Pinball(PiecewiseLinear):
         """Return each row's kink, height, left slope and right slope."""
         ones = np.ones(len(target))
         return target, 0.0 * ones, -self.quantile * ones, (1.0 - self.quantile) * ones
+
+    def typical(self, target: Array) -> float:
+        """Return the median."""
+        return float(np.median(target))

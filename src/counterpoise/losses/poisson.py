@@ -49,3 +49,7 @@ class Poisson(Loss):
     def lowest(self, target: Array) -> Array:
         """Return ``y - y log y``, the loss of a perfect prediction."""
         return target - special.xlogy(target, target)
+
+    def typical(self, target: Array) -> float:
+        """Return the logarithm of the mean."""
+        return float(np.log(max(float(target.mean()), np.finfo(np.float64).tiny)))

@@ -68,6 +68,10 @@ class Oracle(Protocol):
         """Lowest and highest admissible theta, possibly infinite; None if theta is free."""
 
     @property
+    def typical_risk(self) -> float:
+        """The risk of a decision that learns nothing: what a risk near zero is small against."""
+
+    @property
     def is_rigorous(self) -> bool:
         """Whether ``lower_bound`` is a theorem about this problem, not an estimate at the point."""
 

@@ -46,6 +46,11 @@ class CallableOracle:
         """Length of theta."""
         return len(self.first)
 
+    @cached_property
+    def typical_risk(self) -> float:
+        """The mean absolute risk where the caller starts."""
+        return float(np.mean(np.abs(self.at(self.first).risks)))
+
     @property
     def is_rigorous(self) -> bool:
         """Whether the bound may be called global.

@@ -116,6 +116,14 @@ class LinearOracle:
         return np.tile(columns, self.loss.n_outputs)
 
     @cached_property
+    def typical_risk(self) -> float:
+        """The mean absolute risk of one constant prediction, or of zero where there is no intercept."""
+        shape = (len(self.target), self.loss.n_outputs) if self.loss.n_outputs > 1 else len(self.target)
+        constant = self.loss.typical(self.target) if self.fit_intercept else 0.0
+        rows = self.row_weight * np.abs(self.loss.value(self.target, np.full(shape, constant)))
+        return float(np.sum(rows)) / self.n_contexts
+
+    @cached_property
     def lowest_risks(self) -> Array:
         """A lower bound of each context's risk, whatever the parameters."""
         return np.add.reduceat(self.row_weight * self.loss.lowest(self.target), self.starts[:-1])

@@ -47,6 +47,11 @@ class PolyhedralOracle:
         return self.linear.bounds
 
     @property
+    def typical_risk(self) -> float:
+        """As of the linear oracle."""
+        return self.linear.typical_risk
+
+    @property
     def is_rigorous(self) -> bool:
         """The dual is a theorem."""
         return True

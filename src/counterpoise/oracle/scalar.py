@@ -31,6 +31,7 @@ class ScalarOracle:
     codes: NDArray[np.intp]
     n_contexts: int
     bounds: Bounds
+    typical_risk: float = 0.0
     n_parameters: int = 1
     is_rigorous: bool = True
     forms_hessian: bool = True
@@ -61,6 +62,7 @@ class ScalarOracle:
             codes=codes[order],
             n_contexts=oracle.n_contexts,
             bounds=oracle.bounds or free,
+            typical_risk=oracle.typical_risk,
         )
 
     @cached_property

@@ -35,12 +35,17 @@ def reference_risks(oracle: LinearOracle, tol: float, theta: Array | None = None
     if not oracle.forms_hessian:
         return _one_by_one(oracle, tol, theta)
     theta = oracle.start() if theta is None else theta
-    scale = float(np.mean(np.abs(oracle.at(theta).risks)))
     solve = polyhedral.solve if isinstance(oracle.loss, PiecewiseLinear) else newton.solve
     upper, lower = np.empty(oracle.n_contexts), np.empty(oracle.n_contexts)
-    for contexts in batches(oracle):
-        upper[contexts], lower[contexts] = solve(Batch.of(oracle, contexts, theta), tol, scale)
-    return ReferenceRisks(upper, np.minimum(lower, upper))
+    scale = float(np.mean(np.abs(oracle.at(theta).risks)))
+    while True:
+        for contexts in batches(oracle):
+            upper[contexts], lower[contexts] = solve(Batch.of(oracle, contexts, theta), tol, scale)
+        # Where every context can be fitted (nearly) perfectly, the references themselves set the scale.
+        reached = max(float(np.mean(np.abs(upper))), 1e-6 * oracle.typical_risk)
+        if reached >= 1e-2 * scale:
+            return ReferenceRisks(upper, np.minimum(lower, upper))
+        scale = reached
 
 
 def _one_by_one(oracle: LinearOracle, tol: float, theta: Array | None) -> ReferenceRisks:

@@ -14,7 +14,8 @@ by Newton steps with Mehrotra's predictor and corrector on its optimality condit
     z_l (\theta - l) = z_u (u - \theta) = \mu.
 
 The least favourable distribution's own form, :math:`p_c = \lambda \hat p_c / (\nu - \Delta_c)`, is kept as a product of
-variables: written as a quotient it bends so much at a large radius that Newton steps stay short. A kink of the objective, where several distributions are least favourable, is an ordinary point of these equations.
+variables: written as a quotient it bends so much at a large radius that Newton steps stay short. A kink of the
+objective, where several distributions are least favourable, is an ordinary point of these equations.
 """
 
 from __future__ import annotations
