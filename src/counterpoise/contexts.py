@@ -83,13 +83,20 @@ def encode(labels: Any, n_rows: int | None = None, declared: Iterable[Hashable] 
 
 def _align(contexts: Contexts, declared: Sequence[Hashable]) -> Contexts:
     """Reorder contexts as they were declared."""
-    position = {_plain(label): k for k, label in enumerate(declared)}
+    position: dict[Any, int] = {}
+    for k, label in enumerate(declared):
+        try:
+            if position.setdefault(_plain(label), k) != k:
+                raise InvalidInputError(f"context {label!s:.60} is declared twice.")
+        except TypeError as error:
+            raise InvalidInputError(
+                f"a declared context cannot be hashed ({error}). Use strings or numbers."
+            ) from error
     for label in contexts.labels:
         if _plain(label) not in position:
             raise InvalidInputError(f"context {label!s:.60} is in the data but was not declared. Declare it as well.")
     order = np.array([position[_plain(label)] for label in contexts.labels], dtype=np.intp)
-    labels = np.empty(len(declared), dtype=object)
-    labels[:] = declared
+    labels = _tidy([_plain(label) for label in declared])
     aligned = Contexts(labels, order[contexts.codes])
     if (aligned.counts == 0).any():
         empty = int(np.flatnonzero(aligned.counts == 0)[0])
@@ -102,17 +109,32 @@ def _align(contexts: Contexts, declared: Sequence[Hashable]) -> Contexts:
 
 
 def _to_array(labels: Any) -> NDArray[Any]:
-    series = nw.from_native(labels, series_only=True, pass_through=True)
-    if isinstance(series, nw.Series):
-        return np.asarray(series.to_numpy())
+    native = nw.from_native(labels, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(native, nw.DataFrame):
+        raise InvalidInputError(
+            f"contexts must be one label per row, got a table of shape {native.shape}. Pass a column."
+        )
+    if isinstance(native, nw.Series):
+        return np.asarray(native.to_numpy())
     if isinstance(labels, np.ndarray):
-        return labels
-    values = list(labels)
-    array = np.asarray(values)
-    # numpy would turn [1, "a", None] into text; keep what is not of one kind as it is.
-    if array.dtype.kind in "US" and not all(isinstance(v, (str, bytes)) for v in values):
-        array = np.empty(len(values), dtype=object)
-        array[:] = values
+        if isinstance(labels, np.ma.MaskedArray):
+            return _objects([None if hidden else label for label, hidden in zip(*_flat_mask(labels), strict=True)])
+        return labels if labels.dtype.kind != "T" else _objects(list(labels))
+    if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
+        raise InvalidInputError(f"contexts must be one label per row, got {labels!r:.60}.")
+    # Not through numpy, which would turn [1, "a", None] into text and merge large integers beside a float.
+    return _objects(list(labels))
+
+
+def _flat_mask(labels: np.ma.MaskedArray[Any, Any]) -> tuple[list[Any], list[bool]]:
+    return list(labels.data), list(np.ma.getmaskarray(labels))
+
+
+def _objects(values: list[Any]) -> NDArray[Any]:
+    """Return a one-dimensional array that holds the values as they are."""
+    array = np.empty(len(values), dtype=object)
+    for k, value in enumerate(values):
+        array[k] = value
     return array
 
 
@@ -152,10 +174,21 @@ def _unique(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
         order = list(range(len(labels)))
     rank = np.empty(len(labels), dtype=np.intp)
     rank[order] = np.arange(len(labels))
-    unique = np.empty(len(labels), dtype=object)
-    unique[:] = [labels[k] for k in order]
-    return unique, rank[codes]
+    return _tidy([labels[k] for k in order]), rank[codes]
+
+
+def _tidy(labels: list[Any]) -> NDArray[Any]:
+    """Return labels of one plain type as an array of that type, others as objects."""
+    if all(type(label) is str for label in labels):
+        return np.array(labels)
+    if all(type(label) is int and abs(label) < 2**63 for label in labels):
+        return np.array(labels, dtype=np.int64)
+    return _objects(labels)
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, np.datetime64):
+        # A nanosecond's item() would be a bare integer; microseconds give a datetime, which other date types equal.
+        plain = value.item()
+        return value.astype("M8[us]").item() if isinstance(plain, int) else plain
     return value.item() if isinstance(value, np.generic) else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, Literal
 
 import narwhals.stable.v2 as nw
@@ -14,7 +15,7 @@ from scipy import sparse
 
 from counterpoise.contexts import Contexts, encode
 from counterpoise.exceptions import EmptyContextError, InvalidInputError
-from counterpoise.losses import Loss, PiecewiseLinear
+from counterpoise.losses import Hinged, Loss
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Bounds, LinearOracle, Oracle
 from counterpoise.oracle.polyhedral import PolyhedralOracle
@@ -151,7 +152,7 @@ def fit_linear(
     target = loss.checked_target(_plain(y))
     if len(target) != X.shape[0]:
         raise InvalidInputError(f"X has {X.shape[0]} rows and y has {len(target)}. Pass one target per row.")
-    if not (math.isfinite(alpha) and alpha >= 0):
+    if not (isinstance(alpha, Real) and math.isfinite(alpha) and alpha >= 0):
         raise InvalidInputError(f"alpha = {alpha}; the ridge is a finite number, 0 or more.")
     encoded = encode(contexts, X.shape[0], declared)
     weight, (X, target, encoded) = _weighted(sample_weight, X, target, encoded)
@@ -166,6 +167,11 @@ def fit_linear(
         fit_intercept=fit_intercept,
         bounds=bounds,
     )
+    if bounds is not None and not ScalarOracle.suits(oracle):
+        raise InvalidInputError(
+            "bounds on theta need a piecewise linear loss, one parameter and alpha=0. "
+            "Use counterpoise.minimize for other problems."
+        )
     if oracle.n_parameters == 0:
         raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
     ball = robustness.ball(counts)
@@ -191,9 +197,9 @@ def _named(method: str) -> Robustness:
 
 def _shaped(oracle: LinearOracle, ball: KLBall) -> tuple[Oracle, Solver]:
     """Return the problem in the form that suits it best, and the solver for that form."""
-    if isinstance(oracle.loss, PiecewiseLinear):
-        if oracle.n_parameters == 1 and oracle.alpha == 0.0:
-            return ScalarOracle.of(oracle), ScalarSearch()
+    if ScalarOracle.suits(oracle):
+        return ScalarOracle.of(oracle), ScalarSearch()
+    if isinstance(oracle.loss, Hinged) and oracle.forms_hessian:
         return PolyhedralOracle(oracle), PolyhedralInteriorPoint()
     if not oracle.forms_hessian:
         return oracle, NewtonCG()
@@ -219,7 +225,7 @@ def _references(oracle: LinearOracle, score: Score, given: Array | None, tol: fl
 
 
 def _check_bounded(references: ReferenceRisks, contexts: Contexts) -> None:
-    unbounded = np.flatnonzero(~np.isfinite(references.upper))
+    unbounded = np.flatnonzero(~np.isfinite(references.upper) | ~np.isfinite(references.lower))
     if unbounded.size:
         raise InvalidInputError(
             f"the risk of {contexts.describe(int(unbounded[0]))} has no minimum (the more extreme the decision, the "

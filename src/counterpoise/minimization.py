@@ -21,6 +21,9 @@ from counterpoise.solvers import GoldenSection, InteriorPoint, Progress, Solutio
 
 Array = NDArray[np.float64]
 
+_BOTTOMLESS = 1e12
+"""How many times its starting size a risk may fall below zero before it is taken to have no minimum."""
+
 
 def minimize(
     risks: Callable[[Array], Any],
@@ -94,9 +97,8 @@ def minimize(
     if theta.ndim != 1 or theta.size == 0:
         raise InvalidInputError(f"theta0 must be a number or a vector, got shape {theta.shape}.")
     number = _floats(counts, "counts")
-    bits = radius if not isinstance(radius, str) else confidence_radius(number, confidence, radius, draws=draws)
-    if isinstance(radius, (int, float)):
-        confidence_radius(number, confidence, draws=draws)
+    calibrated = confidence_radius(number, confidence, radius if isinstance(radius, str) else "types", draws=draws)
+    bits = calibrated if isinstance(radius, str) else radius
     ball = KLBall(number / number.sum(), bits)
     for name, function in (("risks", risks), ("jac", jac), ("hess", hess)):
         if function is not None and not callable(function):
@@ -173,7 +175,8 @@ def _references(oracle: CallableOracle, given: ArrayLike | None, tol: float) -> 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotCertifiedWarning)
             certificate = _solve(objective, oracle.first, tol, None).certificate
-        if not math.isfinite(certificate.upper) or certificate.upper < -1e100:
+        start = abs(float(oracle.at(oracle.first).risks[c]))
+        if not math.isfinite(certificate.upper) or certificate.upper < -_BOTTOMLESS * (1.0 + start):
             raise InvalidInputError(f"the risk of context {c} has no minimum. Bound theta, or pass reference_risks.")
         bounds.append((certificate.upper, certificate.lower))
     upper, lower = np.array(bounds).T
@@ -187,7 +190,7 @@ def _checked_bounds(bounds: Any, n: int) -> Bounds | None:
     if isinstance(bounds, optimize.Bounds):
         pairs = list(zip(np.broadcast_to(bounds.lb, n), np.broadcast_to(bounds.ub, n), strict=True))
     else:
-        pairs = list(bounds)
+        pairs = list(bounds) if np.iterable(bounds) else []
         if len(pairs) == 2 and n == 1 and not np.iterable(pairs[0]):
             pairs = [tuple(pairs)]
     if len(pairs) != n or any(len(tuple(pair)) != 2 for pair in pairs):

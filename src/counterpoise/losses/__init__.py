@@ -1,6 +1,6 @@
 """Losses of a target and a prediction, one file each."""
 
-from counterpoise.losses._base import Loss, PiecewiseLinear, Softened
+from counterpoise.losses._base import Hinged, Loss
 from counterpoise.losses.huber import Huber
 from counterpoise.losses.logistic import Logistic
 from counterpoise.losses.multinomial import Multinomial
@@ -10,14 +10,13 @@ from counterpoise.losses.poisson import Poisson
 from counterpoise.losses.squared import Squared
 
 __all__ = [
+    "Hinged",
     "Huber",
     "Logistic",
     "Loss",
     "Multinomial",
     "Newsvendor",
-    "PiecewiseLinear",
     "Pinball",
     "Poisson",
-    "Softened",
     "Squared",
 ]

@@ -1,4 +1,4 @@
-"""What every loss declares, and the two shapes losses come in: smooth, and piecewise linear."""
+"""What every loss declares, and the two shapes losses come in: smooth, and hinged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from counterpoise.exceptions import InvalidInputError
 
@@ -37,11 +36,6 @@ class Loss(ABC):
 
         It turns a Newton decrement into a rigorous bound on how far the minimum can be.
         """
-        return None
-
-    @property
-    def quadratic_reach(self) -> float | None:
-        """For a piecewise quadratic loss: residuals up to this size have curvature 1, larger ones 0."""
         return None
 
     @abstractmethod
@@ -120,81 +114,46 @@ class Loss(ABC):
 
 
 @dataclass(frozen=True)
-class PiecewiseLinear(Loss):
-    r"""A loss of one kink: ``height + left (z - kink)`` below it, ``height + right (z - kink)`` above."""
+class Hinged(Loss):
+    r"""A loss whose slope turns from ``left`` to ``right`` around a hinge: at once, or linearly over a stretch.
+
+    .. math:: \ell(z) = h + \max_{l \le u \le r} \; u\,(z - k) - \tfrac{s}{2} u^2
+
+    with hinge :math:`k`, height :math:`h` and softness :math:`s`. Softness 0 is a kink.
+    """
+
+    @property
+    def softness(self) -> float:
+        """How far from the hinge the slope gains one unit."""
+        return 0.0
 
     @abstractmethod
     def pieces(self, target: Array) -> tuple[Array, Array, Array, Array]:
-        """Return each row's kink, height, left slope and right slope."""
+        """Return each row's hinge, height, left slope and right slope."""
+
+    def gradient(self, target: Array, prediction: Array) -> Array:
+        """Return the slope; at a kink the right one."""
+        hinge, _, left, right = self.pieces(target)
+        beyond = prediction - hinge
+        if self.softness == 0.0:
+            return np.where(beyond >= 0, right, left)
+        return np.clip(beyond / self.softness, left, right)
 
     def value(self, target: Array, prediction: Array) -> Array:
         """Return the loss of each row."""
-        kink, height, left, right = self.pieces(target)
-        beyond = prediction - kink
-        return height + np.where(beyond > 0, right, left) * beyond
-
-    def gradient(self, target: Array, prediction: Array) -> Array:
-        """Return the slope; at the kink the right one."""
-        kink, _, left, right = self.pieces(target)
-        return np.where(prediction >= kink, right, left)
+        hinge, height, _, _ = self.pieces(target)
+        slope = self.gradient(target, prediction)
+        return height + slope * (prediction - hinge - 0.5 * self.softness * slope)
 
     def curvature(self, target: Array, prediction: Array) -> Array:
-        """Return zeros: all bending is at the kink."""
-        return np.zeros(len(target))
+        """Return the second derivative: on the stretch where the slope turns, and zero elsewhere."""
+        if self.softness == 0.0:
+            return np.zeros(len(target))
+        hinge, _, left, right = self.pieces(target)
+        turn = (prediction - hinge) / self.softness
+        return np.where((turn >= left) & (turn <= right), 1.0 / self.softness, 0.0)
 
     def lowest(self, target: Array) -> Array:
-        """Return the height of the kink where it is the minimum, else minus infinity."""
+        """Return the height of the hinge where it is the minimum, else minus infinity."""
         _, height, left, right = self.pieces(target)
         return np.where((left <= 0) & (right >= 0), height, -np.inf)
-
-
-@dataclass(frozen=True)
-class Softened(Loss):
-    r"""A piecewise linear loss whose kink is rounded over a width.
-
-    .. math:: \ell_\tau(z) = h + l\,(z - k) + (r - l)\,\tau \log(1 + e^{(z-k)/\tau})
-
-    It lies above the sharp loss, by at most ``width (right - left) log 2``, and its slopes stay between the two, so
-    they are feasible in the dual of the sharp problem.
-    """
-
-    sharp: PiecewiseLinear
-    width: float
-
-    name: ClassVar[str] = "softened"
-    domain: ClassVar[str] = "the targets of the loss it softens"
-
-    @property
-    def third_order(self) -> float:
-        """The curvature changes by at most a factor e over a width."""
-        return 1.0 / self.width
-
-    @property
-    def target_columns(self) -> int:
-        """As the loss it softens."""
-        return self.sharp.target_columns
-
-    def outside(self, target: Array) -> NDArray[np.bool_]:
-        """As the loss it softens."""
-        return self.sharp.outside(target)
-
-    def value(self, target: Array, prediction: Array) -> Array:
-        """Return the loss of each row."""
-        kink, height, left, right = self.sharp.pieces(target)
-        beyond = prediction - kink
-        return height + left * beyond + (right - left) * self.width * np.logaddexp(0.0, beyond / self.width)
-
-    def gradient(self, target: Array, prediction: Array) -> Array:
-        """Return a slope between left and right."""
-        kink, _, left, right = self.sharp.pieces(target)
-        return left + (right - left) * special.expit((prediction - kink) / self.width)
-
-    def curvature(self, target: Array, prediction: Array) -> Array:
-        """Return the second derivative, concentrated within a few widths of the kink."""
-        kink, _, left, right = self.sharp.pieces(target)
-        x = (prediction - kink) / self.width
-        return (right - left) / self.width * special.expit(x) * special.expit(-x)
-
-    def lowest(self, target: Array) -> Array:
-        """As the loss it softens, which lies below."""
-        return self.sharp.lowest(target)

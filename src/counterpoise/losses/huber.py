@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.losses._base import Array, Loss
+from counterpoise.losses._base import Array, Hinged
 
 
 @dataclass(frozen=True)
-class Huber(Loss):
+class Huber(Hinged):
     r"""Quadratic for residuals up to ``delta``, linear beyond.
 
     .. math:: \ell(y, z) = \tfrac12 r^2 \text{ if } |r| \le \delta, \quad \delta |r| - \tfrac12 \delta^2
@@ -36,27 +36,18 @@ class Huber(Loss):
             raise InvalidInputError(f"delta = {self.delta}; pass a positive number in the units of the target.")
 
     @property
-    def quadratic_reach(self) -> float:
-        """The curvature is 1 up to ``delta`` and 0 beyond."""
-        return self.delta
+    def softness(self) -> float:
+        """The slope is the residual itself, up to ``delta``."""
+        return 1.0
 
     def outside(self, target: Array) -> NDArray[np.bool_]:
         """Mark nothing: every number will do."""
         return np.zeros(len(target), dtype=bool)
 
-    def value(self, target: Array, prediction: Array) -> Array:
-        """Return the loss of each row."""
-        size = np.abs(prediction - target)
-        inner = np.minimum(size, self.delta)
-        return inner * (size - 0.5 * inner)
-
-    def gradient(self, target: Array, prediction: Array) -> Array:
-        """Return the residual, clipped to ``delta``."""
-        return np.clip(prediction - target, -self.delta, self.delta)
-
-    def curvature(self, target: Array, prediction: Array) -> Array:
-        """Return 1 within ``delta``, 0 beyond."""
-        return (np.abs(prediction - target) <= self.delta).astype(np.float64)
+    def pieces(self, target: Array) -> tuple[Array, Array, Array, Array]:
+        """Return each row's hinge, height, left slope and right slope."""
+        ends = np.full(len(target), self.delta)
+        return target, np.zeros(len(target)), -ends, ends
 
     def majorant(self, target: Array, prediction: Array) -> Array:
         """Return ``min(1, delta / |r|)``, the weight of iteratively reweighted least squares."""

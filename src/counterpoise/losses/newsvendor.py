@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.losses._base import Array, PiecewiseLinear
+from counterpoise.losses._base import Array, Hinged
 
 
 @dataclass(frozen=True)
-class Newsvendor(PiecewiseLinear):
+class Newsvendor(Hinged):
     r"""Stock ``z`` bought at unit cost ``x``, of which demand ``y`` is sold at a price.
 
     .. math:: \ell((x, y), z) = z x - r \min(z, y)
@@ -44,7 +44,7 @@ class Newsvendor(PiecewiseLinear):
         return target[:, 1] < 0
 
     def pieces(self, target: Array) -> tuple[Array, Array, Array, Array]:
-        """Return each row's kink, height, left slope and right slope."""
+        """Return each row's hinge, height, left slope and right slope."""
         cost, demand = target[:, 0], target[:, 1]
         return demand, (cost - self.price) * demand, cost - self.price, cost
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.losses._base import Array, PiecewiseLinear
+from counterpoise.losses._base import Array, Hinged
 
 
 @dataclass(frozen=True)
-class Pinball(PiecewiseLinear):
+class Pinball(Hinged):
     r"""Under-prediction costs ``quantile`` per unit, over-prediction ``1 - quantile``.
 
     .. math:: \ell(y, z) = q\,(y - z)_+ + (1 - q)\,(z - y)_+, \qquad y \in \mathbb{R}
@@ -37,7 +37,7 @@ class Pinball(PiecewiseLinear):
         return np.zeros(len(target), dtype=bool)
 
     def pieces(self, target: Array) -> tuple[Array, Array, Array, Array]:
-        """Return each row's kink, height, left slope and right slope."""
+        """Return each row's hinge, height, left slope and right slope."""
         ones = np.ones(len(target))
         return target, 0.0 * ones, -self.quantile * ones, (1.0 - self.quantile) * ones
 

@@ -165,14 +165,19 @@ class CallablePoint:
         Tangents inside finite bounds, and secants for one parameter, are theorems about convex risks. Otherwise it is
         twice what a parabola promises, which holds where the curvature does not fall by more than half on the way.
         """
+        if self.oracle.n_parameters == 1:
+            return self._secant_bound(p)
         value = float(p @ self.risks)
-        best = self._secant_bound(p) if self.oracle.n_parameters == 1 else self._tangent_bound(value, gradient)
+        best = self._tangent_bound(value, gradient)
         if self.oracle.convex and self.oracle.hessian_of is None:
             return best
         if curvature is None:
             curvature = self.hessian(p)
-        remaining = float(gradient @ np.linalg.pinv(curvature, rcond=1e-12, hermitian=True) @ gradient)
-        return max(best, value - max(remaining, 0.0))
+        step = np.linalg.pinv(curvature, rcond=1e-12, hermitian=True) @ gradient
+        # A slope where there is no curvature promises a decrease without end.
+        if float(np.abs(gradient - curvature @ step).max()) > 1e-6 * float(np.abs(gradient).max()):
+            return best
+        return max(best, value - max(float(gradient @ step), 0.0))
 
     def _tangent_bound(self, value: float, gradient: Array) -> float:
         """Return the tangent's least value inside the bounds."""
@@ -185,13 +190,10 @@ class CallablePoint:
         """Return what secants around the point prove of a convex function of one parameter, kinks or not."""
         low, high = (float(b[0]) for b in self.oracle.bounds) if self.oracle.bounds else (-np.inf, np.inf)
         x = float(self.theta[0])
-        # Narrow secants lose to rounding, wide ones to curvature; the best of many is still a bound.
-        widths = {scale * 10.0**k for scale in (1.0, abs(x)) for k in range(-12, 0) if scale > 0}
-
-        def value(t: float) -> float:
-            return float(p @ self.oracle.at(np.array([t])).risks)
-
-        return max(_secants(value, x, width, low, high) for width in widths)
+        scale = max(abs(x), 1.0)
+        widths = {s * 10.0**k for s in (scale, abs(x)) if s > 0 for k in range(-12, 4)}
+        points = sorted({min(max(x + w, low), high) for w in (0.0, *widths, *(-w for w in widths))})
+        return _secants(points, [float(p @ self.oracle.at(np.array([t])).risks) for t in points], low, high)
 
     def _differences(self, function: Callable[[Array], Array]) -> Array:
         """Return the derivative of a function along each parameter, by central differences inside the bounds."""
@@ -207,37 +209,35 @@ class CallablePoint:
         return np.stack(columns, axis=-1)
 
 
-def _secants(function: Callable[[float], float], x: float, width: float, low: float, high: float) -> float:
-    """Bound a convex function on [low, high] from below by three secants around ``x``.
+def _secants(points: list[float], values: list[float], low: float, high: float) -> float:
+    """Bound a convex function on [low, high] from below by its values at some points.
 
-    A convex function lies above a secant's line everywhere outside the secant's own ends.
+    Between two neighbours it lies above the lines through the two points before them and the two after; beyond the
+    last ones above the line through those. A slope is given the doubt that rounding of the values casts on it.
     """
-    a, b = max(x - width, low), min(x + width, high)
-    left, right = max(a - width, low), min(b + width, high)
-    if not a < b:
+    t, f = np.array(points), np.array(values)
+    # A function that is infinite somewhere is worth knowing only where it is not.
+    t, f = t[np.isfinite(f)], f[np.isfinite(f)]
+    if len(t) < 3:
         return -np.inf
-    at_left, at_a, at_b, at_right = (function(t) for t in (left, a, b, right))
-    inner = (at_b - at_a) / (b - a)
-    # What rounding of the values can do to a slope: a sign that it could have turned proves nothing.
-    doubt = 8.0 * _EPS * max(abs(at_left), abs(at_a), abs(at_b), abs(at_right)) / width
-    bounds = []
-    outer_left = (at_a - at_left) / (a - left) if left < a else None
-    outer_right = (at_right - at_b) / (right - b) if b < right else None
-    if outer_left is not None:
-        bounds += [at_a, at_a - inner * (a - left)]
-        if left > low:
-            bounds.append(at_left if outer_left <= -doubt else at_left - (outer_left + doubt) * (left - low))
-    if outer_right is not None:
-        bounds += [at_b, at_b + inner * (right - b)]
-        if right < high:
-            bounds.append(at_right if outer_right >= doubt else at_right + (outer_right - doubt) * (high - right))
-    # Between a and b both outer lines lie below; their maximum is least at an end or where they cross.
-    lines = [(at_a, a, outer_left), (at_b, b, outer_right)]
-    known = [(v, t, s) for v, t, s in lines if s is not None]
-    ends = [max((v + s * (t - u) for v, u, s in known), default=-np.inf) for t in (a, b)]
-    if len(known) == 2 and known[0][2] != known[1][2]:
-        (v, t, s), (w, u, r) = known
-        cross = (w - v + s * t - r * u) / (s - r)
-        if a < cross < b:
-            ends.append(v + s * (cross - t))
-    return float(min(bounds + ends))
+    slopes = np.diff(f) / np.diff(t)
+    doubts = 4.0 * _EPS * np.maximum(np.abs(f[1:]), np.abs(f[:-1])) / np.diff(t)
+    bounds = [float(f.min())]
+    for k in range(len(t) - 1):
+        lines = []
+        if k > 0:
+            lines.append((t[k], f[k], slopes[k - 1] - doubts[k - 1]))
+        if k + 2 < len(t):
+            lines.append((t[k + 1], f[k + 1], slopes[k + 1] + doubts[k + 1]))
+        corners = [t[k], t[k + 1]]
+        if len(lines) == 2 and lines[0][2] != lines[1][2]:
+            (a, v, m), (b, w, n) = lines
+            corners.append(float(np.clip((w - v + m * a - n * b) / (m - n), t[k], t[k + 1])))
+        bounds.append(float(min(max(v + m * (x - a) for a, v, m in lines) for x in corners)))
+    if t[0] > low:
+        rise = slopes[0] + doubts[0]
+        bounds.append(float(f[0] - rise * (t[0] - low)) if rise > 0 else float(f[0]))
+    if t[-1] < high:
+        fall = slopes[-1] - doubts[-1]
+        bounds.append(float(f[-1] + fall * (high - t[-1])) if fall < 0 else float(f[-1]))
+    return min(bounds)

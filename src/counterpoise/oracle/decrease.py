@@ -14,7 +14,11 @@ from counterpoise.linalg import pseudo_inverse
 Array = NDArray[np.float64]
 
 
-def self_concordant(gradient: Array, curvature: Array, reach: Array, third_order: float) -> Array:
+_ROUNDING = 1e-13
+"""Share of the terms that were summed into a gradient below which what is left of them is rounding."""
+
+
+def self_concordant(gradient: Array, size: Array, curvature: Array, reach: Array, third_order: float) -> Array:
     r"""Bound for a generalised self-concordant function.
 
     It is :math:`F(\theta) = \sum_i w_i \ell_i(x_i^\top \theta)` plus a quadratic, with
@@ -28,7 +32,8 @@ def self_concordant(gradient: Array, curvature: Array, reach: Array, third_order
 
     Parameters
     ----------
-    gradient : ndarray of shape (B, d)
+    gradient, size : ndarray of shape (B, d)
+        The gradients, and the size of the terms that were summed into them.
     curvature : ndarray of shape (B, d, d)
         The Hessians, or anything below them.
     reach : ndarray of shape (d,)
@@ -36,29 +41,28 @@ def self_concordant(gradient: Array, curvature: Array, reach: Array, third_order
     third_order : float
         :math:`m`.
     """
-    decrement, stretch = _decrement_and_stretch(gradient, curvature, reach)
+    decrement, stretch = _decrement_and_stretch(gradient, size, curvature, reach)
     slope = third_order * stretch
     q = decrement * slope
     # q + (1-q) log(1-q) = q^2/2 + q^3/6 + ... cancels for small q; there the remainder is below q^4/6.
     series = decrement**2 * (0.5 + q / 6.0 + q**2 / 6.0)
     inside = np.clip(q, 1e-3, 1.0 - 1e-16)
     exact = (inside + (1.0 - inside) * np.log1p(-inside)) / np.where(slope > 0, slope, 1.0) ** 2
-    return np.where(q < 1e-3, series, np.where(q < 1.0, exact, np.inf))
+    return np.where(np.isnan(q), np.inf, np.where(q < 1e-3, series, np.where(q < 1.0, exact, np.inf)))
 
 
-def piecewise_quadratic(gradient: Array, curvature: Array, reach: Array, margin: float) -> Array:
-    """Bound where ``curvature`` stays valid as long as no row's prediction moves by more than ``margin``.
+def _decrement_and_stretch(gradient: Array, size: Array, curvature: Array, reach: Array) -> tuple[Array, Array]:
+    """Return the Newton decrement, and how far a unit step can move a prediction; NaN where neither means anything.
 
-    Inside that region the function lies above a quadratic; where the quadratic's return to the starting value lies
-    inside too, convexity carries the bound to everywhere.
+    A gradient that points where there is no curvature at all promises a decrease without end. Up to rounding it does
+    not, where the function has a minimum.
     """
-    decrement, stretch = _decrement_and_stretch(gradient, curvature, reach)
-    return np.where(2.0 * decrement * stretch <= margin, 0.5 * decrement**2, np.inf)
-
-
-def _decrement_and_stretch(gradient: Array, curvature: Array, reach: Array) -> tuple[Array, Array]:
-    """Return the Newton decrement, and how far a unit step can move a prediction."""
     inverse = pseudo_inverse(curvature)
-    decrement2 = np.einsum("bi,bij,bj->b", gradient, inverse, gradient)
+    step = np.einsum("bij,bj->bi", inverse, gradient)
+    step = step + np.einsum("bij,bj->bi", inverse, gradient - np.einsum("bij,bj->bi", curvature, step))
+    left = np.abs(gradient - np.einsum("bij,bj->bi", curvature, step))
+    known = (left <= _ROUNDING * size).all(axis=1) & np.isfinite(step).all(axis=1)
+    decrement2 = np.einsum("bi,bi->b", gradient, step)
     stretch2 = np.einsum("i,bij,j->b", reach, np.abs(inverse), reach)
-    return np.sqrt(np.maximum(decrement2, 0.0)), np.sqrt(np.maximum(stretch2, 0.0))
+    decrement, stretch = (np.sqrt(np.maximum(x, 0.0)) for x in (decrement2, stretch2))
+    return np.where(known, decrement, np.nan), np.where(known, stretch, np.nan)

@@ -120,8 +120,10 @@ class LinearOracle:
         """The mean absolute risk of one constant prediction, or of zero where there is no intercept."""
         shape = (len(self.target), self.loss.n_outputs) if self.loss.n_outputs > 1 else len(self.target)
         constant = self.loss.typical(self.target) if self.fit_intercept else 0.0
-        rows = self.row_weight * np.abs(self.loss.value(self.target, np.full(shape, constant)))
-        return float(np.sum(rows)) / self.n_contexts
+        rows = np.abs(self.loss.value(self.target, np.full(shape, constant)))
+        lowest = np.abs(self.loss.lowest(self.target))
+        rows = np.maximum(rows, np.where(np.isfinite(lowest), lowest, 0.0))
+        return float(self.row_weight @ rows) / self.n_contexts
 
     @cached_property
     def lowest_risks(self) -> Array:
@@ -164,8 +166,11 @@ class LinearOracle:
         return blocks.reshape(self.n_contexts, -1)
 
     def start(self) -> Array:
-        """Return zero."""
-        return np.zeros(self.n_parameters)
+        """Return the constant prediction that learns nothing."""
+        theta = np.zeros((self.loss.n_outputs, self.width))
+        if self.fit_intercept:
+            theta[:, -1] = self.loss.typical(self.target)
+        return theta.ravel()
 
     def at(self, theta: Array) -> LinearPoint:
         """Return what is known at ``theta``."""

@@ -10,12 +10,11 @@ from typing import Protocol
 import numpy as np
 
 from counterpoise.linalg import solve_stack
-from counterpoise.losses import Loss, PiecewiseLinear
+from counterpoise.losses import Hinged, Loss
 from counterpoise.oracle import decrease
 from counterpoise.oracle._base import Array
 
 _CUTS = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
-_MARGINS = (1e-2, 1e-4, 1e-6, 1e-9)
 
 
 class RowProblems(Protocol):
@@ -84,14 +83,18 @@ def lower_bounds(problems: RowProblems, value: Array, gradient: Array, curvature
         Not above the Hessians; None where they are too large to form.
     """
     loss = problems.loss
-    # Row by row the loss is bounded below; where data are separable this is the bound that works.
-    floor = problems.total(problems.weight * loss.lowest(problems.target))
+    floor = lowest(problems)
     remaining = np.full(len(value), np.inf)
+    slopes = loss.gradient(problems.target, problems.predictions)
     if curvature is not None and loss.third_order is not None:
-        remaining = decrease.self_concordant(gradient, curvature, problems.reach, loss.third_order)
-    elif curvature is not None and loss.quadratic_reach is not None:
-        remaining = _piecewise_quadratic(problems, gradient, loss.quadratic_reach)
+        size = _size(problems, slopes)
+        remaining = decrease.self_concordant(gradient, size, curvature, problems.reach, loss.third_order)
     bound = np.maximum(floor, value - remaining)
+    if isinstance(loss, Hinged):
+        if curvature is None:
+            return np.maximum(bound, _ridge(problems)) if problems.alpha > 0.0 else bound
+        bend = loss.curvature(problems.target, problems.predictions)
+        return np.maximum(bound, dual_bounds(problems, slopes, bend, np.ones(len(slopes))))
     if np.isfinite(remaining).all():
         return bound
     if problems.alpha > 0.0:
@@ -99,6 +102,11 @@ def lower_bounds(problems: RowProblems, value: Array, gradient: Array, curvature
     if curvature is not None and loss.third_order:
         bound = np.maximum(bound, _truncated(problems, loss.third_order))
     return bound
+
+
+def lowest(problems: RowProblems) -> Array:
+    """Bound each problem by the lower bounds of its rows; where data are separable this is the bound that works."""
+    return problems.total(problems.weight * problems.loss.lowest(problems.target))
 
 
 def _ridge(problems: RowProblems) -> Array:
@@ -146,20 +154,11 @@ def _centre_intercepts(problems: RowProblems, z: Array) -> Array:
     return z
 
 
-def _piecewise_quadratic(problems: RowProblems, gradient: Array, reach: float) -> Array:
-    """Bound the decrease of a Huber-like loss by the rows that stay in their quadratic piece."""
-    slopes = problems.loss.gradient(problems.target, problems.predictions)
-    room = reach - np.abs(slopes)
-    best = np.full(len(gradient), np.inf)
-    diagonal = np.arange(gradient.shape[1])
-    for margin in _MARGINS:
-        curvature = problems.gram(np.where(room >= margin * reach, problems.weight, 0.0))
-        curvature[:, diagonal, diagonal] += problems.alpha * problems.penalised
-        bound = decrease.piecewise_quadratic(gradient, curvature, problems.reach, margin * reach)
-        best = np.minimum(best, bound)
-        if np.isfinite(best).all():
-            break
-    return best
+def _size(problems: RowProblems, slopes: Array) -> Array:
+    """Return, for each problem and parameter, a bound of the terms that are summed into the gradient."""
+    rows = np.abs(slopes) if slopes.ndim == 1 else np.abs(slopes).max(axis=1)
+    pull = problems.total(problems.weight * rows)[:, None]
+    return pull * problems.reach + problems.alpha * np.abs(problems.coefficients)
 
 
 def _truncated(problems: RowProblems, third_order: float) -> Array:
@@ -178,13 +177,14 @@ def _truncated(problems: RowProblems, third_order: float) -> Array:
         gradient = gradient + problems.alpha * problems.coefficients
         curvature = problems.gram(bend * weight.reshape((-1,) + (1,) * (bend.ndim - 1)))
         curvature[:, diagonal, diagonal] += problems.alpha * problems.penalised
-        remaining = decrease.self_concordant(gradient, curvature, problems.reach, third_order)
+        size = _size(problems, slopes)
+        remaining = decrease.self_concordant(gradient, size, curvature, problems.reach, third_order)
         best = np.maximum(best, problems.total(weight * value) + ridge - remaining)
     return best
 
 
 def dual_bounds(problems: RowProblems, v: Array, bend: Array, share: Array) -> Array:
-    """Bound the minimum of piecewise linear problems from below by a feasible point of their dual.
+    """Bound the minimum of problems with a hinged loss from below by a feasible point of their dual.
 
     Parameters
     ----------
@@ -195,8 +195,8 @@ def dual_bounds(problems: RowProblems, v: Array, bend: Array, share: Array) -> A
     share : ndarray of shape (n,)
         Factor of the loss's slopes and height: the probability of the row's context.
     """
-    assert isinstance(problems.loss, PiecewiseLinear)
-    kink, height, left, right = problems.loss.pieces(problems.target)
+    assert isinstance(problems.loss, Hinged)
+    hinge, height, left, right = problems.loss.pieces(problems.target)
     weight, alpha, penalised = problems.weight, problems.alpha, problems.penalised
     gram = problems.gram(weight * bend)
     diagonal = np.arange(gram.shape[1])
@@ -210,7 +210,9 @@ def dual_bounds(problems: RowProblems, v: Array, bend: Array, share: Array) -> A
         shrunk = shrunk - move * penalised
         v = np.clip(v - bend * problems.product(move), left * share, right * share)
     pull = problems.transpose_product((weight * v)[:, None])
-    value = problems.total(weight * (share * height + v * (problems.predictions - kink)))
+    # A context of no probability has no slope either; 0 / 0 is 0.
+    bowl = 0.5 * problems.loss.softness * v**2 / np.maximum(share, np.finfo(np.float64).tiny)
+    value = problems.total(weight * (share * height + v * (problems.predictions - hinge) - bowl))
     free = np.abs(pull if alpha == 0.0 else pull * (1.0 - penalised))
     size = problems.total(np.abs(weight * v))[:, None] * problems.reach
     # What rounding leaves unbalanced is charged over a range of the size of theta itself.

@@ -1,13 +1,16 @@
-r"""Linear models with a piecewise linear loss, as an interior-point method wants them: row by row in the dual.
+r"""Linear models with a hinged loss, as an interior-point method wants them: row by row in the dual.
 
 The saddle problem :math:`\min_\theta \max_p \sum_c p_c R_c(\theta)` becomes, with one dual variable
 :math:`v_i = p_c u_i` per row (:math:`u_i` a slope between the loss's left and right ones),
 
-.. math:: \max_{p, v} \; \sum_c \sum_{i \in c} w_i (p_c\,\text{height}_i + v_i (x_i^\top\theta - \text{kink}_i)),
+.. math:: \max_{p, v} \; \sum_c \sum_{i \in c} w_i \Bigl(p_c\,\text{height}_i
+    + v_i (x_i^\top\theta - \text{hinge}_i) - \text{softness}\,\frac{v_i^2}{2 p_c}\Bigr),
     \qquad \text{left}_i\, p_c \le v_i \le \text{right}_i\, p_c,
 
-which is linear in (p, v). The multipliers ``a`` and ``b`` of the two inequalities are how far a prediction lies above
-and below its kink. Rows are eliminated one by one; what is left has the size of theta and of the contexts.
+which is concave in (p, v). The multipliers ``above`` and ``below`` of the two inequalities are how far a prediction
+lies beyond the stretch where the slope turns. Each row is held by three springs, towards the right slope, the left one
+and, where the loss is soft, its own; rows are eliminated one by one, and what is left has the size of theta and of the
+contexts.
 """
 
 from __future__ import annotations
@@ -19,15 +22,17 @@ from functools import cached_property
 import numpy as np
 
 from counterpoise.linalg import positive_solver
-from counterpoise.losses import PiecewiseLinear
+from counterpoise.losses import Hinged
 from counterpoise.oracle._base import Array, Bounds
 from counterpoise.oracle.linear import LinearOracle, LinearPoint, Mixture
 from counterpoise.oracle.linear_bounds import dual_bounds
 
+_TINY = float(np.finfo(np.float64).tiny)
+
 
 @dataclass(frozen=True, eq=False)
 class PolyhedralOracle:
-    """A linear oracle with a piecewise linear loss; its points carry the dual variables of their rows."""
+    """A linear oracle with a hinged loss; its points carry the dual variables of their rows."""
 
     linear: LinearOracle
 
@@ -63,27 +68,34 @@ class PolyhedralOracle:
 
     @cached_property
     def pieces(self) -> tuple[Array, Array, Array, Array]:
-        """Kink, height, left and right slope of each row."""
-        assert isinstance(self.linear.loss, PiecewiseLinear)
+        """Hinge, height, left and right slope of each row."""
+        assert isinstance(self.linear.loss, Hinged)
         return self.linear.loss.pieces(self.linear.target)
+
+    @property
+    def softness(self) -> float:
+        """The softness of the loss."""
+        assert isinstance(self.linear.loss, Hinged)
+        return self.linear.loss.softness
 
     def rows(self, per_context: Array) -> Array:
         """Repeat a number per context for each of its rows."""
         return np.repeat(per_context, np.diff(self.linear.starts))
 
     def start(self) -> Array:
-        """Return the least-squares fit to the kinks."""
-        linear, kink = self.linear, self.pieces[0]
+        """Return the least-squares fit to the hinges, or one constant prediction if that is better."""
+        linear, hinge = self.linear, self.pieces[0]
         weight = linear.weights(np.full(self.n_contexts, 1.0 / self.n_contexts))
         gram = LinearPoint(linear, linear.start()).gram(weight)
         gram[np.diag_indices_from(gram)] += linear.alpha * linear.penalised
-        return positive_solver(gram)(linear.transpose_product((weight * kink)[:, None]))
+        fit = positive_solver(gram)(linear.transpose_product((weight * hinge)[:, None]))
+        return min((fit, linear.start()), key=lambda theta: float(linear.at(theta).risks.mean()))
 
     def at(self, theta: Array) -> PolyhedralPoint:
         """Return a point whose dual variables are well inside their bounds."""
-        kink, _, left, right = self.pieces
-        beyond = self.linear.product(theta)[:, 0] - kink
-        margin = float(np.mean(np.abs(beyond))) + 1e-300
+        hinge, _, left, right = self.pieces
+        beyond = self.linear.product(theta)[:, 0] - hinge
+        margin = float(np.mean(np.abs(beyond))) or 1.0
         middle = 0.5 * (left + right) * self.rows(np.full(self.n_contexts, 1.0 / self.n_contexts))
         above, below = np.maximum(beyond, 0.0) + margin, np.maximum(-beyond, 0.0) + margin
         return PolyhedralPoint(self, theta, middle, above, below)
@@ -155,10 +167,11 @@ class PolyhedralPoint:
         """Bound the minimum of ``sum_c p_c risk_c`` from below by a feasible point of the dual."""
         _, _, left, right = self.oracle.pieces
         share = self.oracle.rows(p)
-        stiffness = self.above / np.maximum(right * share - self.v, 1e-300)
-        stiffness += self.below / np.maximum(self.v - left * share, 1e-300)
+        high, low = np.maximum(right * share - self.v, 0.0), np.maximum(self.v - left * share, 0.0)
+        # The springs in series, written so that a row at either end does not move.
+        bend = high * low / (self.above * low + self.below * high + self.oracle.softness * high * low / share + _TINY)
         everywhere = Mixture(self.sharp, np.ones(self.oracle.n_contexts))
-        return float(dual_bounds(everywhere, self.v, 1.0 / np.maximum(stiffness, 1e-300), share)[0])
+        return float(dual_bounds(everywhere, self.v, bend, share)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,36 +185,55 @@ class PolyhedralLinearisation:
     @cached_property
     def _high(self) -> Array:
         """Distance of v to its upper end."""
-        return self.point.oracle.pieces[3] * self.point.oracle.rows(self.p) - self.point.v
+        return np.maximum(self.point.oracle.pieces[3] * self.point.oracle.rows(self.p) - self.point.v, self._hair)
 
     @cached_property
     def _low(self) -> Array:
         """Distance of v to its lower end."""
-        return self.point.v - self.point.oracle.pieces[2] * self.point.oracle.rows(self.p)
+        return np.maximum(self.point.v - self.point.oracle.pieces[2] * self.point.oracle.rows(self.p), self._hair)
+
+    @cached_property
+    def _hair(self) -> Array:
+        """What v keeps from its ends where rounding puts it on one, so that the springs stay finite."""
+        _, _, left, right = self.point.oracle.pieces
+        return 1e-150 * (right - left)
+
+    @cached_property
+    def _slope(self) -> Array:
+        """The slope of each row, ``v`` without its probability."""
+        return self.point.v / self.point.oracle.rows(self.p)
 
     @cached_property
     def _off(self) -> Array:
-        """How far ``above - below`` is from the distance to the kink."""
+        """How far each row is from stationary in its slope."""
         point = self.point
-        return point.oracle.linear.product(point.theta)[:, 0] - point.oracle.pieces[0] - point.above + point.below
+        beyond = point.oracle.linear.product(point.theta)[:, 0] - point.oracle.pieces[0]
+        return beyond - point.oracle.softness * self._slope - point.above + point.below
 
     @cached_property
     def _up(self) -> Array:
+        """The spring towards the right slope."""
         return self.point.above / self._high
 
     @cached_property
     def _down(self) -> Array:
+        """The spring towards the left slope."""
         return self.point.below / self._low
 
     @cached_property
+    def _own(self) -> Array:
+        """The spring towards the present slope, of a soft loss."""
+        return self.point.oracle.softness / self.point.oracle.rows(self.p)
+
+    @cached_property
     def _bend(self) -> Array:
-        return 1.0 / (self._up + self._down)
+        return 1.0 / (self._up + self._down + self._own)
 
     @cached_property
     def _tilt(self) -> Array:
-        """How v follows p: the slopes, weighted by which end is nearer."""
+        """How v follows p: the mean of the slopes, weighted by their springs."""
         _, _, left, right = self.point.oracle.pieces
-        return (self._up * right + self._down * left) * self._bend
+        return (self._up * right + self._down * left + self._own * self._slope) * self._bend
 
     @cached_property
     def _ridge(self) -> Array:
@@ -216,7 +248,8 @@ class PolyhedralLinearisation:
         """The risks as the dual variables see them."""
         _, height, left, right = self.point.oracle.pieces
         ridge = 0.5 * float(self._ridge @ self.point.sharp.coefficients)
-        return self._per_context(height + right * self.point.above - left * self.point.below) + ridge
+        bowl = 0.5 * self.point.oracle.softness * self._slope**2
+        return self._per_context(height + right * self.point.above - left * self.point.below + bowl) + ridge
 
     @cached_property
     def gradient(self) -> Array:
@@ -243,7 +276,8 @@ class PolyhedralLinearisation:
     def stiffness(self) -> Array:
         """What the rows add to the resistance of p."""
         _, _, left, right = self.point.oracle.pieces
-        return self._per_context(self._up * self._down * self._bend * (right - left) ** 2)
+        spread = self._up * (right - self._tilt) ** 2 + self._down * (left - self._tilt) ** 2
+        return self._per_context(spread + self._own * (self._slope - self._tilt) ** 2)
 
     def _targets(self, mu: float, affine: RowStep | None) -> tuple[Array, Array]:
         """Return how far the two products of each row are from their target."""

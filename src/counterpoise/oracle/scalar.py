@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.losses import PiecewiseLinear
+from counterpoise.losses import Hinged
 from counterpoise.oracle._base import Array, Bounds
 from counterpoise.oracle.linear import LinearOracle
 
@@ -36,12 +36,16 @@ class ScalarOracle:
     is_rigorous: bool = True
     forms_hessian: bool = True
 
+    @staticmethod
+    def suits(oracle: LinearOracle) -> bool:
+        """Tell whether a linear oracle has one parameter, no ridge and a loss of one kink."""
+        kinked = isinstance(oracle.loss, Hinged) and oracle.loss.softness == 0.0
+        return kinked and oracle.n_parameters == 1 and oracle.alpha == 0.0
+
     @classmethod
     def of(cls, oracle: LinearOracle) -> ScalarOracle:
-        """Sort the rows of a linear oracle with one parameter, no ridge and a piecewise linear loss."""
-        assert isinstance(oracle.loss, PiecewiseLinear)
-        assert oracle.n_parameters == 1
-        assert oracle.alpha == 0.0
+        """Sort the rows of a linear oracle that suits."""
+        assert isinstance(oracle.loss, Hinged)
         x = np.ones(len(oracle.target)) if oracle.fit_intercept else np.asarray(oracle.X[:, [0]].sum(axis=1)).ravel()
         kink, height, left, right = oracle.loss.pieces(oracle.target)
         weight = oracle.row_weight

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 
 from counterpoise.exceptions import NotCertifiedWarning
-from counterpoise.losses import PiecewiseLinear
+from counterpoise.losses import Hinged
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.batch import Batch, batches
@@ -30,14 +30,14 @@ def reference_risks(oracle: LinearOracle, tol: float, theta: Array | None = None
     theta : ndarray of shape (n_parameters,), optional
         Where to start.
     """
-    if isinstance(oracle.loss, PiecewiseLinear) and oracle.n_parameters == 1 and oracle.alpha == 0.0:
+    if ScalarOracle.suits(oracle):
         return ReferenceRisks.exactly(ScalarOracle.of(oracle).context_minima()[0])
     if not oracle.forms_hessian:
         return _one_by_one(oracle, tol, theta)
     theta = oracle.start() if theta is None else theta
-    solve = polyhedral.solve if isinstance(oracle.loss, PiecewiseLinear) else newton.solve
+    solve = polyhedral.solve if isinstance(oracle.loss, Hinged) else newton.solve
     upper, lower = np.empty(oracle.n_contexts), np.empty(oracle.n_contexts)
-    scale = float(np.mean(np.abs(oracle.at(theta).risks)))
+    scale = max(float(np.mean(np.abs(oracle.at(theta).risks))), 1e-6 * oracle.typical_risk)
     while True:
         for contexts in batches(oracle):
             upper[contexts], lower[contexts] = solve(Batch.of(oracle, contexts, theta), tol, scale)

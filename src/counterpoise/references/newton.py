@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from counterpoise.linalg import solve_stack
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.batch import Batch
-from counterpoise.oracle.linear_bounds import lower_bounds
+from counterpoise.oracle.linear_bounds import lower_bounds, lowest
 
 _MAX_ITER = 100
 
@@ -16,7 +16,7 @@ _MAX_ITER = 100
 def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
     """Return the least risk reached in each context of a batch, and a lower bound of it."""
     n = len(batch.theta)
-    upper, lower = np.full(n, np.inf), np.full(n, -np.inf)
+    upper, lower = np.full(n, np.inf), lowest(batch)
     active = np.arange(n)
     for n_iter in range(_MAX_ITER):
         direction = -solve_stack(batch.hessian, batch.gradient)
@@ -45,7 +45,7 @@ def _line_search(batch: Batch, direction: Array, slope: Array) -> tuple[Batch, N
     """Move every context, by a step shortened until its risk falls; also tell which ones moved."""
     slack = 1e-15 * np.abs(batch.value)
     length = np.ones(len(slope))
-    for attempt in range(12):
+    for attempt in range(50):
         trial = batch.at(batch.theta + length[:, None] * direction)
         with np.errstate(invalid="ignore"):
             fell = trial.value <= batch.value + 1e-4 * length * slope + slack

@@ -1,4 +1,4 @@
-"""Piecewise linear losses: Mehrotra's method for every context's linear program at once."""
+"""Hinged losses: Mehrotra's method for every context's program at once."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.linalg import solve_stack
-from counterpoise.losses import PiecewiseLinear
+from counterpoise.losses import Hinged
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.batch import Batch
-from counterpoise.oracle.linear_bounds import dual_bounds
+from counterpoise.oracle.linear_bounds import dual_bounds, lowest
 
 _MAX_ITER = 100
 
+_HAIR = 1e-150
+
 
 def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
-    """Return the least risk reached in each context, and a lower bound, for a piecewise linear loss.
+    """Return the least risk reached in each context, and a lower bound, for a hinged loss.
 
     The rows of each program are eliminated, so a step has the size of theta.
     """
-    assert isinstance(batch.loss, PiecewiseLinear)
+    assert isinstance(batch.loss, Hinged)
     rows = _Rows.start(batch)
     n = len(batch.theta)
-    upper, lower = np.full(n, np.inf), np.full(n, -np.inf)
+    upper, lower = np.full(n, np.inf), lowest(batch)
     active = np.arange(n)
     for _ in range(_MAX_ITER):
         upper[active] = np.minimum(upper[active], rows.batch.value)
@@ -54,16 +56,18 @@ class _Rows:
 
     @classmethod
     def start(cls, batch: Batch) -> _Rows:
-        """Begin at the least-squares fit to the kinks, every variable well inside."""
-        assert isinstance(batch.loss, PiecewiseLinear)
-        kink, _, left, right = batch.loss.pieces(batch.target)
+        """Begin at the least-squares fit to the hinges, every variable well inside."""
+        assert isinstance(batch.loss, Hinged)
+        hinge, _, left, right = batch.loss.pieces(batch.target)
         fit = solve_stack(
             batch.regularised(np.ones_like(batch.weight)),
-            batch.transpose_product((batch.weight * kink)[:, None]),
+            batch.transpose_product((batch.weight * hinge)[:, None]),
         )
+        fit = np.where((batch.at(fit).value <= batch.value)[:, None], fit, batch.theta)
         batch = batch.at(fit)
-        beyond = batch.predictions - kink
-        margin = np.repeat(batch.total(batch.weight * np.abs(beyond)), batch.X.shape[1]) + 1e-300
+        beyond = batch.predictions - hinge
+        mean = batch.total(batch.weight * np.abs(beyond))
+        margin = np.repeat(np.where(mean > 0, mean, 1.0), batch.X.shape[1])
         return cls(batch, 0.5 * (left + right), np.maximum(beyond, 0.0) + margin, np.maximum(-beyond, 0.0) + margin)
 
     def subset(self, keep: NDArray[np.bool_]) -> _Rows:
@@ -74,15 +78,22 @@ class _Rows:
     @cached_property
     def _ends(self) -> tuple[Array, Array]:
         """Distance of v to its lower and to its upper end."""
-        assert isinstance(self.batch.loss, PiecewiseLinear)
+        assert isinstance(self.batch.loss, Hinged)
         _, _, left, right = self.batch.loss.pieces(self.batch.target)
-        return self.v - left, right - self.v
+        # Rounding may put v on an end; a hair's breadth keeps the springs finite.
+        hair = _HAIR * (right - left)
+        return np.maximum(self.v - left, hair), np.maximum(right - self.v, hair)
 
     @cached_property
     def bend(self) -> Array:
         """How readily each row's slope moves."""
         low, high = self._ends
-        return 1.0 / (self.above / high + self.below / low)
+        return 1.0 / (self.above / high + self.below / low + self._softness)
+
+    @property
+    def _softness(self) -> float:
+        assert isinstance(self.batch.loss, Hinged)
+        return self.batch.loss.softness
 
     @cached_property
     def mu(self) -> Array:
@@ -115,9 +126,9 @@ class _Rows:
     def _direction(self, hessian: Array, up: Array, down: Array) -> tuple[Array, Array, Array, Array]:
         """Solve the linearised conditions; ``up`` and ``down`` are what the two products of each row lack."""
         batch, (low, high) = self.batch, self._ends
-        assert isinstance(batch.loss, PiecewiseLinear)
-        kink = batch.loss.pieces(batch.target)[0]
-        off = batch.predictions - kink - self.above + self.below - up / high + down / low
+        assert isinstance(batch.loss, Hinged)
+        hinge = batch.loss.pieces(batch.target)[0]
+        off = batch.predictions - hinge - self._softness * self.v - self.above + self.below - up / high + down / low
         residual = batch.transpose_product((batch.weight * (self.v + self.bend * off))[:, None])
         theta = -solve_stack(hessian, residual + batch.alpha * batch.coefficients)
         v = self.bend * (batch.product(theta) + off)

@@ -70,8 +70,11 @@ class KLBall:
         """
         values = checked_scores(scores, self.p_hat.size)
         rows = np.atleast_2d(values)
+        if len(rows) == 0:
+            empty = np.empty(0)
+            return WorstCase(np.empty(rows.shape), empty, empty, empty, self.p_hat)
         per_slice = max(1, _BATCH_ENTRIES // self.p_hat.size)
-        parts = [self._worst_rows(rows[k : k + per_slice]) for k in range(0, max(len(rows), 1), per_slice)]
+        parts = [self._worst_rows(rows[k : k + per_slice]) for k in range(0, len(rows), per_slice)]
         p, nu, multiplier = (np.concatenate(part) for part in zip(*parts, strict=True))
         value = np.einsum("bc,bc->b", p, rows) if len(rows) > 1 else np.array([p[0] @ rows[0]])
         if values.ndim == 2:
@@ -83,7 +86,7 @@ class KLBall:
         p = np.asarray(p, dtype=np.float64)
         seen = self.p_hat > 0
         with np.errstate(divide="ignore"):
-            return float(self.p_hat[seen] @ np.log2(self.p_hat[seen] / p[seen]))
+            return float(self.p_hat[seen] @ (np.log2(self.p_hat[seen]) - np.log2(p[seen])))
 
     def contains(self, p: ArrayLike) -> bool:
         """Tell whether the distribution ``p`` is a member, up to rounding."""
@@ -95,13 +98,18 @@ class KLBall:
     def interval(self, context: int) -> tuple[float, float]:
         """Return the smallest and the largest probability any member gives to the context at this index."""
         n_contexts = self.p_hat.size
-        if not isinstance(context, (int, np.integer)) or not -n_contexts <= context < n_contexts:
+        if (
+            isinstance(context, bool)
+            or not isinstance(context, (int, np.integer))
+            or not -n_contexts <= context < n_contexts
+        ):
             raise InvalidInputError(f"context = {context!r}; pass an index from 0 to {n_contexts - 1}.")
         if n_contexts == 1:
             return 1.0, 1.0
         # The extreme members rescale all other contexts alike, so one context against the rest is enough.
         share = float(self.p_hat[context])
-        pair = KLBall(np.array([share, 1.0 - share]), self.radius)
+        others = float(np.delete(self.p_hat, context).sum())
+        pair = KLBall(np.array([share, others]), self.radius)
         lower, upper = pair.worst_case([[-1.0, 0.0], [1.0, 0.0]]).distribution[:, 0]
         # At an infinite or huge radius the solver keeps a seen context at the smallest positive number.
         return (0.0 if lower <= _SMALLEST else float(lower)), float(upper)
@@ -150,7 +158,9 @@ class KLBall:
         nu = top + above
         if not all_seen:
             p, nu, multiplier = _share_with_unseen(p_hat, seen, eps, scaled, p, nu, multiplier)
-        return p, np.ldexp(nu, exponent[:, 0]), np.ldexp(multiplier, exponent[:, 0])
+        # Around the largest floats and a tiny radius the dual variables are too large for one: infinity, then.
+        with np.errstate(over="ignore"):
+            return p, np.ldexp(nu, exponent[:, 0]), np.ldexp(multiplier, exponent[:, 0])
 
 
 def _tilt(p_hat: Array, eps: float, gaps: Array, spread: Array) -> tuple[Array, Array, Array]:
@@ -173,16 +183,16 @@ def _tilt(p_hat: Array, eps: float, gaps: Array, spread: Array) -> tuple[Array, 
         p[rows] = ties / ties.sum(axis=1, keepdims=True)
         return p, above, multiplier
 
-    log_above, exact = _asymptote(p_hat, eps, gaps) if eps > 1.0 else (None, np.zeros(len(gaps), dtype=bool))
-    rest = np.flatnonzero(~exact)
-    if log_above is None:
-        log_above = _root(p_hat, eps, gaps, None)
-    elif rest.size:
-        log_above[rest] = _root(p_hat, eps, gaps[rest], log_above[rest])
-    with np.errstate(under="ignore"):
+    log_above, vanishing = _asymptote(p_hat, eps, gaps)
+    solved = np.flatnonzero(~vanishing)
+    if solved.size:
+        log_above[solved] = _root(p_hat, eps, gaps[solved], log_above[solved])
+    with np.errstate(under="ignore", divide="ignore"):
         offset = np.exp(log_above)[:, None]
-        # offset / (offset + gap), written so that a vanishing offset leaves 1 on the ties and 0 elsewhere.
-        tilt = np.where(gaps == 0, 1.0, offset / np.where(gaps == 0, 1.0, offset + gaps))
+        # offset / (offset + gap), in logarithms where the offset itself is too small a number.
+        near = offset / np.where(gaps == 0, 1.0, offset + gaps)
+        far = np.exp(np.where(vanishing[:, None], log_above[:, None] - np.log(gaps), 0.0))
+        tilt = np.where(gaps == 0, 1.0, np.where(vanishing[:, None], far, near))
         tilted = p_hat * tilt
         total = tilted.sum(axis=1)
         # A seen context never reaches 0: its divergence would be infinite, and the distribution outside the set.
@@ -201,26 +211,27 @@ def _asymptote(p_hat: Array, eps: float, gaps: Array) -> tuple[Array, np.ndarray
     rest = np.where(gaps == 0, 0.0, p_hat).sum(axis=1)
     positive = np.where(gaps == 0, 1.0, gaps)
     log_offset = (np.log(positive) @ p_hat + np.log(tied) - eps) / rest
-    return log_offset, log_offset < np.log(positive.min(axis=1)) - 40.0
+    # Beside the mass of the ties the rest of the sum, at most offset / smallest gap, must drown.
+    return log_offset, log_offset < np.log(positive.min(axis=1)) + np.log(tied) - 38.0
 
 
-def _root(p_hat: Array, eps: float, gaps: Array, lower: Array | None) -> Array:
+def _root(p_hat: Array, eps: float, gaps: Array, lower: Array) -> Array:
     """Solve ``divergence(offset) = eps`` for log(offset), row by row, by safeguarded Newton steps.
 
     The divergence falls from infinity to 0 as the offset grows. In the logarithm of the offset it is convex and its
-    logarithm is concave, so Newton on the one (large radius, started at ``lower``) or on the other (small radius, no
-    ``lower``) has a monotone tail.
+    logarithm is concave, so Newton on the one (large radius) or on the other (small radius) has a monotone tail.
+    ``lower`` bounds the root from below.
     """
     mean = gaps @ p_hat
-    if lower is not None:
+    if eps > 1.0:
         log_offset = lower.copy()
     else:
         centred = gaps - mean[:, None]
         variance = np.einsum("bc,bc,c->b", centred, centred, p_hat)
         # Near the centre the divergence is variance / (2 (offset + mean)^2).
         guess = np.sqrt(variance / (2.0 * eps)) - mean
-        log_offset = np.log(np.maximum(guess, 1e-3 * mean))
-    low = np.full(len(gaps), -np.inf) if lower is None else lower.copy()
+        log_offset = np.maximum(np.log(np.maximum(guess, 1e-3 * mean)), lower)
+    low = lower.copy()
     high = np.full(len(gaps), np.inf)
     active = np.arange(len(gaps))
     for _ in range(200):
@@ -232,12 +243,14 @@ def _root(p_hat: Array, eps: float, gaps: Array, lower: Array | None) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
             on_log = divergence * np.log(eps / divergence) / slope
             on_value = (eps - divergence) / slope
-        step = on_log if lower is None else on_value
+        step = on_value if eps > 1.0 else on_log
         bounded = np.isfinite(low[active]) & np.isfinite(high[active])
         middle = np.where(bounded, 0.5 * (low[active] + high[active]), x + np.where(too_large, 2.0, -2.0))
         new = x + step
         inside = (new >= low[active]) & (new <= high[active])
         new = np.where(np.isfinite(new) & inside, new, middle)
+        # Beyond this no divergence that a float can hold is left.
+        new = np.minimum(new, 600.0)
         log_offset[active] = new
         # Quadratic convergence: after a step this small the next would be below rounding.
         active = active[np.abs(new - x) > 1e-9]
@@ -288,13 +301,23 @@ def _share_with_unseen(
     nu, multiplier = nu.copy(), multiplier.copy()
     top = unseen_top[rows, None]
     below = top - scores[rows][:, seen]
-    geometric = np.exp(np.log(below) @ p_hat[seen])
     nu[rows] = unseen_top[rows]
-    multiplier[rows] = math.exp(-eps) * geometric
-    kept = np.maximum(multiplier[rows, None] * p_hat[seen] / below, 0.0 if math.isinf(eps) else _SMALLEST)
-    # Where the mass on the seen contexts rounds to more than 1, nothing is left for the unseen one.
-    kept /= np.maximum(kept.sum(axis=1, keepdims=True), 1.0)
+    if math.isinf(eps):
+        lost = np.ones(len(rows))
+        kept = np.zeros_like(below)
+        multiplier[rows] = 0.0
+    else:
+        multiplier[rows] = np.exp(np.log(below) @ p_hat[seen] - eps)
+        # The seen contexts, tilted by nu, have a divergence below eps; what they give up is 1 - exp(D - eps).
+        nearest = below.min(axis=1)
+        gaps = below - nearest[:, None]
+        divergence = _divergence(p_hat[seen], gaps, gaps @ p_hat[seen], nearest)[0]
+        spent = np.minimum(divergence - eps, 0.0)
+        lost = -np.expm1(spent)
+        tilted = p_hat[seen] / (below / nearest[:, None])
+        kept = np.exp(spent)[:, None] * tilted / tilted.sum(axis=1, keepdims=True)
+        kept = np.maximum(kept, _SMALLEST)
     tied = (scores[rows] == top) & ~seen
-    p[rows] = np.where(tied, (1.0 - kept.sum(axis=1, keepdims=True)) / tied.sum(axis=1, keepdims=True), 0.0)
+    p[rows] = np.where(tied, lost[:, None] / tied.sum(axis=1, keepdims=True), 0.0)
     p[np.ix_(rows, seen)] = kept
     return p, nu, multiplier

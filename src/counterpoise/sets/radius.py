@@ -77,6 +77,9 @@ def _agrawal(n_contexts: int, surprise: float) -> float:
     # of the root, Newton descends to it.
     level = surprise / k
     z = level + math.sqrt(2.0 * level)
+    if level < 1e-12:
+        # The first two terms of z in powers of sqrt(level); the equation itself would cancel.
+        return k * (1.0 + math.sqrt(2.0 * level) + 2.0 * level / 3.0)
     for _ in range(60):
         step = (z - math.log1p(z) - level) * (1.0 + z) / z
         z -= step

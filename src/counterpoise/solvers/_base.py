@@ -110,6 +110,9 @@ class _Incumbent:
             share = float(np.min(np.divide(member, p, out=np.ones_like(p), where=p > 0)))
             curvature = min(share, 1.0) * curvature
         lower = self.objective.lower_bound(state.point, member, curvature, state.multipliers)
+        # Above the value at this very point it is no bound but a failure of arithmetic.
+        if lower > upper + 1e-9 * self.objective.scale(state.point):
+            return
         if self.p is None or lower > self.lower:
             self.p, self.lower = member, max(lower, self.lower)
 

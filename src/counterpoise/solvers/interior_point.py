@@ -68,7 +68,8 @@ class InteriorPoint(Solver):
         # room around it. A very large set would start at its rim, with probabilities near zero.
         inner = min(0.25 * radius, 0.5) / math.log(2.0)
         worst = KLBall(p_hat, inner).worst_case(scores)
-        floor = 1e-3 * max(objective.scale(point), 1e-300)
+        # Scores that happen to agree here will not stay so: the multiplier starts as if they differed a little.
+        floor = 1e-3 * max(objective.scale(point), 1e-300) * max(1.0, 1.0 / math.sqrt(2.0 * max(radius, 1e-300)))
         p, multiplier = worst.distribution, max(worst.multiplier if math.isfinite(worst.nu) else 0.0, floor)
         nu = max(worst.nu if math.isfinite(worst.nu) else -math.inf, float(scores.max()) + floor)
         slack = max(-excess(ball, p), 0.1 * radius) if math.isfinite(radius) else 0.0

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import linalg
 
 from counterpoise.exceptions import NotCertifiedWarning
+from counterpoise.linalg import positive_solver
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
 from counterpoise.sets import KLBall
@@ -80,11 +80,11 @@ def _woodbury(diagonal: Array, rows: Array | None) -> Callable[[Array], Array]:
     # well conditioned, and costs one more iteration.
     safe = np.where(diagonal > 0, diagonal, 1e-4 * np.einsum("cj,cj->j", rows, rows) + 1e-300)
     small = np.eye(len(rows)) + (rows / safe) @ rows.T
-    factor = linalg.cho_factor(small, check_finite=False)
+    inner = positive_solver(small)
 
     def apply(x: Array) -> Array:
         y = x / safe
-        return np.asarray(y - (rows.T @ linalg.cho_solve(factor, rows @ y, check_finite=False)) / safe)
+        return np.asarray(y - (rows.T @ inner(rows @ y)) / safe)
 
     return apply
 

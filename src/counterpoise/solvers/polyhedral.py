@@ -1,4 +1,4 @@
-"""Piecewise linear losses in several dimensions: the interior-point method with the rows' duals kept apart."""
+"""Hinged losses in several dimensions: the interior-point method with the rows' duals kept apart."""
 
 from __future__ import annotations
 
