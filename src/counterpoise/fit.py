@@ -172,6 +172,11 @@ def fit_linear(
             "bounds on theta need a piecewise linear loss, one parameter and alpha=0. "
             "Use counterpoise.minimize for other problems."
         )
+    if bounds is not None:
+        low, high = (np.atleast_1d(np.asarray(b, dtype=np.float64)) for b in bounds)
+        if low.shape != (1,) or high.shape != (1,) or not low[0] < high[0]:
+            raise InvalidInputError(f"bounds must be (low, high) with low < high, got {bounds!r:.80}.")
+        oracle = replace(oracle, bounds=(low, high))
     if oracle.n_parameters == 0:
         raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
     ball = robustness.ball(counts)
@@ -216,7 +221,10 @@ def _references(oracle: LinearOracle, score: Score, given: Array | None, tol: fl
     if given is None:
         # Their error enters the certificate in full, so they are solved well below its tolerance.
         return reference_risks(oracle, max(1e-2 * tol, 1e-12))
-    values = np.asarray(given, dtype=np.float64)
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"references must be numbers, one per context, got {given!r:.60}.") from error
     if values.shape != (oracle.n_contexts,) or not np.isfinite(values).all():
         raise InvalidInputError(
             f"references have shape {values.shape}; pass one finite risk for each of {oracle.n_contexts} contexts."
@@ -236,6 +244,10 @@ def _check_bounded(references: ReferenceRisks, contexts: Contexts) -> None:
 def checked_features(X: Any) -> Any:
     """Return X as a finite float array or CSR matrix, or name the column and row that are in the way."""
     if sparse.issparse(X):
+        if X.ndim != 2:
+            raise InvalidInputError(f"X must have two dimensions, got shape {X.shape}.")
+        if X.dtype.kind not in "biuf":
+            raise InvalidInputError(_not_numbers(X.dtype))
         matrix = sparse.csr_array(X)
         matrix = matrix if matrix.dtype.kind == "f" else matrix.astype(np.float64)
         values = matrix.data
@@ -246,7 +258,10 @@ def checked_features(X: Any) -> Any:
         array: Any = matrix
     else:
         frame = nw.from_native(X, eager_only=True, pass_through=True)
-        raw = frame.to_numpy() if isinstance(frame, nw.DataFrame) else np.asarray(X)
+        try:
+            raw = frame.to_numpy() if isinstance(frame, nw.DataFrame) else np.asarray(X)
+        except ValueError as error:
+            raise InvalidInputError(f"X is not a table: its rows differ in length ({error}).") from error
         array = _floats(raw, list(frame.columns) if isinstance(frame, nw.DataFrame) else None)
         if array.ndim != 2:
             raise InvalidInputError(
@@ -264,8 +279,8 @@ def checked_features(X: Any) -> Any:
 def _floats(raw: NDArray[Any], columns: list[str] | None) -> Array:
     if raw.dtype.kind == "f" and raw.dtype.itemsize >= 4:
         return np.ascontiguousarray(raw, dtype=np.float64)
-    if raw.dtype.kind == "c":
-        raise InvalidInputError("X holds complex numbers; pass real ones.")
+    if raw.dtype.kind in "cmM":
+        raise InvalidInputError(_not_numbers(raw.dtype))
     try:
         return np.ascontiguousarray(raw, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -278,6 +293,11 @@ def _floats(raw: NDArray[Any], columns: list[str] | None) -> Array:
                     culprit = f" (column {columns[k] if columns else k}: {error})"
                     break
         raise InvalidInputError(f"X must be numbers{culprit}. Encode categories, e.g. with OneHotEncoder.") from error
+
+
+def _not_numbers(dtype: np.dtype[Any]) -> str:
+    kinds = {"c": "complex numbers; pass real ones", "M": "dates", "m": "durations"}
+    return f"X must be numbers, but it holds {kinds.get(dtype.kind, str(dtype))}."
 
 
 def _not_finite(row: int, column: int, value: float) -> str:

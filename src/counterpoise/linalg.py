@@ -26,7 +26,8 @@ def positive_solver(matrix: Array, shift: float = 1e-15) -> Callable[[Array], Ar
     gives a short step along its null space instead of a failure.
     """
     scale = jacobi_scale(matrix)
-    scaled = matrix * scale[:, None] * scale
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = matrix * scale[:, None] * scale
     if not np.isfinite(scaled).all():
         raise FloatingPointError("the Hessian overflowed")
     diagonal = np.arange(len(scaled))

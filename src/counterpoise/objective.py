@@ -125,7 +125,7 @@ class RobustObjective:
     def scale(self, point: Point) -> float:
         """Return the size against which a gap is measured: the mean absolute risk, or the objective if larger.
 
-        Where both vanish (separable data, a perfect fit) a millionth of the risk of learning nothing takes their place.
+        Where both vanish (separable data, a perfect fit), a thousandth of the risk of learning nothing.
         """
         size = float(self.contexts.p_hat @ np.abs(point.risks))
-        return max(size, abs(self.value(point)), 1e-6 * self.oracle.typical_risk)
+        return max(size, abs(self.value(point)), 1e-3 * self.oracle.typical_risk)

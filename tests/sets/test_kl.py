@@ -12,14 +12,14 @@ from counterpoise.sets import KLBall
 from tests.referees.worst_case import divergence_bits
 from tests.referees.worst_case import worst_case as exact_worst_case
 
-PROPERTY = settings(max_examples=120, deadline=None, derandomize=True)
+PROPERTY = settings(max_examples=80, deadline=None, derandomize=True)
 
 RADII = [0.0, 1e-12, 1e-10, 1e-9, 1e-6, 1e-3, 0.05, 0.3, 1.0, 3.0, 10.0, 50.0, math.inf]
 CENTRES = ["uniform", "dirichlet", "uneven", "counts with zeros"]
 CASES_PER_CELL = 24
 
 
-# --- problems ------------------------------------------------------------------------------------------------------
+# --- problems -----------------------------------------------------------------------------------------------
 
 
 def centre(kind, n_contexts, rng):
@@ -48,7 +48,7 @@ def score_vector(kind, n_contexts, rng):
 
 @functools.cache
 def solved(radius, kind):
-    """Random problems of one cell of the grid: (ball, scores, our answer, exact value, exact distribution)."""
+    """Random problems of one cell of the grid: ball, scores, our answer, exact value, exact distribution."""
     rng = np.random.default_rng([RADII.index(radius), CENTRES.index(kind)])
     answers = []
     for k in range(CASES_PER_CELL):
@@ -71,7 +71,8 @@ def balls(draw, min_contexts=1, max_contexts=8, radii=None):
 
 
 def scores_for(ball, limit=1e3):
-    number = st.floats(-limit, limit, allow_subnormal=False) | st.integers(-2, 2).map(float)
+    # Differences of 1e-200 are for the examples below: no measured score has them.
+    number = st.floats(-limit, limit).map(lambda x: x if abs(x) > 1e-60 else 0.0) | st.integers(-2, 2).map(float)
     return st.lists(number, min_size=ball.p_hat.size, max_size=ball.p_hat.size).map(np.array)
 
 
@@ -90,7 +91,7 @@ def problems(draw, **options):
 
 @st.composite
 def moderate_problems(draw):
-    """No context is rare, no two scores nearly equal, the radius neither tiny nor huge: everything is smooth."""
+    """No context is rare, no two scores nearly equal, the radius neither tiny nor huge: all is smooth."""
     size = draw(st.integers(2, 8))
     counts = np.array(draw(st.lists(st.integers(5, 50), min_size=size, max_size=size)), dtype=float)
     ranks = np.array(draw(st.permutations(range(size))), dtype=float)
@@ -101,7 +102,8 @@ def moderate_problems(draw):
 
 def size_of(scores):
     """The tolerance unit of a value: it moves by at most as much as any score does."""
-    return float(np.abs(scores).max())
+    # The floor is for scores that are all zero, or so small that their products are not normal numbers.
+    return float(np.abs(scores).max()) + 1e-290
 
 
 def assert_is_distribution(p):
@@ -109,15 +111,15 @@ def assert_is_distribution(p):
     assert abs(math.fsum(p) - 1.0) <= 1e-14
 
 
-# --- the worst case: properties ------------------------------------------------------------------------------------
+# --- the worst case: properties -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", CENTRES)
 @pytest.mark.parametrize("radius", RADII)
 def test_value_agrees_with_the_high_precision_referee(radius, kind):
     for ball, scores, worst, value, p in solved(radius, kind):
-        # Adding up p_c s_c in doubles rounds relative to the terms. Where they cancel by a factor of more than 100 the
-        # value has lost those digits to its own definition, and the terms are the measure instead.
+        # Adding up p_c s_c in doubles rounds relative to the terms. Where they cancel by more than a factor of
+        # 100 the value has lost those digits to its own definition, and the terms are the measure instead.
         terms = float(sum(q * abs(s) for q, s in zip(p, scores, strict=True)))
         assert abs(worst.value - value) <= 1e-12 * max(abs(value), 0.01 * terms), (ball, scores)
 
@@ -140,7 +142,7 @@ def test_worst_distribution_spends_the_whole_radius(radius, kind):
         if divergence_bits(ball.p_hat, p) < radius * (1 - 1e-9) or min(seen) < 1e-300:
             continue
         n_active += 1
-        # A tiny radius is resolved as far as the rounding of p itself permits, far below the 1e-9 of larger ones.
+        # A tiny radius is resolved as far as the rounding of p itself permits.
         assert abs(divergence_bits(ball.p_hat, worst.distribution) - radius) <= 1e-12 * radius + 4e-15
     assert n_active > 3
 
@@ -167,10 +169,9 @@ def test_value_follows_scale_and_shift_of_the_scores(problem, scale, shift):
 @given(problems(), st.integers(-40, 40))
 def test_scaling_by_a_power_of_two_changes_no_digit_of_the_distribution(problem, exponent):
     ball, scores = problem
-    assume(np.abs(scores[scores != 0]).min(initial=1.0) > 1e-290)
     expected, scaled = ball.worst_case(scores), ball.worst_case(np.ldexp(scores, exponent))
     np.testing.assert_array_equal(scaled.distribution, expected.distribution)
-    assert scaled.value == np.ldexp(expected.value, exponent)
+    assert scaled.value == pytest.approx(np.ldexp(expected.value, exponent), rel=1e-15, abs=1e-300)
 
 
 @PROPERTY
@@ -231,12 +232,12 @@ def test_gradient_of_the_value_is_the_worst_distribution(problem):
 def test_dual_variables_reproduce_the_distribution_and_the_value(problem):
     ball, scores = problem
     worst = ball.worst_case(scores)
-    # The identities subtract nu and the scores, which is meaningful only while nu is not on top of the largest one.
+    # The identities subtract the scores from nu, which needs a nu that is not within rounding of the largest.
     assume(worst.nu - scores.max() > 1e-6 * np.ptp(scores))
     np.testing.assert_allclose(worst.multiplier * ball.p_hat / (worst.nu - scores), worst.distribution, rtol=1e-8)
     assert worst.nu - worst.multiplier == pytest.approx(worst.value, abs=1e-12 * (size_of(scores) + abs(worst.nu)))
     geometric = math.exp(ball.p_hat @ np.log(worst.nu - scores))
-    assert 2.0**-ball.radius * geometric == pytest.approx(worst.multiplier, rel=1e-8)
+    assert 2.0**-ball.radius * geometric == pytest.approx(worst.multiplier, rel=1e-8, abs=0)
 
 
 @PROPERTY
@@ -277,7 +278,7 @@ def test_batch_equals_row_by_row(ball, n_rows, data):
 @given(balls(radii=st.floats(0, 60)), st.floats(-1e300, 1e300))
 def test_equal_scores_keep_the_empirical_distribution(ball, score):
     worst = ball.worst_case(np.full(ball.p_hat.size, score))
-    assert worst.value == pytest.approx(score, rel=1e-14)
+    assert worst.value == pytest.approx(score, rel=1e-14, abs=1e-300)
     np.testing.assert_array_equal(worst.distribution, ball.p_hat)
 
 
@@ -297,11 +298,10 @@ def test_infinite_radius_is_the_maximum(problem):
     ball, scores = problem
     worst = ball.worst_case(scores)
     assert worst.value == pytest.approx(scores.max(), abs=1e-15 * size_of(scores))
-    if not (scores == scores.max()).all():
-        assert (worst.distribution[scores < scores.max()] == 0).all()
+    assert (worst.distribution[scores < scores.max()] == 0).all()
 
 
-# --- the worst case: examples --------------------------------------------------------------------------------------
+# --- the worst case: examples -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("radius", RADII)
@@ -318,14 +318,17 @@ def test_one_context_leaves_no_choice(radius):
         ([0.09090908, 0.0000001, 0.90909082], 0.5, [-1.1, 0.3, 0.0]),
         ([0.1, 1e-9, 0.9 - 1e-9], 0.1, [-0.5, 0.4, -0.6]),
         ([1e-12, 1e-6, 1 - 1e-6 - 1e-12], 1.0, [2.0, 1.0, 0.0]),
+        ([1e-6, 0.5, 0.499999], 1.55, [1e-8, -1.0, 0.0]),
+        ([1e-7, 0.5, 0.4999999], 3.0, [1e-10, -1.0, 0.0]),
     ],
 )
 def test_rare_context_with_the_largest_score_does_not_derail_the_search(p_hat, radius, scores):
     # The divergence has a plateau: the rare context matters only once nu is very close to its score.
     ball = KLBall(p_hat, radius)
     worst = ball.worst_case(scores)
-    assert worst.value == pytest.approx(float(exact_worst_case(ball.p_hat, radius, scores)[0]), rel=1e-12)
+    assert worst.value == pytest.approx(float(exact_worst_case(ball.p_hat, radius, scores)[0]), rel=1e-12, abs=0)
     assert ball.contains(worst.distribution)
+    assert ball.divergence(worst.distribution) == pytest.approx(radius, abs=1e-9)
 
 
 @pytest.mark.parametrize("radius", [1e-12, 1e-9, 1e-6, 0.1, 5.0])
@@ -333,8 +336,21 @@ def test_unseen_context_keeps_its_relative_precision_at_a_small_radius(radius):
     scores = [0.0, 1e-12, 1.0]
     worst = KLBall([0.5, 0.5, 0.0], radius).worst_case(scores)
     value, p = exact_worst_case([0.5, 0.5, 0.0], radius, scores)
-    assert worst.distribution[2] == pytest.approx(float(p[2]), rel=1e-12)
-    assert worst.value == pytest.approx(float(value), rel=1e-12)
+    assert worst.distribution[2] == pytest.approx(float(p[2]), rel=1e-12, abs=0)
+    assert worst.value == pytest.approx(float(value), rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize(
+    ("p_hat", "radius", "scores"),
+    [
+        ([0.899999, 0.1, 1e-6], 101.3188, [1.0, 1.0 - 1e-15, 0.0]),
+        ([1e-4, 1e-7, 1 - 1e-4 - 1e-7], 0.0625, [0.0, -1.0, 5.9e-221]),
+    ],
+)
+def test_near_tie_does_not_push_the_distribution_out_of_the_set(p_hat, radius, scores):
+    # The distance of nu from the largest score underflows here, although its ratio to the near tie does not.
+    ball = KLBall(p_hat, radius)
+    assert ball.contains(ball.worst_case(scores).distribution)
 
 
 def test_tied_unseen_contexts_share_alike():
@@ -367,7 +383,7 @@ def test_subnormal_scores_do_not_underflow(p_hat, radius, scores):
     ball = KLBall(p_hat, radius)
     worst = ball.worst_case(scores)
     value, p = exact_worst_case(ball.p_hat, radius, scores)
-    # The value can only be as exact as the spacing of subnormal numbers; the distribution does not suffer from it.
+    # The value is as exact as the spacing of subnormal numbers; the distribution does not suffer from it.
     assert abs(worst.value - value) <= 3 * 5e-324 + 1e-12 * abs(value)
     np.testing.assert_allclose(worst.distribution, [float(q) for q in p], rtol=0, atol=1e-9)
 
@@ -420,7 +436,7 @@ def test_inputs_are_neither_changed_nor_shared():
         ball.p_hat[0] = 1.0
 
 
-# --- intervals of one context --------------------------------------------------------------------------------------
+# --- intervals of one context -------------------------------------------------------------------------------
 
 
 @PROPERTY
@@ -461,7 +477,7 @@ def test_unseen_context_may_take_up_to_one_minus_two_to_the_minus_radius(ball):
     unseen = KLBall(np.append(ball.p_hat, 0.0), ball.radius)
     lower, upper = unseen.interval(ball.p_hat.size)
     assert lower == 0.0
-    assert upper == pytest.approx(-math.expm1(-ball.radius * math.log(2)), rel=1e-12)
+    assert upper == pytest.approx(-math.expm1(-ball.radius * math.log(2)), rel=1e-12, abs=1e-300)
 
 
 @PROPERTY
@@ -491,7 +507,7 @@ def test_interval_of_a_context_that_does_not_exist_is_refused(context):
         KLBall([0.2, 0.3, 0.5], 1.0).interval(context)
 
 
-# --- membership, and the set as a solver sees it -------------------------------------------------------------------
+# --- membership, and the set as a solver sees it ------------------------------------------------------------
 
 
 @PROPERTY
@@ -572,7 +588,7 @@ def test_smallest_probability_has_a_finite_divergence():
     assert ball.contains([1.0, 5e-324])
 
 
-# --- refusals ------------------------------------------------------------------------------------------------------
+# --- refusals -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -620,7 +636,11 @@ def test_scores_that_do_not_fit_are_refused(scores, message):
 
 @pytest.mark.parametrize(
     ("p", "message"),
-    [([0.5, 0.5], "p has 2 contexts; the set has 3"), ([0.5, 0.5, 0.5], "p sums to"), ([1, 1, -1], r"p\[2\] = -1")],
+    [
+        ([0.5, 0.5], "p has 2 contexts; the set has 3"),
+        ([0.5, 0.5, 0.5], "p sums to"),
+        ([1, 1, -1], r"p\[2\] = -1"),
+    ],
 )
 def test_membership_of_what_is_no_distribution_is_refused(p, message):
     with pytest.raises(InvalidInputError, match=message):

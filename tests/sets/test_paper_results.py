@@ -11,7 +11,7 @@ from scipy import special
 
 from counterpoise.sets import KLBall, confidence_radius
 
-PROPERTY = settings(max_examples=100, deadline=None, derandomize=True)
+PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
 
 BOUNDS = ["types", "agrawal"]
 N_SIMULATIONS = 20_000
@@ -46,7 +46,7 @@ def learning_problems(draw):
     return counts, references + excess, references
 
 
-# --- Result 1: the confidence set ----------------------------------------------------------------------------------
+# --- Result 1: the confidence set ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99])
@@ -90,14 +90,15 @@ def test_types_is_so_loose_that_it_always_covers():
 @PROPERTY
 @given(learning_problems(), st.floats(0, 0.999), st.floats(0, 0.999))
 def test_sets_are_nested_in_the_confidence(method, problem, one, other):
-    counts, risks, _ = problem
+    counts, risks, references = problem
+    excess = risks - references
     low, high = sorted((one, other))
     assume(high - low > 1e-3)
     p_hat = counts / counts.sum()
     inner, outer = (KLBall(p_hat, confidence_radius(counts, level, method)) for level in (low, high))
     assert inner.radius < outer.radius
-    assert outer.contains(inner.worst_case(risks).distribution)
-    assert not inner.contains(outer.worst_case(risks).distribution)
+    assert outer.contains(inner.worst_case(excess).distribution)
+    assert not inner.contains(outer.worst_case(excess).distribution)
 
 
 @pytest.mark.parametrize("method", BOUNDS)
@@ -107,7 +108,7 @@ def test_full_confidence_is_every_distribution(method):
     assert all(ball.contains(corner) for corner in np.eye(3))
 
 
-# --- Result 2: the equivalent cost ---------------------------------------------------------------------------------
+# --- Result 2: the equivalent cost --------------------------------------------------------------------------
 
 
 @PROPERTY
@@ -182,7 +183,7 @@ def test_cost_tends_to_the_largest_excess_as_confidence_grows(problem):
     assert values == sorted(values)
     assert costs[-1] == largest
     # At 1000 bits the other contexts together keep less than 2^-900 of the mass.
-    assert costs[-2] == pytest.approx(largest, rel=1e-12)
+    assert costs[-2] == pytest.approx(largest, rel=1e-12, abs=0)
 
 
 def test_limit_of_the_weights_is_minus_one_except_for_the_worst_context():
@@ -191,7 +192,7 @@ def test_limit_of_the_weights_is_minus_one_except_for_the_worst_context():
     np.testing.assert_allclose(weights, [-1.0, (1 - 0.3) / 0.3, -1.0], rtol=1e-15)
 
 
-# --- errata --------------------------------------------------------------------------------------------------------
+# --- errata -------------------------------------------------------------------------------------------------
 
 
 @PROPERTY

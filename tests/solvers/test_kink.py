@@ -43,7 +43,7 @@ def test_fixed_steps_never_certify_the_kink_while_the_solver_does(problem):
     erm = Newton(tol=1e-12).solve(RobustObjective(problem.oracle, KLBall([0.7, 0.3], 0.0), problem.references)).theta
     exact = InteriorPoint(tol=1e-9).solve(problem)
     for step_size in (0.1, 0.01):
-        plain = GradientDescent(step_size=step_size, max_iter=20_000).solve(problem, erm)
+        plain = GradientDescent(step_size=step_size, max_iter=4_000).solve(problem, erm)
         assert not plain.success
         assert plain.certificate.relative_gap > 1e-3
         assert plain.certificate.upper > exact.certificate.upper
@@ -52,14 +52,14 @@ def test_fixed_steps_never_certify_the_kink_while_the_solver_does(problem):
 def test_a_smaller_step_only_shrinks_the_oscillation(problem):
     exact = InteriorPoint(tol=1e-10).solve(problem).value
     excess = [
-        GradientDescent(step_size=step, max_iter=int(200 / step)).solve(problem, np.zeros(2)).value - exact
+        GradientDescent(step_size=step, max_iter=int(50 / step)).solve(problem, np.zeros(2)).value - exact
         for step in (0.1, 0.01)
     ]
     assert excess[0] > excess[1] > 1e-7
 
 
 def test_two_time_scales_settle_on_the_kink(problem):
-    solution = TwoTimeScale(step_size=0.01, p_step_size=0.02, tol=1e-5, max_iter=60_000).solve(problem, np.zeros(2))
+    solution = TwoTimeScale(step_size=0.01, p_step_size=0.02, tol=1e-5, max_iter=20_000).solve(problem, np.zeros(2))
     exact = InteriorPoint(tol=1e-9).solve(problem)
     assert solution.value == pytest.approx(exact.value, rel=1e-4)
 

@@ -51,5 +51,6 @@ class Poisson(Loss):
         return target - special.xlogy(target, target)
 
     def typical(self, target: Array) -> float:
-        """Return the logarithm of the mean."""
-        return float(np.log(max(float(target.mean()), np.finfo(np.float64).tiny)))
+        """Return the logarithm of the mean, or 0 where there is none."""
+        mean = float(target.mean())
+        return float(np.log(mean)) if mean > 0 else 0.0

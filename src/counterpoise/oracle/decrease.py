@@ -41,13 +41,15 @@ def self_concordant(gradient: Array, size: Array, curvature: Array, reach: Array
     third_order : float
         :math:`m`.
     """
-    decrement, stretch = _decrement_and_stretch(gradient, size, curvature, reach)
-    slope = third_order * stretch
-    q = decrement * slope
-    # q + (1-q) log(1-q) = q^2/2 + q^3/6 + ... cancels for small q; there the remainder is below q^4/6.
-    series = decrement**2 * (0.5 + q / 6.0 + q**2 / 6.0)
-    inside = np.clip(q, 1e-3, 1.0 - 1e-16)
-    exact = (inside + (1.0 - inside) * np.log1p(-inside)) / np.where(slope > 0, slope, 1.0) ** 2
+    # Next to a vanishing curvature the numbers overflow, and infinity is what they mean.
+    with np.errstate(over="ignore", invalid="ignore"):
+        decrement, stretch = _decrement_and_stretch(gradient, size, curvature, reach)
+        slope = third_order * stretch
+        q = decrement * slope
+        # q + (1-q) log(1-q) = q^2/2 + q^3/6 + ... cancels for small q; there the remainder is below q^4/6.
+        series = decrement**2 * (0.5 + q / 6.0 + q**2 / 6.0)
+        inside = np.clip(q, 1e-3, 1.0 - 1e-16)
+        exact = (inside + (1.0 - inside) * np.log1p(-inside)) / np.where(slope > 0, slope, 1.0) ** 2
     return np.where(np.isnan(q), np.inf, np.where(q < 1e-3, series, np.where(q < 1.0, exact, np.inf)))
 
 

@@ -94,11 +94,15 @@ class ScalarOracle:
         before = np.where(ends > counts, total[ends - counts - 1], 0.0)
         slopes = self.below[codes] + total - before[codes]
         # Rounding in the sums must not turn a flat stretch into a descent.
-        rising = slopes >= -1e-15 * _sums(codes, jump, self.n_contexts)[codes]
+        noise = 1e-15 * (np.abs(self.below) + _sums(codes, jump, self.n_contexts) + float(total[-1]))
+        rising = slopes >= -noise[codes]
         first = np.full(self.n_contexts, len(kinks))
         np.minimum.at(first, codes[rising], np.flatnonzero(rising))
         theta = np.where(first < len(kinks), kinks[np.minimum(first, len(kinks) - 1)], np.inf)
-        theta = np.where(self.below >= 0, -np.inf, theta)
+        # Rising from the start: as low as it may go. Flat at the start: the first kink is as good as any before it.
+        flat = np.abs(self.below) <= noise
+        theta = np.where(flat, kinks[np.minimum(ends - counts, len(kinks) - 1)], theta)
+        theta = np.where(self.below > noise, -np.inf, theta)
         theta = np.clip(theta, self.bounds[0][0], self.bounds[1][0])
         finite = np.isfinite(theta)
         risks = self.constant + self.below * np.where(finite, theta, 0.0)

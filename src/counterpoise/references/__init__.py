@@ -37,12 +37,12 @@ def reference_risks(oracle: LinearOracle, tol: float, theta: Array | None = None
     theta = oracle.start() if theta is None else theta
     solve = polyhedral.solve if isinstance(oracle.loss, Hinged) else newton.solve
     upper, lower = np.empty(oracle.n_contexts), np.empty(oracle.n_contexts)
-    scale = max(float(np.mean(np.abs(oracle.at(theta).risks))), 1e-6 * oracle.typical_risk)
+    scale = max(float(np.mean(np.abs(oracle.at(theta).risks))), 1e-3 * oracle.typical_risk)
     while True:
         for contexts in batches(oracle):
             upper[contexts], lower[contexts] = solve(Batch.of(oracle, contexts, theta), tol, scale)
         # Where every context can be fitted (nearly) perfectly, the references themselves set the scale.
-        reached = max(float(np.mean(np.abs(upper))), 1e-6 * oracle.typical_risk)
+        reached = max(float(np.mean(np.abs(upper))), 1e-3 * oracle.typical_risk)
         if reached >= 1e-2 * scale:
             return ReferenceRisks(upper, np.minimum(lower, upper))
         scale = reached

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.linalg import positive_solver
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
 from counterpoise.sets import KLBall
@@ -59,7 +60,10 @@ class InteriorPoint(Solver):
         bounds = objective.oracle.bounds
         if bounds is not None:
             theta = _well_inside(theta, *bounds)
-        point = self.first_point(objective, theta)
+        return self.centred(objective, self.first_point(objective, theta))
+
+    def centred(self, objective: RobustObjective, point: Point) -> State:
+        """Return a state at a point whose other variables are well inside their bounds."""
         scores = objective.scores(point)
         ball = kl_ball(objective)
         p_hat = positive(ball.p_hat)
@@ -114,6 +118,21 @@ class InteriorPoint(Solver):
                 if system.is_centred(trial) and system.merit(trial, mu) <= (1.0 - 0.01 * length) * merit:
                     return self.finished(trial)
                 length *= 0.5
+        return self.escape(objective, state)
+
+    def escape(self, objective: RobustObjective, state: State) -> State:
+        """Where no step of the system helps, descend under the present distribution and start again from there.
+
+        That is the way out where the minimum is at infinity (separable data), and the end where rounding rules.
+        """
+        if state.curvature is None or objective.oracle.bounds is not None:
+            return replace(state, stalled=True)
+        value, p = objective.value(state.point), objective.contexts.pull_inside(state.p)
+        direction = -positive_solver(state.curvature)(p @ state.point.jacobian)
+        for length in (1.0, 0.25, 0.05):
+            point = objective.oracle.at(state.point.theta + length * direction)
+            if objective.value(point) < value - 1e-3 * self.tol * objective.scale(state.point):
+                return self.centred(objective, point)
         return replace(state, stalled=True)
 
 
