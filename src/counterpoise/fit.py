@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoise.contexts import Contexts, encode
-from counterpoise.exceptions import EmptyContextError, InvalidInputError
+from counterpoise.exceptions import EmptyContextError, InvalidInputError, NotCertifiedWarning
 from counterpoise.losses import Hinged, Loss
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Bounds, LinearOracle, Oracle
@@ -148,6 +149,8 @@ def fit_linear(
         Largest gap, relative to the objective's scale.
     """
     robustness = _named(robustness) if isinstance(robustness, str) else robustness
+    if not isinstance(loss, Loss):
+        raise InvalidInputError(f"loss must be a Loss such as Logistic(), got {loss!r:.60}.")
     X = checked_features(X)
     target = loss.checked_target(_plain(y))
     if len(target) != X.shape[0]:
@@ -182,13 +185,14 @@ def fit_linear(
     ball = robustness.ball(counts)
     known = _references(oracle, robustness.score, references, tol)
     _check_bounded(known, encoded)
-    problem, default = _shaped(oracle, ball)
-    chosen = default if solver is None else solver
-    if solver is None:
-        chosen = replace(chosen, tol=tol, callback=callback)
-        chosen = chosen if max_iter is None else replace(chosen, max_iter=max_iter)
-    solution = chosen.solve(RobustObjective(problem, ball, known))
-    matrix = solution.theta.reshape(loss.n_outputs, oracle.width)
+    solution = _solve(oracle, ball, known, solver, tol, max_iter, callback)
+    if not solution.success and solution.certificate.lower == -math.inf:
+        _refuse_bottomless(oracle, solution)
+    matrix = solution.theta.reshape(loss.n_outputs, oracle.width).copy()
+    if loss.n_outputs > 1:
+        # A shift common to all classes changes no prediction; without it the answer is unique.
+        free = slice(None) if alpha == 0.0 else slice(X.shape[1], None)
+        matrix[:, free] -= matrix[:, free].mean(axis=0)
     n_features = X.shape[1]
     intercept = matrix[:, n_features] if fit_intercept else np.zeros(loss.n_outputs)
     return LinearFit(matrix[:, :n_features], intercept, solution, encoded, counts, ball, known)
@@ -200,21 +204,59 @@ def _named(method: str) -> Robustness:
     return METHODS[method]
 
 
-def _shaped(oracle: LinearOracle, ball: KLBall) -> tuple[Oracle, Solver]:
-    """Return the problem in the form that suits it best, and the solver for that form."""
+def _solve(
+    oracle: LinearOracle,
+    ball: KLBall,
+    references: ReferenceRisks,
+    solver: Solver | None,
+    tol: float,
+    max_iter: int | None,
+    callback: Callable[[Progress], None] | None,
+) -> Solution:
+    """Solve by the given solver, or by those that suit the shape of the problem until one succeeds."""
+    if solver is not None:
+        shaped = PolyhedralOracle(oracle) if isinstance(solver, PolyhedralInteriorPoint) else oracle
+        return solver.solve(RobustObjective(shaped, ball, references))
+    options: dict[str, Any] = {"tol": tol, "callback": callback}
+    if max_iter is not None:
+        options["max_iter"] = max_iter
+    attempts = _attempts(oracle, ball)
+    for k, (form, suited) in enumerate(attempts):
+        with warnings.catch_warnings():
+            if k < len(attempts) - 1:
+                warnings.simplefilter("ignore", NotCertifiedWarning)
+            solution = suited(**options).solve(RobustObjective(form, ball, references))
+        if solution.success:
+            break
+    return solution
+
+
+def _attempts(oracle: LinearOracle, ball: KLBall) -> list[tuple[Oracle, type[Solver]]]:
+    """Return the problem in the forms that suit it, each with the solver for that form, the fastest first."""
     if ScalarOracle.suits(oracle):
-        return ScalarOracle.of(oracle), ScalarSearch()
-    if isinstance(oracle.loss, Hinged) and oracle.forms_hessian:
-        return PolyhedralOracle(oracle), PolyhedralInteriorPoint()
+        return [(ScalarOracle.of(oracle), ScalarSearch)]
     if not oracle.forms_hessian:
-        return oracle, NewtonCG()
-    if ball.is_point and oracle.bounds is None:
-        return oracle, Newton()
-    return oracle, InteriorPoint()
+        return [(oracle, NewtonCG)]
+    smooth: tuple[Oracle, type[Solver]] = (oracle, Newton if ball.is_point else InteriorPoint)
+    if not isinstance(oracle.loss, Hinged):
+        return [smooth]
+    by_rows: tuple[Oracle, type[Solver]] = (PolyhedralOracle(oracle), PolyhedralInteriorPoint)
+    # A soft hinge has curvature, unless most rows are far from it.
+    return [smooth, by_rows] if oracle.loss.softness > 0.0 else [by_rows]
+
+
+def _refuse_bottomless(oracle: LinearOracle, solution: Solution) -> None:
+    """Say that a problem has no minimum where the search ended far below anything sensible, or at infinity."""
+    if ScalarOracle.suits(oracle) or solution.value < -1e3 * oracle.typical_risk:
+        raise InvalidInputError(
+            "the risk has no minimum (the more extreme the decision, the better). Bound theta, e.g. to [0, max_stock]."
+        )
 
 
 def _references(oracle: LinearOracle, score: Score, given: Array | None, tol: float) -> ReferenceRisks:
     if score == "risk":
+        if given is not None:
+            raise InvalidInputError("references are for score='excess'; with score='risk' there are none to use.")
         return ReferenceRisks.exactly(np.zeros(oracle.n_contexts))
     if score != "excess":
         raise InvalidInputError(f"score is {score!r}; choose 'excess' or 'risk'.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from counterpoise.oracle import Bounds
 from counterpoise.oracle.callables import CallableOracle
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius
 from counterpoise.solvers import GoldenSection, InteriorPoint, Progress, Solution, Solver
+from counterpoise.solvers._base import projected
 
 Array = NDArray[np.float64]
 
@@ -124,22 +124,44 @@ def _solve(
     max_iter: int | None,
     callback: Callable[[Progress], None] | None = None,
 ) -> Solution:
-    """Solve by the method that suits the problem; where it stalls, start again from where plain descent leads."""
-    chosen: Solver = GoldenSection() if len(theta) == 1 else InteriorPoint()
-    chosen = replace(chosen, tol=tol, callback=callback)
-    chosen = chosen if max_iter is None else replace(chosen, max_iter=max_iter)
+    """Solve by the method that suits the problem; doubt what is not proved."""
+    options: dict[str, Any] = {"tol": tol, "callback": callback}
+    if max_iter is not None:
+        options["max_iter"] = max_iter
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotCertifiedWarning)
-        solution = chosen.solve(objective, theta)
-        if not solution.success and len(theta) > 1:
-            again = chosen.solve(objective, _descend(objective, solution.theta))
-            solution = min(solution, again, key=lambda s: (not s.success, s.certificate.upper))
+        if len(theta) == 1:
+            solution = GoldenSection(**options).solve(objective, theta)
+        else:
+            solution = InteriorPoint(**options).solve(objective, theta)
+            if max_iter is None and not (solution.success and objective.oracle.is_rigorous):
+                solution = _improved(objective, solution, options)
     if not solution.success:
         warnings.warn(
             f"{solution.status.value} Gap {solution.certificate.gap:.3g}, "
             f"{solution.certificate.relative_gap:.1g} of the objective's scale; asked for {tol:g}.",
             NotCertifiedWarning,
             stacklevel=3,
+        )
+    return solution
+
+
+def _improved(objective: RobustObjective, solution: Solution, options: dict[str, Any]) -> Solution:
+    """Look for a better point near a solution that may be a saddle, or where the solver stalled."""
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        scale = 1e-3 * np.maximum(1.0, np.abs(solution.theta))
+        nudges = [scale * rng.standard_normal(len(scale)) for _ in range(4)]
+        places = [projected(objective, solution.theta + nudge) for nudge in (np.zeros_like(scale), *nudges)]
+        found = min(
+            (_descend(objective, place) for place in places), key=lambda t: objective.value(objective.oracle.at(t))
+        )
+        better = objective.value(objective.oracle.at(found))
+        if solution.success and not better < solution.value - options["tol"] * solution.certificate.scale:
+            break
+        again = InteriorPoint(**options, warm=objective.oracle.bounds is None).solve(objective, found)
+        solution = min(
+            solution, again, key=lambda s: (s.value > better + options["tol"] * s.certificate.scale, not s.success)
         )
     return solution
 

@@ -123,9 +123,14 @@ class RobustObjective:
         return point.lower_bound(p, gradient, curvature) - charge - float(p @ self.references.upper)
 
     def scale(self, point: Point) -> float:
-        """Return the size against which a gap is measured: the mean absolute risk, or the objective if larger.
+        """Return the size against which a gap is measured: how far the risks are above what bounds them below.
 
-        Where both vanish (separable data, a perfect fit), a thousandth of the risk of learning nothing.
+        A constant in the loss (minus the log-likelihood of a large count, say) is not part of it. Where nothing bounds
+        the risks, their own size is. Where it vanishes (separable data, a perfect fit), a thousandth of the size for a
+        decision that learns nothing takes its place.
         """
-        size = float(self.contexts.p_hat @ np.abs(point.risks))
-        return max(size, abs(self.value(point)), 1e-3 * self.oracle.typical_risk)
+        above = point.risks - self.oracle.lowest_risks
+        if not np.isfinite(above).all():
+            above = np.abs(point.risks)
+        size = float(self.contexts.worst_case(above).value)
+        return max(size, 1e-3 * self.oracle.typical_risk)

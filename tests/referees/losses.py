@@ -45,9 +45,7 @@ def _multinomial(y, z, n_classes=None):
     rest = [mp.fsum(terms[:k] + terms[k + 1 :]) / total for k in range(size)]
     value = mp.log1p(mp.fsum(mp.exp(x - z[y]) for k, x in enumerate(z) if k != y))
     gradient_ = [-rest[k] if k == y else prob[k] for k in range(size)]
-    hessian = [
-        [prob[k] * rest[k] if j == k else -prob[j] * prob[k] for k in range(size)] for j in range(size)
-    ]
+    hessian = [[prob[k] * rest[k] if j == k else -prob[j] * prob[k] for k in range(size)] for j in range(size)]
     return value, gradient_, hessian
 
 

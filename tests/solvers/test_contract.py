@@ -60,7 +60,9 @@ def test_a_solution_is_consistent_and_bracketed(solver):
 
 @pytest.mark.parametrize("solver", every_solver(), ids=lambda c: c.__name__)
 def test_two_runs_give_the_same_numbers(solver):
-    first, second = (solver(tol=1e-6, max_iter=min(solver.max_iter, 2000)).solve(problem_for(solver.__name__)) for _ in range(2))
+    first, second = (
+        solver(tol=1e-6, max_iter=min(solver.max_iter, 2000)).solve(problem_for(solver.__name__)) for _ in range(2)
+    )
     assert np.array_equal(first.theta, second.theta)
     assert first.certificate == second.certificate
 

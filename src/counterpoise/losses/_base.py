@@ -91,7 +91,7 @@ class Loss(ABC):
             values = np.asarray(target, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
-                f"the {self.name} loss needs numbers as targets ({self.domain}), got {np.asarray(target).dtype} values."
+                f"the {self.name} loss needs numbers as targets ({self.domain}), got {target!r:.60}."
             ) from error
         columns = self.target_columns
         if values.ndim != (1 if columns == 1 else 2) or (columns > 1 and values.shape[1] != columns):

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses._base import Array, Loss
 
 
@@ -26,6 +27,11 @@ class Multinomial(Loss):
 
     name: ClassVar[str] = "multinomial"
     domain: ClassVar[str] = "class indices 0, 1, ..., n_classes - 1"
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.n_classes, (int, np.integer)) and not isinstance(self.n_classes, bool)
+        if not whole or self.n_classes < 2:
+            raise InvalidInputError(f"n_classes = {self.n_classes!r}; pass a whole number, 2 or more.")
 
     @property
     def n_outputs(self) -> int:

@@ -68,8 +68,12 @@ class Oracle(Protocol):
         """Lowest and highest admissible theta, possibly infinite; None if theta is free."""
 
     @property
+    def lowest_risks(self) -> Array:
+        """A lower bound of each context's risk, whatever theta; minus infinity where none is known."""
+
+    @property
     def typical_risk(self) -> float:
-        """The risk of a decision that learns nothing: what a risk near zero is small against."""
+        """How far a decision that learns nothing is above the lowest risks: what nearly nothing is small against."""
 
     @property
     def is_rigorous(self) -> bool:

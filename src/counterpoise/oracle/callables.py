@@ -46,6 +46,11 @@ class CallableOracle:
         """Length of theta."""
         return len(self.first)
 
+    @property
+    def lowest_risks(self) -> Array:
+        """Nothing is known of the caller's risks."""
+        return np.full(self.n_contexts, -np.inf)
+
     @cached_property
     def typical_risk(self) -> float:
         """The mean absolute risk where the caller starts."""

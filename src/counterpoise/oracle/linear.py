@@ -117,13 +117,12 @@ class LinearOracle:
 
     @cached_property
     def typical_risk(self) -> float:
-        """The mean absolute risk of one constant prediction, or of zero where there is no intercept."""
+        """How far the risk of one constant prediction, or of zero, is above the lowest."""
         shape = (len(self.target), self.loss.n_outputs) if self.loss.n_outputs > 1 else len(self.target)
         constant = self.loss.typical(self.target) if self.fit_intercept else 0.0
-        rows = np.abs(self.loss.value(self.target, np.full(shape, constant)))
-        lowest = np.abs(self.loss.lowest(self.target))
-        rows = np.maximum(rows, np.where(np.isfinite(lowest), lowest, 0.0))
-        return float(self.row_weight @ rows) / self.n_contexts
+        rows, lowest = self.loss.value(self.target, np.full(shape, constant)), self.loss.lowest(self.target)
+        above = np.where(np.isfinite(lowest), rows - lowest, np.abs(rows))
+        return float(self.row_weight @ above) / self.n_contexts
 
     @cached_property
     def lowest_risks(self) -> Array:

@@ -127,6 +127,7 @@ def _ridge(problems: RowProblems) -> Array:
     unbalanced = np.abs(gradient * intercept).sum(axis=1)
     value = problems.total(problems.weight * loss.value(problems.target, z))
     value = value + 0.5 * problems.alpha * np.sum(problems.coefficients**2, axis=1)
+    value = np.where(unbalanced <= 1e-9 * problems.total(problems.weight * np.abs(slopes).max(axis=1)), value, -np.inf)
     return value - squares / (2.0 * problems.alpha) - unbalanced * float(np.abs(z).max())
 
 

@@ -52,6 +52,11 @@ class PolyhedralOracle:
         return self.linear.bounds
 
     @property
+    def lowest_risks(self) -> Array:
+        """As of the linear oracle."""
+        return self.linear.lowest_risks
+
+    @property
     def typical_risk(self) -> float:
         """As of the linear oracle."""
         return self.linear.typical_risk

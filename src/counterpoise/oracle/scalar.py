@@ -31,6 +31,7 @@ class ScalarOracle:
     codes: NDArray[np.intp]
     n_contexts: int
     bounds: Bounds
+    lowest_risks: Array
     typical_risk: float = 0.0
     n_parameters: int = 1
     is_rigorous: bool = True
@@ -66,6 +67,7 @@ class ScalarOracle:
             codes=codes[order],
             n_contexts=oracle.n_contexts,
             bounds=oracle.bounds or free,
+            lowest_risks=oracle.lowest_risks,
             typical_risk=oracle.typical_risk,
         )
 

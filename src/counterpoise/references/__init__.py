@@ -26,7 +26,7 @@ def reference_risks(oracle: LinearOracle, tol: float, theta: Array | None = None
     Parameters
     ----------
     tol : float
-        Accuracy asked of each reference, relative to its risk or to the average one if that is larger.
+        Accuracy asked of each reference, relative to how far the risks are above their lower bounds on average.
     theta : ndarray of shape (n_parameters,), optional
         Where to start.
     """
@@ -37,12 +37,13 @@ def reference_risks(oracle: LinearOracle, tol: float, theta: Array | None = None
     theta = oracle.start() if theta is None else theta
     solve = polyhedral.solve if isinstance(oracle.loss, Hinged) else newton.solve
     upper, lower = np.empty(oracle.n_contexts), np.empty(oracle.n_contexts)
-    scale = max(float(np.mean(np.abs(oracle.at(theta).risks))), 1e-3 * oracle.typical_risk)
+    floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, 0.0)
+    scale = max(float(np.mean(np.abs(oracle.at(theta).risks - floor))), 1e-3 * oracle.typical_risk)
     while True:
         for contexts in batches(oracle):
             upper[contexts], lower[contexts] = solve(Batch.of(oracle, contexts, theta), tol, scale)
         # Where every context can be fitted (nearly) perfectly, the references themselves set the scale.
-        reached = max(float(np.mean(np.abs(upper))), 1e-3 * oracle.typical_risk)
+        reached = max(float(np.mean(np.abs(upper - floor))), 1e-3 * oracle.typical_risk)
         if reached >= 1e-2 * scale:
             return ReferenceRisks(upper, np.minimum(lower, upper))
         scale = reached

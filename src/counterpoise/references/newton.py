@@ -22,7 +22,7 @@ def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
         direction = -solve_stack(batch.hessian, batch.gradient)
         slope = np.einsum("bd,bd->b", batch.gradient, direction)
         upper[active] = np.minimum(upper[active], batch.value)
-        accuracy = tol * np.maximum(np.abs(batch.value), scale)
+        accuracy = tol * scale
         # Half the squared Newton decrement foretells the bound, which costs more: prove only what looks finished.
         ready = -0.5 * slope <= accuracy
         if n_iter == _MAX_ITER - 1:

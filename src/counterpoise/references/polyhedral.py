@@ -31,7 +31,7 @@ def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
     active = np.arange(n)
     for _ in range(_MAX_ITER):
         upper[active] = np.minimum(upper[active], rows.batch.value)
-        accuracy = tol * np.maximum(np.abs(upper[active]), scale)
+        accuracy = tol * scale
         ready = rows.mu <= 10.0 * accuracy
         if ready.any():
             at = rows.subset(ready)

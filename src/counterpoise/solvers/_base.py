@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.exceptions import NotCertifiedWarning
+from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.objective import Certificate, RobustObjective
 from counterpoise.oracle._base import Point
 
@@ -139,6 +139,12 @@ class Solver(ABC):
     tol: float = 1e-6
     max_iter: int = 200
     callback: Callable[[Progress], None] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.tol >= 0.0:
+            raise InvalidInputError(f"tol = {self.tol}; pass a number, 0 or more, such as 1e-6.")
+        if not self.max_iter >= 0:
+            raise InvalidInputError(f"max_iter = {self.max_iter}; pass a whole number, 0 or more.")
 
     check_every: ClassVar[int] = 1
     """Iterations between two evaluations of the certificate."""

@@ -51,14 +51,21 @@ _TO_BOUNDARY = 0.995
 
 @dataclass(frozen=True)
 class InteriorPoint(Solver):
-    """Second-order primal-dual solver for the KL ball and any risks with derivatives."""
+    """Second-order primal-dual solver for the KL ball and any risks with derivatives.
+
+    Parameters
+    ----------
+    warm : bool
+        Begin at the given theta instead of at the empirical risk minimiser near it.
+    """
 
     max_iter: int = 100
+    warm: bool = False
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin near the empirical risk minimiser, at the centre of the set."""
         bounds = objective.oracle.bounds
-        if bounds is not None:
+        if bounds is not None and not self.warm:
             theta = _well_inside(theta, *bounds)
         return self.centred(objective, self.first_point(objective, theta))
 
@@ -83,7 +90,7 @@ class InteriorPoint(Solver):
 
     def first_point(self, objective: RobustObjective, theta: Array) -> Point:
         """Return a point near the empirical risk minimiser, from where full steps mostly work."""
-        if objective.oracle.bounds is not None:
+        if self.warm or objective.oracle.bounds is not None:
             return objective.oracle.at(theta)
         return objective.oracle.at(_rough_erm(objective, theta))
 
