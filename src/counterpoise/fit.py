@@ -183,7 +183,7 @@ def fit_linear(
     if oracle.n_parameters == 0:
         raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
     ball = robustness.ball(counts)
-    known = _references(oracle, robustness.score, references, tol)
+    known = _references(oracle, robustness.score, references, tol if solver is None else min(tol, solver.tol))
     _check_bounded(known, encoded)
     solution = _solve(oracle, ball, known, solver, tol, max_iter, callback)
     if not solution.success and solution.certificate.lower == -math.inf:

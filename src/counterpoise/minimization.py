@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize
 
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.objective import ReferenceRisks, RobustObjective
@@ -176,6 +175,9 @@ def _descend(objective: RobustObjective, theta: Array) -> Array:
         worst = objective.worst_case(point)
         return float(worst.value), worst.distribution @ point.jacobian
 
+    # Imported here: it would double the time to import the package, for a path that few problems take.
+    from scipy import optimize
+
     box = None if objective.oracle.bounds is None else optimize.Bounds(*objective.oracle.bounds)
     result = optimize.minimize(value_and_gradient, theta, jac=True, method="L-BFGS-B", bounds=box)
     return np.asarray(result.x if result.fun <= value_and_gradient(theta)[0] else theta)
@@ -209,7 +211,7 @@ def _references(oracle: CallableOracle, given: ArrayLike | None, tol: float) -> 
 def _checked_bounds(bounds: Any, n: int) -> Bounds | None:
     if bounds is None:
         return None
-    if isinstance(bounds, optimize.Bounds):
+    if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
         pairs = list(zip(np.broadcast_to(bounds.lb, n), np.broadcast_to(bounds.ub, n), strict=True))
     else:
         pairs = list(bounds) if np.iterable(bounds) else []

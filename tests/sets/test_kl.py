@@ -320,6 +320,8 @@ def test_one_context_leaves_no_choice(radius):
         ([1e-12, 1e-6, 1 - 1e-6 - 1e-12], 1.0, [2.0, 1.0, 0.0]),
         ([1e-6, 0.5, 0.499999], 1.55, [1e-8, -1.0, 0.0]),
         ([1e-7, 0.5, 0.4999999], 3.0, [1e-10, -1.0, 0.0]),
+        (np.array([1e6, 1.0, 1e7]) / 11_000_001, 2.0, [-2.0, 2.0, -1000.0]),
+        (np.array([1e8, 10.0, 1e7]) / 110_000_010, 2.0, [-1000.0, 2.0, -2.0]),
     ],
 )
 def test_rare_context_with_the_largest_score_does_not_derail_the_search(p_hat, radius, scores):

@@ -18,7 +18,7 @@ CHI2_DRAWS_PER_CONTEXT = 10
 """Below this many draws per context the chi-squared limit under-covers visibly.
 
 Simulated with 100 equally likely contexts and .90 asked, it covers .73 with 3 draws per context, .83 with 5, .87 with
-10 and .89 with 20; unequal ones are worse.
+10 and .89 with 20.
 """
 
 

@@ -90,7 +90,7 @@ def _woodbury(diagonal: Array, rows: Array | None) -> Callable[[Array], Array]:
 
 
 def _conjugate_gradients(
-    apply: Callable[[Array], Array], precondition: Callable[[Array], Array], rhs: Array, tol: float = 1e-8
+    apply: Callable[[Array], Array], precondition: Callable[[Array], Array], rhs: Array, tol: float = 1e-11
 ) -> Array:
     """Solve by preconditioned conjugate gradients, to a fixed relative residual or to rounding."""
     x = np.zeros_like(rhs)
