@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from counterpoise.contexts import Contexts, encode
-from counterpoise.exceptions import EmptyContextError, InvalidInputError, NotCertifiedWarning
+from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.losses import Hinged, Loss
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Bounds, LinearOracle, Oracle
@@ -33,6 +31,7 @@ from counterpoise.solvers import (
     Solution,
     Solver,
 )
+from counterpoise.validation import checked_features, checked_weights, unwrapped
 
 Array = NDArray[np.float64]
 Score = Literal["excess", "risk"]
@@ -152,13 +151,13 @@ def fit_linear(
     if not isinstance(loss, Loss):
         raise InvalidInputError(f"loss must be a Loss such as Logistic(), got {loss!r:.60}.")
     X = checked_features(X)
-    target = loss.checked_target(_plain(y))
+    target = loss.checked_target(unwrapped(y))
     if len(target) != X.shape[0]:
         raise InvalidInputError(f"X has {X.shape[0]} rows and y has {len(target)}. Pass one target per row.")
     if not (isinstance(alpha, Real) and math.isfinite(alpha) and alpha >= 0):
         raise InvalidInputError(f"alpha = {alpha}; the ridge is a finite number, 0 or more.")
     encoded = encode(contexts, X.shape[0], declared)
-    weight, (X, target, encoded) = _weighted(sample_weight, X, target, encoded)
+    weight, (X, target, encoded) = checked_weights(sample_weight, X, target, encoded)
     counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
     oracle = LinearOracle.from_rows(
         X,
@@ -281,100 +280,3 @@ def _check_bounded(references: ReferenceRisks, contexts: Contexts) -> None:
             f"the risk of {contexts.describe(int(unbounded[0]))} has no minimum (the more extreme the decision, the "
             "better). Bound theta, e.g. to [0, max_stock]."
         )
-
-
-def checked_features(X: Any) -> Any:
-    """Return X as a finite float array or CSR matrix, or name the column and row that are in the way."""
-    if sparse.issparse(X):
-        if X.ndim != 2:
-            raise InvalidInputError(f"X must have two dimensions, got shape {X.shape}.")
-        if X.dtype.kind not in "biuf":
-            raise InvalidInputError(_not_numbers(X.dtype))
-        matrix = sparse.csr_array(X)
-        matrix = matrix if matrix.dtype.kind == "f" else matrix.astype(np.float64)
-        values = matrix.data
-        if not np.isfinite(values).all():
-            where = int(np.flatnonzero(~np.isfinite(values))[0])
-            row = int(np.searchsorted(matrix.indptr, where, "right")) - 1
-            raise InvalidInputError(_not_finite(row, int(matrix.indices[where]), values[where]))
-        array: Any = matrix
-    else:
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
-        try:
-            raw = frame.to_numpy() if isinstance(frame, nw.DataFrame) else np.asarray(X)
-        except ValueError as error:
-            raise InvalidInputError(f"X is not a table: its rows differ in length ({error}).") from error
-        array = _floats(raw, list(frame.columns) if isinstance(frame, nw.DataFrame) else None)
-        if array.ndim != 2:
-            raise InvalidInputError(
-                f"X must have two dimensions, got shape {array.shape}. Use X.reshape(-1, 1) for one feature."
-            )
-        finite = np.isfinite(array)
-        if not finite.all():
-            row, column = (int(k) for k in np.argwhere(~finite)[0])
-            raise InvalidInputError(_not_finite(row, column, array[row, column]))
-    if array.shape[0] == 0:
-        raise InvalidInputError("X has no rows: there is nothing to learn from.")
-    return array
-
-
-def _floats(raw: NDArray[Any], columns: list[str] | None) -> Array:
-    if raw.dtype.kind == "f" and raw.dtype.itemsize >= 4:
-        return np.ascontiguousarray(raw, dtype=np.float64)
-    if raw.dtype.kind in "cmM":
-        raise InvalidInputError(_not_numbers(raw.dtype))
-    try:
-        return np.ascontiguousarray(raw, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        culprit = ""
-        if raw.ndim == 2:
-            for k in range(raw.shape[1]):
-                try:
-                    raw[:, k].astype(np.float64)
-                except (TypeError, ValueError):
-                    culprit = f" (column {columns[k] if columns else k}: {error})"
-                    break
-        raise InvalidInputError(f"X must be numbers{culprit}. Encode categories, e.g. with OneHotEncoder.") from error
-
-
-def _not_numbers(dtype: np.dtype[Any]) -> str:
-    kinds = {"c": "complex numbers; pass real ones", "M": "dates", "m": "durations"}
-    return f"X must be numbers, but it holds {kinds.get(dtype.kind, str(dtype))}."
-
-
-def _not_finite(row: int, column: int, value: float) -> str:
-    return f"X is {value} in row {row}, column {column}. Impute or drop values that are not finite."
-
-
-def _plain(y: Any) -> Any:
-    series = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)
-    return series.to_numpy() if isinstance(series, (nw.Series, nw.DataFrame)) else y
-
-
-def _weighted(
-    sample_weight: Any, X: Any, target: Array, contexts: Contexts
-) -> tuple[Array, tuple[Any, Array, Contexts]]:
-    """Check the weights, drop rows that have none, and refuse contexts that are left with nothing."""
-    n = X.shape[0]
-    if sample_weight is None:
-        return np.ones(n), (X, target, contexts)
-    try:
-        weight = np.asarray(_plain(sample_weight), dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"sample_weight must be numbers, got {sample_weight!r:.60}.") from error
-    if weight.shape != (n,):
-        raise InvalidInputError(f"sample_weight has shape {weight.shape} for {n} rows. Pass one weight per row.")
-    bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
-    if bad.size:
-        raise InvalidInputError(f"sample_weight in row {bad[0]} is {weight[bad[0]]}; weights are finite and 0 or more.")
-    totals = np.bincount(contexts.codes, weight, len(contexts.labels))
-    if (totals <= 0).any():
-        empty = int(np.flatnonzero(totals <= 0)[0])
-        raise EmptyContextError(
-            f"all sample weights of {contexts.describe(empty)} are zero, so its risk is unknown. Drop the context, or "
-            "give it weight."
-        )
-    kept = weight > 0
-    if kept.all():
-        return weight, (X, target, contexts)
-    return weight[kept], (X[kept], target[kept], Contexts(contexts.labels, contexts.codes[kept]))
