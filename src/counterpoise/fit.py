@@ -184,14 +184,19 @@ def fit_linear(
     ball = robustness.ball(counts)
     known = _references(oracle, robustness.score, references, tol if solver is None else min(tol, solver.tol))
     _check_bounded(known, encoded)
-    solution = _solve(oracle, ball, known, solver, tol, max_iter, callback)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        solution = _solve(oracle, ball, known, solver, tol, max_iter, callback)
     if not solution.success and solution.certificate.lower == -math.inf:
-        _refuse_bottomless(oracle, solution)
+        _refuse_bottomless(oracle, ball, solution)
+    for warning in caught:
+        warnings.warn(warning.message, stacklevel=2)
     matrix = solution.theta.reshape(loss.n_outputs, oracle.width).copy()
     if loss.n_outputs > 1:
         # A shift common to all classes changes no prediction; without it the answer is unique.
         free = slice(None) if alpha == 0.0 else slice(X.shape[1], None)
         matrix[:, free] -= matrix[:, free].mean(axis=0)
+        solution = replace(solution, theta=matrix.ravel())
     n_features = X.shape[1]
     intercept = matrix[:, n_features] if fit_intercept else np.zeros(loss.n_outputs)
     return LinearFit(matrix[:, :n_features], intercept, solution, encoded, counts, ball, known)
@@ -244,12 +249,20 @@ def _attempts(oracle: LinearOracle, ball: KLBall) -> list[tuple[Oracle, type[Sol
     return [smooth, by_rows] if oracle.loss.softness > 0.0 else [by_rows]
 
 
-def _refuse_bottomless(oracle: LinearOracle, solution: Solution) -> None:
-    """Say that a problem has no minimum where the search ended far below anything sensible, or at infinity."""
-    if ScalarOracle.suits(oracle) or solution.value < -1e3 * oracle.typical_risk:
-        raise InvalidInputError(
-            "the risk has no minimum (the more extreme the decision, the better). Bound theta, e.g. to [0, max_stock]."
-        )
+def _refuse_bottomless(oracle: LinearOracle, ball: KLBall, solution: Solution) -> None:
+    """Say that a problem has no minimum, where going on in the direction of the answer lowers the risk for ever."""
+    if not isinstance(oracle.loss, Hinged) or oracle.alpha > 0.0:
+        return
+    _, _, left, right = oracle.loss.pieces(oracle.target)
+    directions = [solution.theta, *(np.ones(1), -np.ones(1)) * (oracle.n_parameters == 1)]
+    for direction in directions:
+        move = oracle.product(direction)[:, 0]
+        drift = np.add.reduceat(oracle.row_weight * np.where(move > 0, right, left) * move, oracle.starts[:-1])
+        if float(ball.worst_case(drift).value) < 0.0:
+            raise InvalidInputError(
+                "the risk has no minimum (the more extreme the decision, the better). "
+                "Bound theta, e.g. to [0, max_stock]."
+            )
 
 
 def _references(oracle: LinearOracle, score: Score, given: Array | None, tol: float) -> ReferenceRisks:

@@ -22,8 +22,10 @@ every_sharp_loss = pytest.mark.parametrize("loss", SHARP, ids=lambda loss: loss.
 
 
 def scale_of(oracle, references):
-    """Return what the accuracy of references is relative to: their own size, or the average risk at the start."""
-    return np.maximum(np.abs(references.upper), np.mean(np.abs(oracle.at(oracle.start()).risks)))
+    """Return what the accuracy of references is relative to: how far the risks at the start are above their floor."""
+    floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, 0.0)
+    size = max(np.mean(np.abs(oracle.at(oracle.start()).risks - floor)), 1e-3 * oracle.typical_risk)
+    return np.full(oracle.n_contexts, size)
 
 
 def assert_narrow(references, oracle, tol):

@@ -109,6 +109,14 @@ def lowest(problems: RowProblems) -> Array:
     return problems.total(problems.weight * problems.loss.lowest(problems.target))
 
 
+def own_scale(problems: RowProblems, scale: float) -> Array:
+    """Return how far each problem's risk is above its lowest, kept between a hundredth of ``scale`` and ``scale``."""
+    rows = problems.loss.value(problems.target, problems.predictions)
+    floor = problems.loss.lowest(problems.target)
+    above = problems.total(problems.weight * np.where(np.isfinite(floor), rows - floor, np.abs(rows)))
+    return np.clip(above, 1e-2 * scale, scale)
+
+
 def _ridge(problems: RowProblems) -> Array:
     """Bound by strong convexity in the coefficients: the minimum is at most ``|gradient|^2 / (2 alpha)`` below.
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from counterpoise.linalg import solve_stack
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.batch import Batch
-from counterpoise.oracle.linear_bounds import lower_bounds, lowest
+from counterpoise.oracle.linear_bounds import lower_bounds, lowest, own_scale
 
 _MAX_ITER = 100
 
@@ -22,7 +22,7 @@ def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
         direction = -solve_stack(batch.hessian, batch.gradient)
         slope = np.einsum("bd,bd->b", batch.gradient, direction)
         upper[active] = np.minimum(upper[active], batch.value)
-        accuracy = tol * scale
+        accuracy = tol * own_scale(batch, scale)
         # Half the squared Newton decrement foretells the bound, which costs more: prove only what looks finished.
         ready = -0.5 * slope <= accuracy
         if n_iter == _MAX_ITER - 1:

@@ -12,7 +12,7 @@ from counterpoise.linalg import solve_stack
 from counterpoise.losses import Hinged
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.batch import Batch
-from counterpoise.oracle.linear_bounds import dual_bounds, lowest
+from counterpoise.oracle.linear_bounds import dual_bounds, lowest, own_scale
 
 _MAX_ITER = 100
 
@@ -30,8 +30,11 @@ def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
     upper, lower = np.full(n, np.inf), lowest(batch)
     active = np.arange(n)
     for _ in range(_MAX_ITER):
+        # A program without a minimum runs away until its numbers overflow; its bound then stays where it was.
+        if not np.isfinite(rows.batch.value).all() or not np.isfinite(rows.mu).all():
+            break
         upper[active] = np.minimum(upper[active], rows.batch.value)
-        accuracy = tol * scale
+        accuracy = tol * own_scale(rows.batch, scale)
         ready = rows.mu <= 10.0 * accuracy
         if ready.any():
             at = rows.subset(ready)
@@ -41,7 +44,8 @@ def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
         active = active[keep]
         if active.size == 0:
             break
-        rows = (rows if keep.all() else rows.subset(keep)).step()
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            rows = (rows if keep.all() else rows.subset(keep)).step()
     return upper, lower
 
 
