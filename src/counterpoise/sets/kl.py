@@ -205,7 +205,7 @@ def _tilt(p_hat: Array, eps: float, gaps: Array, spread: Array) -> tuple[Array, 
 def _asymptote(p_hat: Array, eps: float, gaps: Array) -> tuple[Array, np.ndarray]:
     """Return a lower bound of the root in log(offset), and where it is the root to rounding.
 
-    As the offset vanishes the divergence approaches a line in log(offset), from above since it is convex.
+    As the offset vanishes the divergence approaches a line in log(offset), and it is never below that line.
     """
     tied = np.where(gaps == 0, p_hat, 0.0).sum(axis=1)
     rest = np.where(gaps == 0, 0.0, p_hat).sum(axis=1)
@@ -218,9 +218,9 @@ def _asymptote(p_hat: Array, eps: float, gaps: Array) -> tuple[Array, np.ndarray
 def _root(p_hat: Array, eps: float, gaps: Array, lower: Array) -> Array:
     """Solve ``divergence(offset) = eps`` for log(offset), row by row, by safeguarded Newton steps.
 
-    The divergence falls from infinity to 0 as the offset grows. In the logarithm of the offset it is convex and its
-    logarithm is concave, so Newton on the one (large radius) or on the other (small radius) has a monotone tail.
-    ``lower`` bounds the root from below.
+    The divergence falls from infinity to 0 as the offset grows: almost linearly in log(offset) where it is large, and
+    its logarithm so where it is small. Newton works on whichever is the straighter, between ``lower`` and the root of
+    ``1 / (4 offset^2)``, which no divergence exceeds when gaps lie in [0, 1].
     """
     mean = gaps @ p_hat
     if eps > 1.0:
@@ -232,7 +232,8 @@ def _root(p_hat: Array, eps: float, gaps: Array, lower: Array) -> Array:
         guess = np.sqrt(variance / (2.0 * eps)) - mean
         log_offset = np.maximum(np.log(np.maximum(guess, 1e-3 * mean)), lower)
     low = lower.copy()
-    high = np.full(len(gaps), np.inf)
+    high = np.full(len(gaps), -0.5 * math.log(4.0 * eps) + 1e-6)
+    log_offset = np.clip(log_offset, low, high)
     active = np.arange(len(gaps))
     for _ in range(200):
         x = log_offset[active]
@@ -244,13 +245,10 @@ def _root(p_hat: Array, eps: float, gaps: Array, lower: Array) -> Array:
             on_log = divergence * np.log(eps / divergence) / slope
             on_value = (eps - divergence) / slope
         step = on_value if eps > 1.0 else on_log
-        bounded = np.isfinite(low[active]) & np.isfinite(high[active])
-        middle = np.where(bounded, 0.5 * (low[active] + high[active]), x + np.where(too_large, 2.0, -2.0))
+        middle = 0.5 * (low[active] + high[active])
         new = x + step
         inside = (new >= low[active]) & (new <= high[active])
         new = np.where(np.isfinite(new) & inside, new, middle)
-        # Beyond this no divergence that a float can hold is left.
-        new = np.minimum(new, 600.0)
         log_offset[active] = new
         # Quadratic convergence: after a step this small the next would be below rounding.
         active = active[np.abs(new - x) > 1e-9]
