@@ -48,7 +48,7 @@ class Robustness:
     radius : {"types", "agrawal", "chi2"} or float
         How the radius follows from the confidence, or the radius itself in bits.
     draws : float, optional
-        Independent draws of a context in the data, where rows are not.
+        Independent draws of a context in the data, where rows are not. Of no use with a radius in bits.
     score : {"excess", "risk"}
     balanced : bool
         Centre the set on equal shares instead of on the empirical ones.
@@ -94,6 +94,8 @@ class LinearFit:
         Rows, or the sum of their weights, in each context.
     ball : KLBall
     references : ReferenceRisks
+
+    Whatever there is one of per context is in the order of ``contexts.labels``.
     """
 
     coef: Array
@@ -139,15 +141,30 @@ def fit_linear(
     declared : iterable of labels, optional
         The contexts that exist.
     references : array of shape (n_contexts,), optional
-        The least risk of each context, in the order of its sorted labels, where it is known; solved for otherwise.
+        The least risk of each context, in the order of ``LinearFit.contexts.labels``, where it is known; solved for
+        otherwise.
     bounds : pair of arrays, optional
         On theta; with a piecewise linear loss of one parameter.
     solver : Solver, optional
-        Chosen by the shape of the problem when not given.
+        Chosen by the shape of the problem when not given. One that is given brings its own ``tol``, ``max_iter`` and
+        ``callback``; those below are then not used.
     tol : float
         Largest gap, relative to the objective's scale.
+    max_iter : int, optional
+    callback : callable, optional
+        Called with a :class:`counterpoise.solvers.Progress` at every check.
+
+    Returns
+    -------
+    LinearFit
     """
     robustness = _named(robustness) if isinstance(robustness, str) else robustness
+    if not isinstance(robustness, Robustness):
+        raise InvalidInputError(
+            f"robustness is {robustness!r:.60}; pass a method's name, or e.g. Robustness(confidence=0.9)."
+        )
+    if solver is not None and not isinstance(solver, Solver):
+        raise InvalidInputError(f"solver must be a Solver such as InteriorPoint(), got {solver!r:.60}.")
     if not isinstance(loss, Loss):
         raise InvalidInputError(f"loss must be a Loss such as Logistic(), got {loss!r:.60}.")
     X = checked_features(X)
@@ -175,7 +192,10 @@ def fit_linear(
             "Use counterpoise.minimize for other problems."
         )
     if bounds is not None:
-        low, high = (np.atleast_1d(np.asarray(b, dtype=np.float64)) for b in bounds)
+        try:
+            low, high = (np.atleast_1d(np.asarray(b, dtype=np.float64)) for b in bounds)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"bounds must be (low, high) with low < high, got {bounds!r:.80}.") from error
         if low.shape != (1,) or high.shape != (1,) or not low[0] < high[0]:
             raise InvalidInputError(f"bounds must be (low, high) with low < high, got {bounds!r:.80}.")
         oracle = replace(oracle, bounds=(low, high))
@@ -183,7 +203,7 @@ def fit_linear(
         raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
     ball = robustness.ball(counts)
     known = _references(oracle, robustness.score, references, tol if solver is None else min(tol, solver.tol))
-    _check_bounded(known, encoded)
+    _check_bounded(oracle, known, encoded)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         solution = _solve(oracle, ball, known, solver, tol, max_iter, callback)
@@ -219,7 +239,11 @@ def _solve(
 ) -> Solution:
     """Solve by the given solver, or by those that suit the shape of the problem until one succeeds."""
     if solver is not None:
-        shaped = PolyhedralOracle(oracle) if isinstance(solver, PolyhedralInteriorPoint) else oracle
+        shaped: Oracle = oracle
+        if isinstance(solver, PolyhedralInteriorPoint) and isinstance(oracle.loss, Hinged):
+            shaped = PolyhedralOracle(oracle)
+        elif isinstance(solver, ScalarSearch) and ScalarOracle.suits(oracle):
+            shaped = ScalarOracle.of(oracle)
         return solver.solve(RobustObjective(shaped, ball, references))
     options: dict[str, Any] = {"tol": tol, "callback": callback}
     if max_iter is not None:
@@ -260,9 +284,14 @@ def _refuse_bottomless(oracle: LinearOracle, ball: KLBall, solution: Solution) -
         drift = np.add.reduceat(oracle.row_weight * np.where(move > 0, right, left) * move, oracle.starts[:-1])
         if float(ball.worst_case(drift).value) < 0.0:
             raise InvalidInputError(
-                "the risk has no minimum (the more extreme the decision, the better). "
-                "Bound theta, e.g. to [0, max_stock]."
+                f"the risk has no minimum (the more extreme the decision, the better). {_remedy(oracle)}"
             )
+
+
+def _remedy(oracle: LinearOracle) -> str:
+    return (
+        "Bound theta, e.g. to [0, max_stock]." if oracle.n_parameters == 1 else "Check costs and price, or raise alpha."
+    )
 
 
 def _references(oracle: LinearOracle, score: Score, given: Array | None, tol: float) -> ReferenceRisks:
@@ -286,10 +315,10 @@ def _references(oracle: LinearOracle, score: Score, given: Array | None, tol: fl
     return ReferenceRisks.exactly(values)
 
 
-def _check_bounded(references: ReferenceRisks, contexts: Contexts) -> None:
+def _check_bounded(oracle: LinearOracle, references: ReferenceRisks, contexts: Contexts) -> None:
     unbounded = np.flatnonzero(~np.isfinite(references.upper) | ~np.isfinite(references.lower))
     if unbounded.size:
         raise InvalidInputError(
             f"the risk of {contexts.describe(int(unbounded[0]))} has no minimum (the more extreme the decision, the "
-            "better). Bound theta, e.g. to [0, max_stock]."
+            f"better). {_remedy(oracle)}"
         )

@@ -75,9 +75,9 @@ def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:
     scaled = matrices * scale[:, :, None] * scale[:, None, :]
     identity = np.eye(scaled.shape[1])
     inverse = np.empty_like(scaled)
-    for b, matrix in enumerate(scaled) if len(scaled) == 1 else ():
-        inverse[b] = _cholesky_inverse(matrix, identity)
-    if len(scaled) > 1:
+    if len(scaled) == 1:
+        inverse[0] = _cholesky_inverse(scaled[0], identity)
+    else:
         try:
             inverse = np.asarray(np.linalg.inv(scaled + 1e-15 * identity), dtype=np.float64)
         except np.linalg.LinAlgError:

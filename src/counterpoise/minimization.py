@@ -67,15 +67,16 @@ def minimize(
     bounds : sequence of (low, high) pairs or scipy.optimize.Bounds, optional
         One pair per parameter; None for no bound.
     reference_risks : array-like of shape (n_contexts,), or a number, optional
-        The least risk possible in each context. Solved for, context by context, when not given; 0 scores risk
-        itself instead of excess risk.
+        The least risk possible in each context. Solved for, context by context, when not given (for risks that are
+        not convex, the local minimum reached from ``theta0``); 0 scores risk itself instead of excess risk.
     convex : bool, optional
         True says that every risk is convex, which makes bounds and secants a proof even without Hessians. False says
         that some are not. By default Hessians, where given, are watched for signs of it.
     tol : float
         Largest gap, relative to the objective's scale.
     solver : Solver, optional
-        Any of :mod:`counterpoise.solvers`; chosen by the shape of the problem when not given.
+        Any of :mod:`counterpoise.solvers`, with its own ``tol``, ``max_iter`` and ``callback``; chosen by the shape of
+        the problem when not given.
 
     Returns
     -------
@@ -112,6 +113,8 @@ def minimize(
     references = _references(oracle, reference_risks, max(1e-2 * tol, 1e-12))
     objective = RobustObjective(oracle, ball, references)
     if solver is not None:
+        if not isinstance(solver, Solver):
+            raise InvalidInputError(f"solver must be a Solver such as InteriorPoint(), got {solver!r:.60}.")
         return solver.solve(objective, theta)
     return _solve(objective, theta, tol, max_iter, callback)
 

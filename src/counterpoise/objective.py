@@ -24,8 +24,10 @@ class Certificate:
     lower, upper : float
         ``upper`` is attained by the returned parameters.
     scope : {"global", "local"}
-        ``"global"``: a theorem, up to rounding in the sums. ``"local"``: an estimate from derivatives at the
-        solution, which is all there is for risks that may not be convex or have no Hessian.
+        ``"global"``: a theorem, up to rounding in the sums, for the losses of this library; for risks given as
+        functions it takes the caller's word that they are convex, or the word of every Hessian that was seen.
+        ``"local"``: an estimate from derivatives around the solution, which is all there is for risks that may not be
+        convex or have no Hessian.
     scale : float
         The size of the objective, against which the gap is measured.
     """

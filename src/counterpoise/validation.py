@@ -66,7 +66,10 @@ def _floats(raw: NDArray[Any], columns: list[str] | None) -> Array:
                 except (TypeError, ValueError):
                     culprit = f" (column {columns[k] if columns else k}: {error})"
                     break
-        raise InvalidInputError(f"X must be numbers{culprit}. Encode categories, e.g. with OneHotEncoder.") from error
+        raise InvalidInputError(
+            f"X must be numbers{culprit}. Encode categories, e.g. with OneHotEncoder; drop the column from X if it "
+            "holds the contexts."
+        ) from error
 
 
 def _not_numbers(dtype: np.dtype[Any]) -> str:

@@ -25,7 +25,9 @@ def batches(oracle: LinearOracle) -> Iterator[NDArray[np.intp]]:
     padded = 1 << np.ceil(np.log2(sizes[order])).astype(np.intp)
     for length in np.unique(padded):
         alike = order[padded == length]
-        step = max(1, _BATCH_ENTRIES // int(length * oracle.width * oracle.loss.n_outputs))
+        # The features of a context, or its Hessian where that is larger.
+        entries = oracle.n_parameters * max(int(length), oracle.n_parameters)
+        step = max(1, _BATCH_ENTRIES // entries)
         for first in range(0, len(alike), step):
             yield np.sort(alike[first : first + step])
 

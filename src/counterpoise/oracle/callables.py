@@ -168,7 +168,8 @@ class CallablePoint:
         """Bound the minimum of ``sum_c p_c risk_c`` from below.
 
         Tangents inside finite bounds, and secants for one parameter, are theorems about convex risks. Otherwise it is
-        twice what a parabola promises, which holds where the curvature does not fall by more than half on the way.
+        twice what a parabola promises, which holds where the curvature does not fall by more than half on the way; that
+        is looked at twice as far on, and nothing is claimed where it does.
         """
         if self.oracle.n_parameters == 1:
             return self._secant_bound(p)
@@ -182,7 +183,19 @@ class CallablePoint:
         # A slope where there is no curvature promises a decrease without end.
         if float(np.abs(gradient - curvature @ step).max()) > 1e-6 * float(np.abs(gradient).max()):
             return best
-        return max(best, value - max(float(gradient @ step), 0.0))
+        remaining = max(float(gradient @ step), 0.0)
+        if remaining > 1e-14 * abs(value) and not self._keeps_curving(p, curvature, step):
+            return best
+        return max(best, value - remaining)
+
+    def _keeps_curving(self, p: Array, curvature: Array, step: Array) -> bool:
+        """Tell whether twice the way to the parabola's minimum at least half of the curvature is still there."""
+        theta = self.theta - 2.0 * step
+        if self.oracle.bounds is not None:
+            theta = np.clip(theta, *self.oracle.bounds)
+        there = self.oracle.at(theta).hessian(p)
+        size = max(float(np.abs(curvature).max()), 1e-300)
+        return bool(np.linalg.eigvalsh(there - 0.5 * curvature)[0] >= -1e-6 * size)
 
     def _tangent_bound(self, value: float, gradient: Array) -> float:
         """Return the tangent's least value inside the bounds."""

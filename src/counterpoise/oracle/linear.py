@@ -175,10 +175,6 @@ class LinearOracle:
         """Return what is known at ``theta``."""
         return LinearPoint(self, theta)
 
-    def with_loss(self, loss: Loss) -> LinearOracle:
-        """Return the same rows under another loss."""
-        return replace(self, loss=loss)
-
     def context(self, c: int) -> LinearOracle:
         """Return the problem of one context alone."""
         return self.subset(np.array([c]))

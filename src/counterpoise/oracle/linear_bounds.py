@@ -14,13 +14,16 @@ from counterpoise.losses import Hinged, Loss
 from counterpoise.oracle import decrease
 from counterpoise.oracle._base import Array
 
+_BALANCED = 1e-11
+"""Share of the summed slopes that may be left over in a dual point before it is not feasible but unfinished."""
+
 _CUTS = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
 
 
 class RowProblems(Protocol):
     """B linear problems ``sum_i weight_i loss(target_i, x_i'theta_b) + alpha/2 |coef_b|^2`` at given theta.
 
-    Rows of all problems are in one flat sequence of length n.
+    Rows of all problems are in one flat sequence of length n, the same number for each.
     """
 
     @property
@@ -142,11 +145,8 @@ def _ridge(problems: RowProblems) -> Array:
 def _centre_intercepts(problems: RowProblems, z: Array) -> Array:
     """Return predictions shifted, problem by problem, to where the intercepts' gradient vanishes."""
     loss, outputs = problems.loss, problems.loss.n_outputs
-    counter = np.arange(len(z)) if z.ndim == 1 else np.arange(len(z))[:, None]
-    owner = np.zeros(len(z), dtype=np.intp)
     n_problems = len(problems.coefficients)
-    if n_problems > 1:
-        owner = np.asarray(counter.ravel() // (len(z) // n_problems), dtype=np.intp)
+    owner = np.repeat(np.arange(n_problems), len(z) // n_problems)
     for _ in range(60):
         slopes = loss.gradient(problems.target, z).reshape(len(z), outputs)
         bend = loss.curvature(problems.target, z).reshape(len(z), outputs, -1)
@@ -212,9 +212,11 @@ def dual_bounds(problems: RowProblems, v: Array, bend: Array, share: Array) -> A
     gram[:, diagonal, diagonal] += alpha * penalised
     v = np.clip(v, left * share, right * share)
     shrunk = problems.coefficients
-    for _ in range(4):
+    for _ in range(12):
         # Rows are moved, each as far as its curvature allows, until they balance against the ridge.
         residual = problems.transpose_product((weight * v)[:, None]) + alpha * shrunk
+        if (np.abs(residual) <= 1e-16 * problems.total(np.abs(weight * v))[:, None] * problems.reach).all():
+            break
         move = solve_stack(gram, residual)
         shrunk = shrunk - move * penalised
         v = np.clip(v - bend * problems.product(move), left * share, right * share)
@@ -229,6 +231,6 @@ def dual_bounds(problems: RowProblems, v: Array, bend: Array, share: Array) -> A
     if alpha > 0.0:
         held = pull * penalised
         value = value - np.sum(held * problems.theta, axis=1) - np.sum(held**2, axis=1) / (2.0 * alpha)
-    value = np.where((free <= 1e-9 * size).all(axis=1), value, -np.inf)
+    value = np.where((free <= _BALANCED * size).all(axis=1), value, -np.inf)
     # Row by row the loss is bounded below, which is all there is to know where every row can be met.
     return np.maximum(value, problems.total(weight * share * problems.loss.lowest(problems.target)))

@@ -42,8 +42,8 @@ def confidence_radius(
     method : {"types", "agrawal", "chi2"}
         ``"types"``: the method of types, :math:`(C \log_2(n+1) - \log_2(1-\beta)) / n`; valid for every n, and loose.
         ``"agrawal"``: the Chernoff bound of Agrawal (2020), :math:`x/n` with
-        :math:`e^{-x} (e x / (C-1))^{C-1} = 1-\beta`; valid for every n, and 2 to 5 times tighter on usual counts
-        (looser only with fewer draws than contexts).
+        :math:`e^{-x} (e x / (C-1))^{C-1} = 1-\beta`; valid for every n, and tighter from a handful of draws on: 1.4
+        times with 2 contexts and 20 draws, 3 with 10 and 400, 10 with 100 and 1,000,000.
         ``"chi2"``: the limit :math:`\chi^2_{C-1}(\beta) / (2n)`; exact as n grows, and too small when n/C is small.
     draws : float, optional
         How many independent draws of a context the data hold; the number of samples by default. Rows that share one
@@ -90,6 +90,8 @@ def _agrawal(n_contexts: int, surprise: float) -> float:
 
 
 def _chi2(n_contexts: int, confidence: float, n_draws: float) -> float:
+    if n_contexts == 1:
+        return 0.0
     if n_draws / n_contexts < CHI2_DRAWS_PER_CONTEXT * max(1.0, math.sqrt(n_contexts / 100.0)):
         warnings.warn(
             f"method='chi2' is asymptotic and {n_draws:g} draws over {n_contexts} contexts are too few for it: the set "
@@ -97,8 +99,6 @@ def _chi2(n_contexts: int, confidence: float, n_draws: float) -> float:
             CoverageWarning,
             stacklevel=3,
         )
-    if n_contexts == 1:
-        return 0.0
     # The half quantile, from whichever tail is the smaller.
     shape = 0.5 * (n_contexts - 1)
     lower_tail = confidence < 0.5

@@ -6,7 +6,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
@@ -23,9 +23,9 @@ Array = NDArray[np.float64]
 class Status(Enum):
     """How a solver ended, as a sentence with the next action in it."""
 
-    CERTIFIED = "The gap is within the tolerance: the solution is optimal to that accuracy."
+    CERTIFIED = "The gap is within the tolerance; what that proves, the certificate's scope says."
     ITERATION_LIMIT = "The iterations ran out before the gap reached the tolerance. Raise max_iter, or tol."
-    STALLED = "Rounding stopped progress before the gap reached the tolerance. Scale the features, or raise tol."
+    STALLED = "No step makes progress, and the gap is above the tolerance. Rescale the parameters, or raise tol."
     FINISHED = "The method ran its fixed number of steps; the gap says how good the result is."
 
 
@@ -67,8 +67,8 @@ class Solution:
 class State:
     """Where a solver is: a point, and the distribution that goes with it.
 
-    ``curvature`` is the Hessian at the point for ``p``, where the solver has it; ``candidate`` another point whose
-    value counts, such as an average of iterates; ``extra`` is the solver's own.
+    ``curvature`` is the Hessian at the point for ``p`` and ``multipliers`` the prices of the bounds on theta, where the
+    solver has them; ``stalled`` says that no step is left; ``extra`` is the solver's own.
     """
 
     point: Point
@@ -101,6 +101,9 @@ class _Incumbent:
         upper = self.objective.upper_bound(state.point)
         if self.point is None or upper < self.upper:
             self.point, self.upper = state.point, upper
+        if self.lower > self.upper + 1e-9 * self.objective.scale(self.point):
+            # A value below it disproves the bound (an estimate, or arithmetic that failed): begin anew.
+            self.lower, self.p = -math.inf, None
         if not math.isfinite(upper):
             return
         p, curvature = state.p, state.curvature
@@ -160,12 +163,17 @@ class Solver(ABC):
     def step(self, objective: RobustObjective, state: State) -> State:
         """Return the next state."""
 
+    def check(self, objective: RobustObjective) -> None:
+        """Refuse a problem of a shape the method is not made for, before it runs."""
+        return
+
     def result(self, objective: RobustObjective, state: State) -> State:
         """Return the state that is judged, where it is not the iterate itself."""
         return state
 
     def solve(self, objective: RobustObjective, theta: Array | None = None) -> Solution:
         """Iterate until the certificate is good enough, or nothing more can be done."""
+        self.check(objective)
         incumbent = _Incumbent(objective)
         state = self.start(objective, objective.oracle.start() if theta is None else np.asarray(theta, np.float64))
         n_iter = 0
@@ -184,7 +192,10 @@ class Solver(ABC):
                 if n_iter >= self.max_iter:
                     status = Status.ITERATION_LIMIT if self.certifies else Status.FINISHED
                     break
-            state = self.step(objective, state)
+            try:
+                state = self.step(objective, state)
+            except FloatingPointError:
+                state = replace(state, stalled=True)
             n_iter += 1
         if self.certifies and status is not Status.CERTIFIED:
             warnings.warn(

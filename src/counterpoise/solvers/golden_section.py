@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
 from counterpoise.solvers._base import Array, Solver, State, projected
@@ -17,6 +18,11 @@ _RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 @dataclass(frozen=True)
 class GoldenSection(Solver):
     """For one parameter, kinks or not, derivatives or not."""
+
+    def check(self, objective: RobustObjective) -> None:
+        """Refuse more than one parameter."""
+        if objective.oracle.n_parameters != 1:
+            raise InvalidInputError(f"GoldenSection is for one parameter, got {objective.oracle.n_parameters}.")
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin at ``theta``."""

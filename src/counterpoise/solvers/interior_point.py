@@ -65,7 +65,7 @@ class InteriorPoint(Solver):
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin near the empirical risk minimiser, at the centre of the set."""
         bounds = objective.oracle.bounds
-        if bounds is not None and not self.warm:
+        if bounds is not None:
             theta = _well_inside(theta, *bounds)
         return self.centred(objective, self.first_point(objective, theta))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import positive_solver
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
@@ -17,6 +18,11 @@ class Newton(Solver):
     It needs a Hessian and no bounds. With a set that is a point it solves the robust problem; otherwise it is the
     empirical risk minimiser, whose gap says what ignoring the set costs.
     """
+
+    def check(self, objective: RobustObjective) -> None:
+        """Refuse bounds."""
+        if objective.oracle.bounds is not None:
+            raise InvalidInputError("Newton knows no bounds on theta. Use InteriorPoint.")
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin at ``theta``."""

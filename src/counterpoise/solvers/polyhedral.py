@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
 from counterpoise.solvers._base import Array, State
@@ -16,6 +17,13 @@ from counterpoise.solvers.interior_point import InteriorPoint, bound_prices, kl_
 @dataclass(frozen=True)
 class PolyhedralInteriorPoint(InteriorPoint):
     """For oracles whose points carry row-wise dual variables and eliminate them (``linearise``)."""
+
+    def check(self, objective: RobustObjective) -> None:
+        """Refuse an oracle whose points have no row-wise dual variables."""
+        if not hasattr(objective.oracle, "pieces"):
+            raise InvalidInputError(
+                "PolyhedralInteriorPoint is for linear models with a hinged loss (Huber, Pinball, ...)."
+            )
 
     def first_point(self, objective: RobustObjective, theta: Array) -> Point:
         """Return the point itself: the rows' own variables start well inside their bounds."""

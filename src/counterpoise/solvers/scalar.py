@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.objective import RobustObjective
 from counterpoise.sets import ContextSet
 from counterpoise.solvers._base import Array, Solver, State
@@ -15,6 +16,11 @@ from counterpoise.solvers._base import Array, Solver, State
 @dataclass(frozen=True)
 class ScalarSearch(Solver):
     """Exact to rounding. It needs an oracle of one parameter that knows its kinks (``candidates``, ``slopes``)."""
+
+    def check(self, objective: RobustObjective) -> None:
+        """Refuse an oracle that does not know its kinks."""
+        if not hasattr(objective.oracle, "candidates"):
+            raise InvalidInputError("ScalarSearch is for one parameter, a piecewise linear loss and alpha=0.")
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin at ``theta``."""
