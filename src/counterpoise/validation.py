@@ -51,8 +51,6 @@ def checked_features(X: Any) -> Any:
 
 
 def _floats(raw: NDArray[Any], columns: list[str] | None) -> Array:
-    if raw.dtype.kind == "f" and raw.dtype.itemsize >= 4:
-        return np.ascontiguousarray(raw, dtype=np.float64)
     if raw.dtype.kind in "cmM":
         raise InvalidInputError(_not_numbers(raw.dtype))
     try:

@@ -552,7 +552,7 @@ def test_pulling_inside_gives_a_member_and_leaves_members_alone(ball, data):
 
 @PROPERTY
 @given(moderate_problems())
-def test_constraint_has_the_derivatives_it_states(problem):
+def test_constraint_has_the_gradient_it_states(problem):
     ball, scores = problem
     p = 0.5 * ball.p_hat + 0.5 * np.exp(scores / np.ptp(scores)) / np.exp(scores / np.ptp(scores)).sum()
     here = ball.constraint(p)
@@ -560,9 +560,7 @@ def test_constraint_has_the_derivatives_it_states(problem):
     moves = 1e-6 * np.diag(p)
     around = [(ball.constraint(p + m), ball.constraint(p - m)) for m in moves]
     slopes = [(up.value - down.value) / 2e-6 for up, down in around]
-    bends = [(up.gradient - down.gradient)[k] / 2e-6 for k, (up, down) in enumerate(around)]
     np.testing.assert_allclose(slopes, here.gradient * p, rtol=0, atol=1e-7)
-    np.testing.assert_allclose(bends, here.curvature * p, rtol=1e-6)
 
 
 def test_simplex_has_no_constraint_beyond_its_own():

@@ -54,7 +54,6 @@ class LinearOracle:
     alpha: float = 0.0
     fit_intercept: bool = True
     bounds: Bounds | None = None
-    is_rigorous: bool = True
 
     @classmethod
     def from_rows(
@@ -97,6 +96,11 @@ class LinearOracle:
     def forms_hessian(self) -> bool:
         """Whether a square matrix of the size of theta is affordable."""
         return self.n_parameters <= _LARGEST_HESSIAN
+
+    @property
+    def is_rigorous(self) -> bool:
+        """The bounds are theorems about the losses."""
+        return True
 
     @cached_property
     def penalised(self) -> Array:

@@ -9,7 +9,6 @@ import numpy as np
 from counterpoise.exceptions import NotCertifiedWarning
 from counterpoise.losses import Hinged
 from counterpoise.objective import ReferenceRisks, RobustObjective
-from counterpoise.oracle._base import Array
 from counterpoise.oracle.batch import Batch, batches
 from counterpoise.oracle.linear import LinearOracle
 from counterpoise.oracle.scalar import ScalarOracle
@@ -18,7 +17,7 @@ from counterpoise.sets import KLBall
 from counterpoise.solvers import NewtonCG
 
 
-def reference_risks(oracle: LinearOracle, tol: float, theta: Array | None = None) -> ReferenceRisks:
+def reference_risks(oracle: LinearOracle, tol: float) -> ReferenceRisks:
     """Minimise every context's risk on its own.
 
     Contexts of similar size are padded to one block and solved together by damped Newton steps.
@@ -27,14 +26,12 @@ def reference_risks(oracle: LinearOracle, tol: float, theta: Array | None = None
     ----------
     tol : float
         Accuracy asked of each reference, relative to how far the risks are above their lower bounds on average.
-    theta : ndarray of shape (n_parameters,), optional
-        Where to start.
     """
     if ScalarOracle.suits(oracle):
         return ReferenceRisks.exactly(ScalarOracle.of(oracle).context_minima()[0])
     if not oracle.forms_hessian:
-        return _one_by_one(oracle, tol, theta)
-    theta = oracle.start() if theta is None else theta
+        return _one_by_one(oracle, tol)
+    theta = oracle.start()
     solve = polyhedral.solve if isinstance(oracle.loss, Hinged) else newton.solve
     upper, lower = np.empty(oracle.n_contexts), np.empty(oracle.n_contexts)
     floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, 0.0)
@@ -49,14 +46,14 @@ def reference_risks(oracle: LinearOracle, tol: float, theta: Array | None = None
         scale = reached
 
 
-def _one_by_one(oracle: LinearOracle, tol: float, theta: Array | None) -> ReferenceRisks:
+def _one_by_one(oracle: LinearOracle, tol: float) -> ReferenceRisks:
     """Minimise each context's risk by the method for many features, where a batch of Hessians has no room."""
     alone, nothing = KLBall(np.ones(1), 0.0), ReferenceRisks.exactly(np.zeros(1))
     bounds = []
     for c in range(oracle.n_contexts):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotCertifiedWarning)
-            solution = NewtonCG(tol=tol).solve(RobustObjective(oracle.context(c), alone, nothing), theta)
+            solution = NewtonCG(tol=tol).solve(RobustObjective(oracle.context(c), alone, nothing))
         bounds.append((solution.certificate.upper, solution.certificate.lower))
     upper, lower = np.array(bounds).T
     return ReferenceRisks(upper, lower)

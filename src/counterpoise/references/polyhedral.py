@@ -31,8 +31,12 @@ def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
     active = np.arange(n)
     for _ in range(_MAX_ITER):
         # A program without a minimum runs away until its numbers overflow; its bound then stays where it was.
-        if not np.isfinite(rows.batch.value).all() or not np.isfinite(rows.mu).all():
-            break
+        sane = np.isfinite(rows.batch.value) & np.isfinite(rows.mu)
+        if not sane.all():
+            active = active[sane]
+            if active.size == 0:
+                break
+            rows = rows.subset(sane)
         upper[active] = np.minimum(upper[active], rows.batch.value)
         accuracy = tol * own_scale(rows.batch, scale)
         ready = rows.mu <= 10.0 * accuracy

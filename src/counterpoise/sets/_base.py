@@ -52,14 +52,13 @@ class WorstCase:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A smooth convex inequality ``value(p) <= 0`` whose Hessian is diagonal, at one point.
+    """A smooth convex inequality ``value(p) <= 0`` at one point.
 
     Together with ``p >= 0`` and ``sum p = 1`` it describes a set to an interior-point solver.
     """
 
     value: float
     gradient: Array
-    curvature: Array
 
 
 class ContextSet(Protocol):

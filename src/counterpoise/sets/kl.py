@@ -115,13 +115,10 @@ class KLBall:
         return (0.0 if lower <= _SMALLEST else float(lower)), float(upper)
 
     def constraint(self, p: Array) -> Constraint | None:
-        """Return ``D(p_hat || p) - radius`` in nats, with its derivatives; None for the simplex."""
+        """Return ``D(p_hat || p) - radius`` in nats, with its gradient; None for the simplex."""
         if self.is_simplex:
             return None
-        ratio = self.p_hat / p
-        return Constraint(
-            value=math.log(2.0) * (self.divergence(p) - self.radius), gradient=-ratio, curvature=ratio / p
-        )
+        return Constraint(value=math.log(2.0) * (self.divergence(p) - self.radius), gradient=-self.p_hat / p)
 
     def pull_inside(self, p: Array) -> Array:
         """Return a member close to ``p``: scaled to sum one, then moved towards ``p_hat`` as far as needed."""

@@ -29,7 +29,7 @@ class NewtonCG(InteriorPoint):
 
     def first_point(self, objective: RobustObjective, theta: Array) -> Point:
         """Return a point near the empirical risk minimiser."""
-        if objective.contexts.is_point:
+        if self.warm or objective.contexts.is_point:
             return objective.oracle.at(theta)
         centre = replace(objective, contexts=KLBall(objective.contexts.p_hat, 0.0))
         with warnings.catch_warnings():
