@@ -31,6 +31,7 @@ from counterpoise.solvers import (
     Solution,
     Solver,
 )
+from counterpoise.solvers._base import not_certified
 from counterpoise.validation import checked_features, checked_weights, unwrapped
 
 Array = NDArray[np.float64]
@@ -248,15 +249,19 @@ def _solve(
     options: dict[str, Any] = {"tol": tol, "callback": callback}
     if max_iter is not None:
         options["max_iter"] = max_iter
-    attempts = _attempts(oracle, ball)
-    for k, (form, suited) in enumerate(attempts):
-        with warnings.catch_warnings():
-            if k < len(attempts) - 1:
-                warnings.simplefilter("ignore", NotCertifiedWarning)
+    best: Solution | None = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotCertifiedWarning)
+        for form, suited in _attempts(oracle, ball):
             solution = suited(**options).solve(RobustObjective(form, ball, references))
-        if solution.success:
-            break
-    return solution
+            if best is None or solution.certificate.relative_gap < best.certificate.relative_gap:
+                best = solution
+            if solution.success:
+                break
+    assert best is not None
+    if not best.success:
+        warnings.warn(not_certified(best.status, best.certificate, tol), NotCertifiedWarning, stacklevel=3)
+    return best
 
 
 def _attempts(oracle: LinearOracle, ball: KLBall) -> list[tuple[Oracle, type[Solver]]]:
@@ -265,12 +270,15 @@ def _attempts(oracle: LinearOracle, ball: KLBall) -> list[tuple[Oracle, type[Sol
         return [(ScalarOracle.of(oracle), ScalarSearch)]
     if not oracle.forms_hessian:
         return [(oracle, NewtonCG)]
-    smooth: tuple[Oracle, type[Solver]] = (oracle, Newton if ball.is_point else InteriorPoint)
+    # Newton comes last, for data so separable that the empirical risk minimiser has no risk left in any context.
+    smooth: list[tuple[Oracle, type[Solver]]] = [(oracle, Newton)]
+    if not ball.is_point:
+        smooth.insert(0, (oracle, InteriorPoint))
     if not isinstance(oracle.loss, Hinged):
-        return [smooth]
+        return smooth
     by_rows: tuple[Oracle, type[Solver]] = (PolyhedralOracle(oracle), PolyhedralInteriorPoint)
     # A soft hinge has curvature, unless most rows are far from it.
-    return [smooth, by_rows] if oracle.loss.softness > 0.0 else [by_rows]
+    return [smooth[0], by_rows] if oracle.loss.softness > 0.0 else [by_rows]
 
 
 def _refuse_bottomless(oracle: LinearOracle, ball: KLBall, solution: Solution) -> None:

@@ -16,7 +16,7 @@ from counterpoise.oracle import Bounds
 from counterpoise.oracle.callables import CallableOracle
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius
 from counterpoise.solvers import GoldenSection, InteriorPoint, Progress, Solution, Solver
-from counterpoise.solvers._base import projected
+from counterpoise.solvers._base import not_certified, projected
 
 Array = NDArray[np.float64]
 
@@ -139,12 +139,7 @@ def _solve(
             if max_iter is None and not (solution.success and objective.oracle.is_rigorous):
                 solution = _improved(objective, solution, options)
     if not solution.success:
-        warnings.warn(
-            f"{solution.status.value} Gap {solution.certificate.gap:.3g}, "
-            f"{solution.certificate.relative_gap:.1g} of the objective's scale; asked for {tol:g}.",
-            NotCertifiedWarning,
-            stacklevel=3,
-        )
+        warnings.warn(not_certified(solution.status, solution.certificate, tol), NotCertifiedWarning, stacklevel=3)
     return solution
 
 

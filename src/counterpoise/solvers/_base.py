@@ -198,13 +198,16 @@ class Solver(ABC):
                 state = replace(state, stalled=True)
             n_iter += 1
         if self.certifies and status is not Status.CERTIFIED:
-            warnings.warn(
-                f"{status.value} Gap {certificate.gap:.3g}, {certificate.relative_gap:.1g} of the objective's scale; "
-                f"asked for {self.tol:g}.",
-                NotCertifiedWarning,
-                stacklevel=2,
-            )
+            warnings.warn(not_certified(status, certificate, self.tol), NotCertifiedWarning, stacklevel=2)
         return _solution(objective, incumbent, certificate, status, n_iter)
+
+
+def not_certified(status: Status, certificate: Certificate, tol: float) -> str:
+    """Return the words of a warning: how the solver ended, the gap, and what was asked for."""
+    return (
+        f"{status.value} Gap {certificate.gap:.3g}, {certificate.relative_gap:.1g} of the objective's scale; "
+        f"asked for {tol:g}."
+    )
 
 
 def projected(objective: RobustObjective, theta: Array) -> Array:
