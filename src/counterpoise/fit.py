@@ -185,33 +185,25 @@ def fit_linear(
         sample_weight=None if sample_weight is None else weight,
         alpha=alpha,
         fit_intercept=fit_intercept,
-        bounds=bounds,
     )
-    if bounds is not None and not ScalarOracle.suits(oracle):
-        raise InvalidInputError(
-            "bounds on theta need a piecewise linear loss, one parameter and alpha=0. "
-            "Use counterpoise.minimize for other problems."
-        )
     if bounds is not None:
-        try:
-            low, high = (np.atleast_1d(np.asarray(b, dtype=np.float64)) for b in bounds)
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"bounds must be (low, high) with low < high, got {bounds!r:.80}.") from error
-        if low.shape != (1,) or high.shape != (1,) or not low[0] < high[0]:
-            raise InvalidInputError(f"bounds must be (low, high) with low < high, got {bounds!r:.80}.")
-        oracle = replace(oracle, bounds=(low, high))
+        oracle = replace(oracle, bounds=_checked_bounds(bounds, oracle))
     if oracle.n_parameters == 0:
         raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
     ball = robustness.ball(counts)
     known = _references(oracle, robustness.score, references, tol if solver is None else min(tol, solver.tol))
     _check_bounded(oracle, known, encoded)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings():
+        # Said below, once it is known that the problem has a minimum at all.
+        warnings.simplefilter("ignore", NotCertifiedWarning)
         solution = _solve(oracle, ball, known, solver, tol, max_iter, callback)
-    if not solution.success and solution.certificate.lower == -math.inf:
+    if not solution.success:
         _refuse_bottomless(oracle, ball, solution)
-    for warning in caught:
-        warnings.warn(warning.message, stacklevel=2)
+        if solver is None or solver.certifies:
+            asked = tol if solver is None else solver.tol
+            warnings.warn(
+                not_certified(solution.status, solution.certificate, asked), NotCertifiedWarning, stacklevel=2
+            )
     matrix = solution.theta.reshape(loss.n_outputs, oracle.width).copy()
     if loss.n_outputs > 1:
         # A shift common to all classes changes no prediction; without it the answer is unique.
@@ -221,6 +213,22 @@ def fit_linear(
     n_features = X.shape[1]
     intercept = matrix[:, n_features] if fit_intercept else np.zeros(loss.n_outputs)
     return LinearFit(matrix[:, :n_features], intercept, solution, encoded, counts, ball, known)
+
+
+def _checked_bounds(bounds: Any, oracle: LinearOracle) -> Bounds:
+    if not ScalarOracle.suits(oracle):
+        raise InvalidInputError(
+            "bounds on theta need a piecewise linear loss, one parameter and alpha=0. "
+            "Use counterpoise.minimize for other problems."
+        )
+    wrong = f"bounds must be (low, high) with low < high, got {bounds!r:.80}."
+    try:
+        low, high = (np.atleast_1d(np.asarray(b, dtype=np.float64)) for b in bounds)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(wrong) from error
+    if low.shape != (1,) or high.shape != (1,) or not low[0] < high[0]:
+        raise InvalidInputError(wrong)
+    return low, high
 
 
 def _named(method: str) -> Robustness:
@@ -249,19 +257,12 @@ def _solve(
     options: dict[str, Any] = {"tol": tol, "callback": callback}
     if max_iter is not None:
         options["max_iter"] = max_iter
-    best: Solution | None = None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotCertifiedWarning)
-        for form, suited in _attempts(oracle, ball):
-            solution = suited(**options).solve(RobustObjective(form, ball, references))
-            if best is None or solution.certificate.relative_gap < best.certificate.relative_gap:
-                best = solution
-            if solution.success:
-                break
-    assert best is not None
-    if not best.success:
-        warnings.warn(not_certified(best.status, best.certificate, tol), NotCertifiedWarning, stacklevel=3)
-    return best
+    solutions = []
+    for form, suited in _attempts(oracle, ball):
+        solutions.append(suited(**options).solve(RobustObjective(form, ball, references)))
+        if solutions[-1].success:
+            break
+    return min(solutions, key=lambda solution: solution.certificate.relative_gap)
 
 
 def _attempts(oracle: LinearOracle, ball: KLBall) -> list[tuple[Oracle, type[Solver]]]:
@@ -283,14 +284,11 @@ def _attempts(oracle: LinearOracle, ball: KLBall) -> list[tuple[Oracle, type[Sol
 
 def _refuse_bottomless(oracle: LinearOracle, ball: KLBall, solution: Solution) -> None:
     """Say that a problem has no minimum, where going on in the direction of the answer lowers the risk for ever."""
-    if not isinstance(oracle.loss, Hinged) or oracle.alpha > 0.0:
+    if solution.certificate.lower > -math.inf or not isinstance(oracle.loss, Hinged) or oracle.alpha > 0.0:
         return
-    _, _, left, right = oracle.loss.pieces(oracle.target)
-    directions = [solution.theta, *(np.ones(1), -np.ones(1)) * (oracle.n_parameters == 1)]
+    directions = [np.ones(1), -np.ones(1)] if oracle.n_parameters == 1 else [solution.theta]
     for direction in directions:
-        move = oracle.product(direction)[:, 0]
-        drift = np.add.reduceat(oracle.row_weight * np.where(move > 0, right, left) * move, oracle.starts[:-1])
-        if float(ball.worst_case(drift).value) < 0.0:
+        if float(ball.worst_case(oracle.drift(direction)).value) < 0.0:
             raise InvalidInputError(
                 f"the risk has no minimum (the more extreme the decision, the better). {_remedy(oracle)}"
             )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoise.contexts import Contexts
-from counterpoise.losses import Loss
+from counterpoise.losses import Hinged, Loss
 from counterpoise.oracle import linear_bounds
 from counterpoise.oracle._base import Array, Bounds
 
@@ -169,6 +169,13 @@ class LinearOracle:
         if self.fit_intercept:
             blocks[:, :, -1] = np.add.reduceat(rows, self.starts[:-1], axis=0)
         return blocks.reshape(self.n_contexts, -1)
+
+    def drift(self, direction: Array) -> Array:
+        """Return how fast each risk of a hinged loss, without a ridge, changes in the end along a direction."""
+        assert isinstance(self.loss, Hinged)
+        _, _, left, right = self.loss.pieces(self.target)
+        move = self.product(direction)[:, 0]
+        return np.add.reduceat(self.row_weight * np.where(move > 0, right, left) * move, self.starts[:-1])
 
     def start(self) -> Array:
         """Return the constant prediction that learns nothing."""
