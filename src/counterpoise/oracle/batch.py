@@ -15,7 +15,7 @@ from counterpoise.oracle._base import Array
 from counterpoise.oracle.linear import LinearOracle
 
 _BATCH_ENTRIES = 1 << 21
-"""Padded entries of X handled at once (16 MB)."""
+"""Entries of padded features, or of Hessians, handled at once (16 MB)."""
 
 
 def batches(oracle: LinearOracle) -> Iterator[NDArray[np.intp]]:

@@ -20,7 +20,7 @@ from counterpoise.solvers import NewtonCG
 def reference_risks(oracle: LinearOracle, tol: float) -> ReferenceRisks:
     """Minimise every context's risk on its own.
 
-    Contexts of similar size are padded to one block and solved together by damped Newton steps.
+    Contexts of similar size are padded to one block and solved together.
 
     Parameters
     ----------
@@ -36,14 +36,15 @@ def reference_risks(oracle: LinearOracle, tol: float) -> ReferenceRisks:
     upper, lower = np.empty(oracle.n_contexts), np.empty(oracle.n_contexts)
     floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, 0.0)
     scale = max(float(np.mean(np.abs(oracle.at(theta).risks - floor))), 1e-3 * oracle.typical_risk)
-    while True:
+    # A second pass is for data that every context fits (nearly) perfectly: then the references set the scale.
+    for _ in range(2):
         for contexts in batches(oracle):
             upper[contexts], lower[contexts] = solve(Batch.of(oracle, contexts, theta), tol, scale)
-        # Where every context can be fitted (nearly) perfectly, the references themselves set the scale.
         reached = max(float(np.mean(np.abs(upper - floor))), 1e-3 * oracle.typical_risk)
-        if reached >= 1e-2 * scale:
-            return ReferenceRisks(upper, np.minimum(lower, upper))
+        if not reached < 1e-2 * scale:
+            break
         scale = reached
+    return ReferenceRisks(upper, np.minimum(lower, upper))
 
 
 def _one_by_one(oracle: LinearOracle, tol: float) -> ReferenceRisks:

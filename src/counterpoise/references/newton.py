@@ -53,7 +53,7 @@ def _line_search(batch: Batch, direction: Array, slope: Array) -> tuple[Batch, N
             return trial, fell
         length = np.where(fell, length, 0.5 * length)
         if attempt == 3:
-            # Curvature that is there only in part (Huber): a matrix that bounds it from above gives a sure step.
+            # Far from the minimum the curvature can mislead; a matrix that bounds it from above gives a sure step.
             direction, slope = _majorant_step(batch, ~fell, direction, slope)
             length = np.where(fell, length, 1.0)
     return batch.at(batch.theta + np.where(fell, length, 0.0)[:, None] * direction), fell

@@ -17,6 +17,7 @@ from counterpoise.oracle.linear_bounds import dual_bounds, lowest, own_scale
 _MAX_ITER = 100
 
 _HAIR = 1e-150
+"""What a slope keeps from its ends where rounding puts it on one, as a share of the interval."""
 
 
 def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
