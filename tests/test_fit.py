@@ -343,7 +343,7 @@ def test_references_of_the_caller_are_used_as_they_are(loss):
     data = make(loss, 3, 2, 4)
     own = fit_linear(*data, loss, robustness=Robustness(radius=math.inf))
     given_ = own.references.upper - np.array([0.0, 0.3, 0.1])
-    fit = fit_linear(*data, loss, robustness=Robustness(radius=math.inf), references=given_)
+    fit = fit_linear(*data, loss, robustness=Robustness(radius=math.inf), reference=given_)
     np.testing.assert_array_equal(fit.references.upper, given_)
     np.testing.assert_array_equal(fit.references.lower, given_)
     np.testing.assert_array_equal(fit.solution.scores, fit.solution.risks - given_)
@@ -354,13 +354,13 @@ def test_references_of_the_caller_are_used_as_they_are(loss):
 def test_own_references_given_back_change_nothing(loss):
     data = make(loss, 3, 2, 4)
     one = fit_linear(*data, loss, robustness=Robustness(radius=0.2))
-    other = fit_linear(*data, loss, robustness=Robustness(radius=0.2), references=one.references.upper)
+    other = fit_linear(*data, loss, robustness=Robustness(radius=0.2), reference=one.references.upper)
     np.testing.assert_allclose(identified(other), identified(one), rtol=1e-9, atol=1e-9)
 
 
 def test_zero_references_score_the_risk_itself():
     data = make(Logistic(), 3, 2, 4)
-    zero = fit_linear(*data, Logistic(), robustness="robust", references=np.zeros(3))
+    zero = fit_linear(*data, Logistic(), robustness="robust", reference=np.zeros(3))
     risk = fit_linear(*data, Logistic(), robustness="likelihood-robust")
     np.testing.assert_array_equal(theta_of(zero), theta_of(risk))
 
@@ -744,11 +744,11 @@ REFUSED = {
     "NaN radius": ({"robustness": Robustness(radius=math.nan)}, "radius = nan"),
     "confidence above 1": ({"robustness": Robustness(confidence=1.5)}, r"confidence = 1\.5; it must lie in \[0, 1\]"),
     "too few references": (
-        {"references": np.zeros(2)},
+        {"reference": np.zeros(2)},
         r"references have shape \(2,\); pass one .* each of 3 contexts",
     ),
-    "NaN reference": ({"references": [0.0, math.nan, 0.0]}, "references .*finite"),
-    "text as references": ({"references": ["low"] * 3}, "references"),
+    "NaN reference": ({"reference": [0.0, math.nan, 0.0]}, "references .*finite"),
+    "text as references": ({"reference": ["low"] * 3}, "references"),
 }
 
 

@@ -6,20 +6,19 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.contexts import Contexts, encode
+from counterpoise.contexts import Contexts
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.losses import Hinged, Loss
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Bounds, LinearOracle, Oracle
 from counterpoise.oracle.polyhedral import PolyhedralOracle
 from counterpoise.oracle.scalar import ScalarOracle
-from counterpoise.references import reference_risks
+from counterpoise.problem import LinearProblem, Reference
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius
 from counterpoise.solvers import (
     InteriorPoint,
@@ -32,7 +31,6 @@ from counterpoise.solvers import (
     Solver,
 )
 from counterpoise.solvers._base import not_certified
-from counterpoise.validation import checked_features, checked_weights, unwrapped
 
 Array = NDArray[np.float64]
 Score = Literal["excess", "risk"]
@@ -107,6 +105,20 @@ class LinearFit:
     ball: KLBall
     references: ReferenceRisks
 
+    @classmethod
+    def of(cls, problem: LinearProblem, ball: KLBall, references: ReferenceRisks, solution: Solution) -> LinearFit:
+        """Read the coefficients off a solution."""
+        oracle = problem.oracle
+        n_features, outputs = oracle.X.shape[1], oracle.loss.n_outputs
+        matrix = solution.theta.reshape(outputs, oracle.width).copy()
+        if outputs > 1:
+            # A shift common to all classes changes no prediction; without it the answer is unique.
+            free = slice(None) if oracle.alpha == 0.0 else slice(n_features, None)
+            matrix[:, free] -= matrix[:, free].mean(axis=0)
+            solution = replace(solution, theta=matrix.ravel())
+        intercept = matrix[:, n_features] if oracle.fit_intercept else np.zeros(outputs)
+        return cls(matrix[:, :n_features], intercept, solution, problem.contexts, problem.counts, ball, references)
+
 
 def fit_linear(
     X: Any,
@@ -119,7 +131,7 @@ def fit_linear(
     fit_intercept: bool = True,
     sample_weight: Any = None,
     declared: Any = None,
-    references: Array | None = None,
+    reference: Reference = "in-sample",
     bounds: Bounds | None = None,
     solver: Solver | None = None,
     tol: float = 1e-6,
@@ -141,9 +153,9 @@ def fit_linear(
         A whole number is the same as repeating the row; 0 drops it.
     declared : iterable of labels, optional
         The contexts that exist.
-    references : array of shape (n_contexts,), optional
-        The least risk of each context, in the order of ``LinearFit.contexts.labels``, where it is known; solved for
-        otherwise.
+    reference : {"in-sample", "cross-fit"}, mapping from context to risk, or array of shape (n_contexts,)
+        The least risk of each context: solved for, estimated on held-out rows, or known. An array is in the order of
+        ``LinearFit.contexts.labels``.
     bounds : pair of arrays, optional
         On theta; with a piecewise linear loss of one parameter.
     solver : Solver, optional
@@ -166,69 +178,56 @@ def fit_linear(
         )
     if solver is not None and not isinstance(solver, Solver):
         raise InvalidInputError(f"solver must be a Solver such as InteriorPoint(), got {solver!r:.60}.")
-    if not isinstance(loss, Loss):
-        raise InvalidInputError(f"loss must be a Loss such as Logistic(), got {loss!r:.60}.")
-    X = checked_features(X)
-    target = loss.checked_target(unwrapped(y))
-    if len(target) != X.shape[0]:
-        raise InvalidInputError(f"X has {X.shape[0]} rows and y has {len(target)}. Pass one target per row.")
-    if not (isinstance(alpha, Real) and math.isfinite(alpha) and alpha >= 0):
-        raise InvalidInputError(f"alpha = {alpha}; the ridge is a finite number, 0 or more.")
-    encoded = encode(contexts, X.shape[0], declared)
-    weight, (X, target, encoded) = checked_weights(sample_weight, X, target, encoded)
-    counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
-    oracle = LinearOracle.from_rows(
+    problem = LinearProblem.from_data(
         X,
-        target,
-        encoded,
+        y,
+        contexts,
         loss,
-        sample_weight=None if sample_weight is None else weight,
         alpha=alpha,
         fit_intercept=fit_intercept,
+        sample_weight=sample_weight,
+        declared=declared,
+        bounds=bounds,
     )
-    if bounds is not None:
-        oracle = replace(oracle, bounds=_checked_bounds(bounds, oracle))
-    if oracle.n_parameters == 0:
-        raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
-    ball = robustness.ball(counts)
-    known = _references(oracle, robustness.score, references, tol if solver is None else min(tol, solver.tol))
-    _check_bounded(oracle, known, encoded)
+    references = scored_references(problem, robustness.score, reference, tol if solver is None else solver.tol)
+    ball = robustness.ball(problem.counts)
+    return fit_problem(problem, ball, references, solver=solver, tol=tol, max_iter=max_iter, callback=callback)
+
+
+def scored_references(problem: LinearProblem, score: Score, reference: Reference, tol: float) -> ReferenceRisks:
+    """Return what is taken off each risk: nothing where the score is the risk itself."""
+    if score == "excess":
+        return problem.references(reference, tol)
+    if score != "risk":
+        raise InvalidInputError(f"score is {score!r}; choose 'excess' or 'risk'.")
+    if not isinstance(reference, str):
+        raise InvalidInputError("references are for score='excess'; with score='risk' there are none to use.")
+    return ReferenceRisks.exactly(np.zeros(problem.oracle.n_contexts))
+
+
+def fit_problem(
+    problem: LinearProblem,
+    ball: KLBall,
+    references: ReferenceRisks,
+    *,
+    solver: Solver | None = None,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    callback: Callable[[Progress], None] | None = None,
+) -> LinearFit:
+    """Solve a problem for a set and references that are there already; see :func:`fit_linear`."""
     with warnings.catch_warnings():
         # Said below, once it is known that the problem has a minimum at all.
         warnings.simplefilter("ignore", NotCertifiedWarning)
-        solution = _solve(oracle, ball, known, solver, tol, max_iter, callback)
+        solution = _solve(problem.oracle, ball, references, solver, tol, max_iter, callback)
     if not solution.success:
-        _refuse_bottomless(oracle, ball, solution)
+        _refuse_bottomless(problem, ball, solution)
         if solver is None or solver.certifies:
             asked = tol if solver is None else solver.tol
             warnings.warn(
-                not_certified(solution.status, solution.certificate, asked), NotCertifiedWarning, stacklevel=2
+                not_certified(solution.status, solution.certificate, asked), NotCertifiedWarning, stacklevel=3
             )
-    matrix = solution.theta.reshape(loss.n_outputs, oracle.width).copy()
-    if loss.n_outputs > 1:
-        # A shift common to all classes changes no prediction; without it the answer is unique.
-        free = slice(None) if alpha == 0.0 else slice(X.shape[1], None)
-        matrix[:, free] -= matrix[:, free].mean(axis=0)
-        solution = replace(solution, theta=matrix.ravel())
-    n_features = X.shape[1]
-    intercept = matrix[:, n_features] if fit_intercept else np.zeros(loss.n_outputs)
-    return LinearFit(matrix[:, :n_features], intercept, solution, encoded, counts, ball, known)
-
-
-def _checked_bounds(bounds: Any, oracle: LinearOracle) -> Bounds:
-    if not ScalarOracle.suits(oracle):
-        raise InvalidInputError(
-            "bounds on theta need a piecewise linear loss, one parameter and alpha=0. "
-            "Use counterpoise.minimize for other problems."
-        )
-    wrong = f"bounds must be (low, high) with low < high, got {bounds!r:.80}."
-    try:
-        low, high = (np.atleast_1d(np.asarray(b, dtype=np.float64)) for b in bounds)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(wrong) from error
-    if low.shape != (1,) or high.shape != (1,) or not low[0] < high[0]:
-        raise InvalidInputError(wrong)
-    return low, high
+    return LinearFit.of(problem, ball, references, solution)
 
 
 def _named(method: str) -> Robustness:
@@ -282,49 +281,14 @@ def _attempts(oracle: LinearOracle, ball: KLBall) -> list[tuple[Oracle, type[Sol
     return [smooth[0], by_rows] if oracle.loss.softness > 0.0 else [by_rows]
 
 
-def _refuse_bottomless(oracle: LinearOracle, ball: KLBall, solution: Solution) -> None:
+def _refuse_bottomless(problem: LinearProblem, ball: KLBall, solution: Solution) -> None:
     """Say that a problem has no minimum, where going on in the direction of the answer lowers the risk for ever."""
+    oracle = problem.oracle
     if solution.certificate.lower > -math.inf or not isinstance(oracle.loss, Hinged) or oracle.alpha > 0.0:
         return
     directions = [np.ones(1), -np.ones(1)] if oracle.n_parameters == 1 else [solution.theta]
     for direction in directions:
         if float(ball.worst_case(oracle.drift(direction)).value) < 0.0:
             raise InvalidInputError(
-                f"the risk has no minimum (the more extreme the decision, the better). {_remedy(oracle)}"
+                f"the risk has no minimum (the more extreme the decision, the better). {problem.remedy}"
             )
-
-
-def _remedy(oracle: LinearOracle) -> str:
-    return (
-        "Bound theta, e.g. to [0, max_stock]." if oracle.n_parameters == 1 else "Check costs and price, or raise alpha."
-    )
-
-
-def _references(oracle: LinearOracle, score: Score, given: Array | None, tol: float) -> ReferenceRisks:
-    if score == "risk":
-        if given is not None:
-            raise InvalidInputError("references are for score='excess'; with score='risk' there are none to use.")
-        return ReferenceRisks.exactly(np.zeros(oracle.n_contexts))
-    if score != "excess":
-        raise InvalidInputError(f"score is {score!r}; choose 'excess' or 'risk'.")
-    if given is None:
-        # Their error enters the certificate in full, so they are solved well below its tolerance.
-        return reference_risks(oracle, max(1e-2 * tol, 1e-12))
-    try:
-        values = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"references must be numbers, one per context, got {given!r:.60}.") from error
-    if values.shape != (oracle.n_contexts,) or not np.isfinite(values).all():
-        raise InvalidInputError(
-            f"references have shape {values.shape}; pass one finite risk for each of {oracle.n_contexts} contexts."
-        )
-    return ReferenceRisks.exactly(values)
-
-
-def _check_bounded(oracle: LinearOracle, references: ReferenceRisks, contexts: Contexts) -> None:
-    unbounded = np.flatnonzero(~np.isfinite(references.upper) | ~np.isfinite(references.lower))
-    if unbounded.size:
-        raise InvalidInputError(
-            f"the risk of {contexts.describe(int(unbounded[0]))} has no minimum (the more extreme the decision, the "
-            f"better). {_remedy(oracle)}"
-        )

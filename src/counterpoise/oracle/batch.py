@@ -14,7 +14,7 @@ from counterpoise.losses import Loss
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.linear import LinearOracle
 
-_BATCH_ENTRIES = 1 << 21
+BATCH_ENTRIES = 1 << 21
 """Entries of padded features, or of Hessians, handled at once (16 MB)."""
 
 
@@ -27,7 +27,7 @@ def batches(oracle: LinearOracle) -> Iterator[NDArray[np.intp]]:
         alike = order[padded == length]
         # The features of a context, or its Hessian where that is larger.
         entries = oracle.n_parameters * max(int(length), oracle.n_parameters)
-        step = max(1, _BATCH_ENTRIES // entries)
+        step = max(1, BATCH_ENTRIES // entries)
         for first in range(0, len(alike), step):
             yield np.sort(alike[first : first + step])
 

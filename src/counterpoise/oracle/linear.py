@@ -199,6 +199,29 @@ class LinearOracle:
         starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[contexts])])
         return replace(self, X=self.X[rows], target=self.target[rows], row_weight=self.row_weight[rows], starts=starts)
 
+    def rows(self, mask: NDArray[np.bool_]) -> tuple[LinearOracle, NDArray[np.intp]]:
+        """Return the problem of some rows alone, and the contexts that still have any."""
+        sizes = np.add.reduceat(mask, self.starts[:-1], dtype=np.intp)
+        present = np.flatnonzero(sizes)
+        starts = np.concatenate([[0], np.cumsum(sizes[present])])
+        weight = self.row_weight[mask]
+        weight = weight / np.repeat(np.add.reduceat(weight, starts[:-1]), sizes[present])
+        return replace(self, X=self.X[mask], target=self.target[mask], row_weight=weight, starts=starts), present
+
+    def risks_of_each(self, theta: Array) -> Array:
+        """Return the risk of each context under parameters of its own, given as (n_contexts, n_parameters)."""
+        outputs = self.loss.n_outputs
+        matrix = theta.reshape(self.n_contexts, outputs, self.width)
+        d = self.X.shape[1]
+        z = np.empty((len(self.target), outputs))
+        for c, (first, last) in enumerate(zip(self.starts[:-1], self.starts[1:], strict=True)):
+            z[first:last] = self.X[first:last] @ matrix[c, :, :d].T
+        if self.fit_intercept:
+            z += np.repeat(matrix[:, :, -1], np.diff(self.starts), axis=0)
+        rows = self.row_weight * self.loss.value(self.target, z[:, 0] if outputs == 1 else z)
+        ridge = 0.5 * self.alpha * np.sum(np.square(theta * self.penalised), axis=1)
+        return np.asarray(np.add.reduceat(rows, self.starts[:-1]) + ridge)
+
 
 @dataclass(frozen=True, eq=False)
 class LinearPoint:

@@ -13,15 +13,16 @@ from counterpoise.oracle.linear_bounds import lower_bounds, lowest, own_scale
 _MAX_ITER = 100
 
 
-def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
-    """Return the least risk reached in each context of a batch, and a lower bound of it."""
+def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array, Array]:
+    """Return the least risk reached in each context of a batch, a lower bound of it, and where it was reached."""
     n = len(batch.theta)
-    upper, lower = np.full(n, np.inf), lowest(batch)
+    upper, lower, theta = np.full(n, np.inf), lowest(batch), batch.theta.copy()
     active = np.arange(n)
     for n_iter in range(_MAX_ITER):
         direction = -solve_stack(batch.hessian, batch.gradient)
         slope = np.einsum("bd,bd->b", batch.gradient, direction)
-        upper[active] = np.minimum(upper[active], batch.value)
+        better = batch.value < upper[active]
+        upper[active[better]], theta[active[better]] = batch.value[better], batch.theta[better]
         accuracy = tol * own_scale(batch, scale)
         # Half the squared Newton decrement foretells the bound, which costs more: prove only what looks finished.
         ready = -0.5 * slope <= accuracy
@@ -38,7 +39,7 @@ def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
             break
         if not keep.all():
             batch = batch.subset(keep)
-    return upper, lower
+    return upper, lower, theta
 
 
 def _line_search(batch: Batch, direction: Array, slope: Array) -> tuple[Batch, NDArray[np.bool_]]:

@@ -20,15 +20,15 @@ _HAIR = 1e-150
 """What a slope keeps from its ends where rounding puts it on one, as a share of the interval."""
 
 
-def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
-    """Return the least risk reached in each context, and a lower bound, for a hinged loss.
+def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array, Array]:
+    """Return the least risk reached in each context, a lower bound and where it was reached, for a hinged loss.
 
     The rows of each program are eliminated, so a step has the size of theta.
     """
     assert isinstance(batch.loss, Hinged)
     rows = _Rows.start(batch)
     n = len(batch.theta)
-    upper, lower = np.full(n, np.inf), lowest(batch)
+    upper, lower, theta = np.full(n, np.inf), lowest(batch), batch.theta.copy()
     active = np.arange(n)
     for _ in range(_MAX_ITER):
         # A program without a minimum runs away until its numbers overflow; its bound then stays where it was.
@@ -38,7 +38,8 @@ def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
             if active.size == 0:
                 break
             rows = rows.subset(sane)
-        upper[active] = np.minimum(upper[active], rows.batch.value)
+        better = rows.batch.value < upper[active]
+        upper[active[better]], theta[active[better]] = rows.batch.value[better], rows.batch.theta[better]
         accuracy = tol * own_scale(rows.batch, scale)
         ready = rows.mu <= 10.0 * accuracy
         if ready.any():
@@ -51,7 +52,7 @@ def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array]:
             break
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             rows = (rows if keep.all() else rows.subset(keep)).step()
-    return upper, lower
+    return upper, lower, theta
 
 
 @dataclass(frozen=True, eq=False)

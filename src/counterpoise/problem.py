@@ -1,0 +1,149 @@
+"""From data to a problem: checked, encoded, grouped by context, with its references."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.contexts import Contexts, encode
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.losses import Loss
+from counterpoise.objective import ReferenceRisks
+from counterpoise.oracle import Bounds, LinearOracle
+from counterpoise.oracle.scalar import ScalarOracle
+from counterpoise.references import cross_fitted_risks, reference_risks
+from counterpoise.validation import checked_features, checked_weights, unwrapped
+
+Array = NDArray[np.float64]
+Reference = Literal["in-sample", "cross-fit"] | Mapping[Any, float] | Array
+"""Where the least risk of each context comes from."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearProblem:
+    """A linear model's risks in every context, whatever is scored and however large the set.
+
+    Attributes
+    ----------
+    oracle : LinearOracle
+    contexts : Contexts
+    counts : ndarray of shape (n_contexts,)
+        Rows, or the sum of their weights, in each context.
+    """
+
+    oracle: LinearOracle
+    contexts: Contexts
+    counts: Array
+
+    @classmethod
+    def from_data(
+        cls,
+        X: Any,
+        y: Any,
+        contexts: Any,
+        loss: Loss,
+        *,
+        alpha: float = 1e-4,
+        fit_intercept: bool = True,
+        sample_weight: Any = None,
+        declared: Any = None,
+        bounds: Bounds | None = None,
+    ) -> LinearProblem:
+        """Check and group the data; the parameters are those of :func:`counterpoise.fit.fit_linear`."""
+        if not isinstance(loss, Loss):
+            raise InvalidInputError(f"loss must be a Loss such as Logistic(), got {loss!r:.60}.")
+        X = checked_features(X)
+        target = loss.checked_target(unwrapped(y))
+        if len(target) != X.shape[0]:
+            raise InvalidInputError(f"X has {X.shape[0]} rows and y has {len(target)}. Pass one target per row.")
+        if not (isinstance(alpha, Real) and math.isfinite(alpha) and alpha >= 0):
+            raise InvalidInputError(f"alpha = {alpha}; the ridge is a finite number, 0 or more.")
+        encoded = encode(contexts, X.shape[0], declared)
+        weight, (X, target, encoded) = checked_weights(sample_weight, X, target, encoded)
+        counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
+        oracle = LinearOracle.from_rows(
+            X,
+            target,
+            encoded,
+            loss,
+            sample_weight=None if sample_weight is None else weight,
+            alpha=alpha,
+            fit_intercept=fit_intercept,
+        )
+        if bounds is not None:
+            oracle = replace(oracle, bounds=_checked_bounds(bounds, oracle))
+        if oracle.n_parameters == 0:
+            raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
+        return cls(oracle, encoded, counts)
+
+    def references(self, reference: Reference, tol: float) -> ReferenceRisks:
+        """Return the least risk of each context, to be used in a fit of this tolerance."""
+        if isinstance(reference, str):
+            # Their error enters the certificate in full, so they are solved well below its tolerance.
+            if reference == "in-sample":
+                return self._bounded(reference_risks(self.oracle, max(1e-2 * tol, 1e-12)))
+            if reference == "cross-fit":
+                risks = cross_fitted_risks(self.oracle, self.counts, min(max(tol, 1e-12), 1e-6))
+                return self._bounded(ReferenceRisks.exactly(risks))
+            raise InvalidInputError(
+                f"reference is {reference!r}; choose 'in-sample' or 'cross-fit', or map each context to its risk."
+            )
+        values = self._from_mapping(reference) if isinstance(reference, Mapping) else reference
+        try:
+            risks = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"references must be numbers, one per context, got {reference!r:.60}.") from error
+        if risks.shape != (self.oracle.n_contexts,) or not np.isfinite(risks).all():
+            raise InvalidInputError(
+                f"references have shape {risks.shape}; pass one finite risk for each of {self.oracle.n_contexts} "
+                "contexts."
+            )
+        return ReferenceRisks.exactly(risks)
+
+    def _from_mapping(self, reference: Mapping[Any, float]) -> list[float]:
+        labels = self.contexts.labels.tolist()
+        missing = [label for label in labels if label not in reference]
+        if missing:
+            raise InvalidInputError(
+                f"reference has no risk for context {missing[0]!s:.60} ({len(missing)} of {len(labels)} are missing). "
+                "Map every context in the data to its least risk."
+            )
+        return [reference[label] for label in labels]
+
+    def _bounded(self, references: ReferenceRisks) -> ReferenceRisks:
+        unbounded = np.flatnonzero(~np.isfinite(references.upper) | ~np.isfinite(references.lower))
+        if unbounded.size:
+            raise InvalidInputError(
+                f"the risk of {self.contexts.describe(int(unbounded[0]))} has no minimum (the more extreme the "
+                f"decision, the better). {self.remedy}"
+            )
+        return references
+
+    @property
+    def remedy(self) -> str:
+        """What to do where a risk has no minimum."""
+        if self.oracle.n_parameters == 1:
+            return "Bound theta, e.g. to [0, max_stock]."
+        return "Check costs and price, or raise alpha."
+
+
+def _checked_bounds(bounds: Any, oracle: LinearOracle) -> Bounds:
+    if not ScalarOracle.suits(oracle):
+        raise InvalidInputError(
+            "bounds on theta need a piecewise linear loss, one parameter and alpha=0. "
+            "Use counterpoise.minimize for other problems."
+        )
+    wrong = f"bounds must be (low, high) with low < high, got {bounds!r:.80}."
+    try:
+        low, high = (np.atleast_1d(np.asarray(b, dtype=np.float64)) for b in bounds)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(wrong) from error
+    if low.shape != (1,) or high.shape != (1,) or not low[0] < high[0]:
+        raise InvalidInputError(wrong)
+    return low, high

@@ -1,0 +1,103 @@
+"""A model of its own for every context, and the risk it reaches there."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from counterpoise.exceptions import NotCertifiedWarning
+from counterpoise.losses import Hinged
+from counterpoise.objective import ReferenceRisks, RobustObjective
+from counterpoise.oracle import Oracle
+from counterpoise.oracle._base import Array
+from counterpoise.oracle.batch import BATCH_ENTRIES, Batch, batches
+from counterpoise.oracle.linear import LinearOracle
+from counterpoise.oracle.polyhedral import PolyhedralOracle
+from counterpoise.oracle.scalar import ScalarOracle
+from counterpoise.references import newton, polyhedral
+from counterpoise.sets import KLBall
+from counterpoise.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver
+
+
+@dataclass(frozen=True, eq=False)
+class Specialists:
+    """The model that is best for each context alone.
+
+    Attributes
+    ----------
+    risks : ReferenceRisks
+        What each reaches in its own context.
+    theta : ndarray of shape (n_contexts, n_parameters)
+    """
+
+    risks: ReferenceRisks
+    theta: Array
+
+
+def reference_risks(oracle: LinearOracle, tol: float) -> ReferenceRisks:
+    """Minimise every context's risk on its own; see :func:`fit_specialists`."""
+    return fit_specialists(oracle, tol).risks
+
+
+def fit_specialists(oracle: LinearOracle, tol: float) -> Specialists:
+    """Minimise every context's risk on its own.
+
+    Contexts of similar size are padded to one block and solved together.
+
+    Parameters
+    ----------
+    tol : float
+        Accuracy asked of each reference, relative to how far the risks are above their lower bounds on average.
+    """
+    if ScalarOracle.suits(oracle):
+        least, theta = ScalarOracle.of(oracle).context_minima()
+        return Specialists(ReferenceRisks.exactly(least), theta[:, None])
+    first = oracle.start()
+    upper, lower = np.empty(oracle.n_contexts), np.empty(oracle.n_contexts)
+    theta = np.empty((oracle.n_contexts, oracle.n_parameters))
+    alone = _too_large_to_pad(oracle)
+    for k in np.flatnonzero(alone):
+        upper[k], lower[k], theta[k] = _solve_alone(oracle.context(int(k)), tol)
+    if alone.all():
+        return Specialists(ReferenceRisks(upper, lower), theta)
+    together = np.flatnonzero(~alone)
+    padded = oracle if not alone.any() else oracle.subset(together)
+    solve = polyhedral.solve if isinstance(oracle.loss, Hinged) else newton.solve
+    floor = np.where(np.isfinite(padded.lowest_risks), padded.lowest_risks, 0.0)
+    scale = max(float(np.mean(np.abs(padded.at(first).risks - floor))), 1e-3 * oracle.typical_risk)
+    # A second pass is for data that every context fits (nearly) perfectly: then the references set the scale.
+    for _ in range(2):
+        for block in batches(padded):
+            c = together[block]
+            upper[c], lower[c], theta[c] = solve(Batch.of(padded, block, first), tol, scale)
+        reached = max(float(np.mean(np.abs(upper[together] - floor))), 1e-3 * oracle.typical_risk)
+        if not reached < 1e-2 * scale:
+            break
+        scale = reached
+    return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), theta)
+
+
+def _too_large_to_pad(oracle: LinearOracle) -> NDArray[np.bool_]:
+    """Mark contexts to be solved one by one: a batch has no room for their Hessian, or would fill in their zeros."""
+    if not oracle.forms_hessian:
+        return np.ones(oracle.n_contexts, dtype=bool)
+    if not sparse.issparse(oracle.X):
+        return np.zeros(oracle.n_contexts, dtype=bool)
+    return np.diff(oracle.starts) * oracle.X.shape[1] > BATCH_ENTRIES
+
+
+def _solve_alone(oracle: LinearOracle, tol: float) -> tuple[float, float, Array]:
+    """Minimise the risk of the only context there is."""
+    form: Oracle = oracle
+    solver: Solver = Newton(tol=tol) if oracle.forms_hessian else NewtonCG(tol=tol)
+    if oracle.forms_hessian and isinstance(oracle.loss, Hinged):
+        form, solver = PolyhedralOracle(oracle), PolyhedralInteriorPoint(tol=tol)
+    point, nothing = KLBall(np.ones(1), 0.0), ReferenceRisks.exactly(np.zeros(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotCertifiedWarning)
+        solution = solver.solve(RobustObjective(form, point, nothing))
+    return solution.certificate.upper, solution.certificate.lower, solution.theta
