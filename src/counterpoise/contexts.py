@@ -55,30 +55,44 @@ def encode(labels: Any, n_rows: int | None = None, declared: Iterable[Hashable] 
 
     Parameters
     ----------
-    labels : array-like, Series or list of shape (n_samples,)
-        Any hashable labels; None and NaN are refused.
+    labels : array-like, Series or list of shape (n_samples,), or a table of several columns
+        Any hashable labels; None and NaN are refused. Columns are crossed: every combination that occurs is a context,
+        labelled by the tuple of its parts.
     n_rows : int, optional
         How many there should be.
     declared : iterable of labels, optional
         The contexts that exist. One without rows is refused: nothing is known about its risk.
     """
-    values = _to_array(labels)
-    if values.ndim != 1:
-        raise InvalidInputError(f"contexts must be one label per row, got shape {values.shape}.")
-    if n_rows is not None and len(values) != n_rows:
-        raise InvalidInputError(f"got {len(values)} context labels for {n_rows} rows. Pass one label per row.")
-    if len(values) == 0:
-        raise InvalidInputError("there are no rows: contexts are empty.")
-    missing = _missing(values)
-    if missing.any():
-        row = int(np.flatnonzero(missing)[0])
-        raise InvalidInputError(
-            f"the context of row {row} is {values[row]!r} ({int(missing.sum())} of {len(values)} are missing). "
-            "Drop those rows, or give them a label of their own such as 'unknown'."
-        )
-    unique, codes = _unique(values)
-    contexts = Contexts(unique, codes)
+    columns = _columns(labels)
+    for values in columns:
+        if values.ndim != 1:
+            raise InvalidInputError(f"contexts must be one label per row, got shape {values.shape}.")
+        if n_rows is not None and len(values) != n_rows:
+            raise InvalidInputError(f"got {len(values)} context labels for {n_rows} rows. Pass one label per row.")
+        if len(values) == 0:
+            raise InvalidInputError("there are no rows: contexts are empty.")
+        missing = _missing(values)
+        if missing.any():
+            row = int(np.flatnonzero(missing)[0])
+            raise InvalidInputError(
+                f"the context of row {row} is {values[row]!r} ({int(missing.sum())} of {len(values)} are missing). "
+                "Drop those rows, or give them a label of their own such as 'unknown'."
+            )
+    parts = [Contexts(*_unique(values)) for values in columns]
+    contexts = parts[0] if len(parts) == 1 else _crossed(parts)
     return contexts if declared is None else _align(contexts, list(declared))
+
+
+def _crossed(parts: list[Contexts]) -> Contexts:
+    """Return the combinations of several columns that occur."""
+    labels: list[tuple[Any, ...]] = [(_plain(label),) for label in parts[0].labels]
+    codes = parts[0].codes
+    for part in parts[1:]:
+        # Renumbered at every column, so that the product of two sizes is all that has to fit an integer.
+        pairs, codes = np.unique(codes * len(part.labels) + part.codes, return_inverse=True)
+        first, second = np.divmod(pairs, len(part.labels))
+        labels = [(*labels[a], _plain(part.labels[b])) for a, b in zip(first, second, strict=True)]
+    return Contexts(_objects(labels), codes.astype(np.intp, copy=False))
 
 
 def _align(contexts: Contexts, declared: Sequence[Hashable]) -> Contexts:
@@ -108,12 +122,20 @@ def _align(contexts: Contexts, declared: Sequence[Hashable]) -> Contexts:
     return aligned
 
 
-def _to_array(labels: Any) -> NDArray[Any]:
+def _columns(labels: Any) -> list[NDArray[Any]]:
+    """Return the columns of a table, or the only one."""
     native = nw.from_native(labels, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(native, nw.DataFrame):
-        raise InvalidInputError(
-            f"contexts must be one label per row, got a table of shape {native.shape}. Pass a column."
-        )
+        if not native.columns:
+            raise InvalidInputError("contexts are a table without columns. Pass at least one column.")
+        return [_to_array(native[name].to_native()) for name in native.columns]
+    if isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.shape[1] > 0:
+        return [_to_array(column) for column in labels.T]
+    return [_to_array(labels)]
+
+
+def _to_array(labels: Any) -> NDArray[Any]:
+    native = nw.from_native(labels, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(native, nw.Series):
         return np.asarray(native.to_numpy())
     if isinstance(labels, np.ndarray):
