@@ -128,7 +128,7 @@ def _columns(labels: Any) -> list[NDArray[Any]]:
     if isinstance(native, nw.DataFrame):
         if not native.columns:
             raise InvalidInputError("contexts are a table without columns. Pass at least one column.")
-        return [_to_array(native[name].to_native()) for name in native.columns]
+        return [_to_array(column.to_native()) for column in native.iter_columns()]
     if isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.shape[1] > 0:
         return [_to_array(column) for column in labels.T]
     return [_to_array(labels)]
