@@ -23,3 +23,11 @@ class NotCertifiedWarning(CounterpoiseWarning):
 
 class CoverageWarning(CounterpoiseWarning):
     """The confidence set may cover the true distribution less often than was asked."""
+
+
+class OneContextWarning(CounterpoiseWarning):
+    """No contexts were passed, so there is one, and nothing to be robust against."""
+
+
+class SmallContextWarning(CounterpoiseWarning):
+    """A context is so small that its in-sample reference risk is too good to be true."""

@@ -14,6 +14,13 @@ from counterpoise.exceptions import InvalidInputError
 Array = NDArray[np.float64]
 
 
+def weighted_median(values: Array, weight: Array) -> float:
+    """Return the smallest value that half the weight does not exceed, so that a weight counts like repeated rows."""
+    order = np.argsort(values, kind="stable")
+    total = np.cumsum(weight[order])
+    return float(values[order[np.searchsorted(total, (0.5 - 1e-12) * total[-1])]])
+
+
 class Loss(ABC):
     """A convex loss of a target and a prediction, row by row.
 
@@ -58,7 +65,7 @@ class Loss(ABC):
         """Return a lower bound of the loss of each row, whatever the prediction."""
         return np.zeros(len(target))
 
-    def typical(self, target: Array) -> float:
+    def typical(self, target: Array, weight: Array) -> float:
         """Return a constant prediction that makes sense for these targets, to measure others against."""
         return 0.0
 

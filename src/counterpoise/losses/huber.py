@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.losses._base import Array, Hinged
+from counterpoise.losses._base import Array, Hinged, weighted_median
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,6 @@ class Huber(Hinged):
         """Return ``min(1, delta / |r|)``, the weight of iteratively reweighted least squares."""
         return self.delta / np.maximum(np.abs(prediction - target), self.delta)
 
-    def typical(self, target: Array) -> float:
+    def typical(self, target: Array, weight: Array) -> float:
         """Return the median."""
-        return float(np.median(target))
+        return weighted_median(target, weight)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.losses._base import Array, Hinged
+from counterpoise.losses._base import Array, Hinged, weighted_median
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,6 @@ class Newsvendor(Hinged):
         cost, demand = target[:, 0], target[:, 1]
         return demand, (cost - self.price) * demand, cost - self.price, cost
 
-    def typical(self, target: Array) -> float:
+    def typical(self, target: Array, weight: Array) -> float:
         """Return the median demand."""
-        return float(np.median(target[:, 1]))
+        return weighted_median(target[:, 1], weight)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.losses._base import Array, Hinged
+from counterpoise.losses._base import Array, Hinged, weighted_median
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,6 @@ class Pinball(Hinged):
         ones = np.ones(len(target))
         return target, 0.0 * ones, -self.quantile * ones, (1.0 - self.quantile) * ones
 
-    def typical(self, target: Array) -> float:
+    def typical(self, target: Array, weight: Array) -> float:
         """Return the median."""
-        return float(np.median(target))
+        return weighted_median(target, weight)

@@ -50,7 +50,7 @@ class Poisson(Loss):
         """Return ``y - y log y``, the loss of a perfect prediction."""
         return target - special.xlogy(target, target)
 
-    def typical(self, target: Array) -> float:
+    def typical(self, target: Array, weight: Array) -> float:
         """Return the logarithm of the mean, or 0 where there is none."""
-        mean = float(target.mean())
+        mean = float(np.average(target, weights=weight))
         return float(np.log(mean)) if mean > 0 else 0.0

@@ -123,7 +123,7 @@ class LinearOracle:
     def typical_risk(self) -> float:
         """How far the risk of one constant prediction, or of zero, is above the lowest."""
         shape = (len(self.target), self.loss.n_outputs) if self.loss.n_outputs > 1 else len(self.target)
-        constant = self.loss.typical(self.target) if self.fit_intercept else 0.0
+        constant = self.loss.typical(self.target, self.row_weight) if self.fit_intercept else 0.0
         rows, lowest = self.loss.value(self.target, np.full(shape, constant)), self.loss.lowest(self.target)
         above = np.where(np.isfinite(lowest), rows - lowest, np.abs(rows))
         # A perfect constant leaves nothing above the floor; rounding is then relative to the floor itself.
@@ -181,7 +181,7 @@ class LinearOracle:
         """Return the constant prediction that learns nothing."""
         theta = np.zeros((self.loss.n_outputs, self.width))
         if self.fit_intercept:
-            theta[:, -1] = self.loss.typical(self.target)
+            theta[:, -1] = self.loss.typical(self.target, self.row_weight)
         return theta.ravel()
 
     def at(self, theta: Array) -> LinearPoint:

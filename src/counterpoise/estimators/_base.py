@@ -1,0 +1,121 @@
+"""What every estimator shares: its switches, its words, and what it tells about contexts once fitted."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import MethodType
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from counterpoise.contexts import Contexts
+from counterpoise.exceptions import InvalidInputError, OneContextWarning, SmallContextWarning
+from counterpoise.solvers import Progress
+
+Array = NDArray[np.float64]
+
+ROWS_PER_PARAMETER = 10
+"""Rows per parameter below which a context's in-sample minimum is far below what can be had there.
+
+Each parameter lowers it by about 1 / (2 rows) nats in a likelihood, so ten leave a twentieth.
+"""
+
+
+@contextmanager
+def speaking_as(estimator: Any) -> Iterator[None]:
+    """Put the estimator's name in front of what is wrong with its input."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise type(error)(f"{type(estimator).__name__}: {error}") from error
+
+
+def contexts_or_one(estimator: Any, contexts: Any, n_rows: int) -> Any:
+    """Return the contexts, or one for all rows and a warning that says so."""
+    if contexts is not None:
+        return contexts
+    warnings.warn(
+        f"{type(estimator).__name__}.fit got no contexts, so all rows are one context and the fit is plain empirical "
+        "risk minimisation. Pass contexts=, one label per row.",
+        OneContextWarning,
+        stacklevel=3,
+    )
+    return np.zeros(n_rows, dtype=np.intp)
+
+
+def warn_of_small_contexts(estimator: Any, contexts: Contexts, n_parameters: int) -> None:
+    """Warn where in-sample references would make the set chase its smallest contexts."""
+    small = np.flatnonzero(contexts.counts < ROWS_PER_PARAMETER * n_parameters)
+    if small.size == 0 or len(contexts.labels) == 1:
+        return
+    small = small[np.argsort(contexts.counts[small], kind="stable")]
+    shown = ", ".join(f"{contexts.labels[c]!s:.40} ({contexts.counts[c]})" for c in small[:3])
+    more = f" and {small.size - 3} more" if small.size > 3 else ""
+    warnings.warn(
+        f"{type(estimator).__name__}: contexts with few rows for {n_parameters} parameters: {shown}{more}. What a "
+        "model of their own reaches on the rows it was fitted to is too good to be true, so they look worse served "
+        "than they are. Use reference='cross-fit', raise alpha, or merge them.",
+        SmallContextWarning,
+        stacklevel=4,
+    )
+
+
+class ProgressLine:
+    """A live line with iteration, objective and gap; on a terminal it is rewritten in place."""
+
+    def __init__(self, title: str, stream: TextIO | None = None) -> None:
+        self.title = title
+        self.stream = stream or sys.stderr
+        self.width = 0
+
+    def __call__(self, progress: Progress) -> None:
+        """Show where a solver is."""
+        certificate = progress.certificate
+        line = (
+            f"{self.title}: iteration {progress.n_iter}, objective {certificate.upper:.6g}, gap {certificate.gap:.2g} "
+            f"({certificate.relative_gap:.1g} of its scale)"
+        )
+        if self.stream.isatty():
+            self.stream.write("\r" + line.ljust(self.width))
+            self.width = len(line)
+        else:
+            self.stream.write(line + "\n")
+        self.stream.flush()
+
+    def close(self) -> None:
+        """End the line."""
+        if self.width:
+            self.stream.write("\n")
+            self.stream.flush()
+
+
+class ScoreParameter:
+    """Makes ``score`` both a parameter, which is set, and scikit-learn's method, which is called.
+
+    A value assigned to an instance is kept as the parameter; what is read is the method. The parameter itself is in
+    ``get_params``, see :class:`ScoredByParameter`.
+    """
+
+    def __init__(self, method: Callable[..., float]) -> None:
+        self.method = method
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self.method if instance is None else MethodType(self.method, instance)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)["score"] = value
+
+
+class ScoredByParameter(BaseEstimator):  # type: ignore[misc]
+    """An estimator with a parameter ``score``, beside its method of that name."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, among them ``score``."""
+        params: dict[str, Any] = super().get_params(deep=deep)
+        params["score"] = vars(self)["score"]
+        return params

@@ -1,0 +1,409 @@
+"""Linear models that are robust against the mix of contexts, as scikit-learn estimators."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit, log_softmax, softmax
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.linear_model import (
+    HuberRegressor,
+    LinearRegression,
+    LogisticRegression,
+    PoissonRegressor,
+    QuantileRegressor,
+)
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from counterpoise.estimators._base import (
+    Array,
+    ProgressLine,
+    ScoredByParameter,
+    ScoreParameter,
+    contexts_or_one,
+    speaking_as,
+    warn_of_small_contexts,
+)
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.fit import LinearFit, Robustness, Score, fit_problem
+from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poisson, Squared
+from counterpoise.objective import ReferenceRisks
+from counterpoise.problem import LinearProblem, Reference
+from counterpoise.sets import RadiusMethod
+
+_FLOATS = (np.float64, np.float32)
+
+
+class RobustLinearModel(ScoredByParameter):
+    """What the linear estimators have in common.
+
+    Parameters
+    ----------
+    confidence : float, default=0.99
+        Level of the confidence set of context mixes; 1 is every mix.
+    radius : {"types", "agrawal", "chi2"} or float, default="types"
+        How the size of the set follows from the confidence, or the size itself in bits. 0 is empirical risk
+        minimisation.
+    draws : float, optional
+        Independent draws of a context in the data, where rows are not independent (patients visit a hospital in
+        turn, but one storm is many rows of rain).
+    score : {"excess", "risk"}, default="excess"
+        What the worst case is taken of: risk above the least possible in each context, or risk itself.
+    alpha : float, default=1e-4
+        ``alpha / 2 * |coef|^2`` is added to every context's mean loss; the intercept is not penalised.
+    fit_intercept : bool, default=True
+    reference : {"in-sample", "cross-fit"} or mapping from context to risk, default="in-sample"
+        The least risk of each context. In-sample minima are exact for the data but too good for small contexts;
+        cross-fitted ones are estimated on held-out rows.
+    tol : float, default=1e-6
+        Largest gap between the proven bounds, relative to the objective.
+    max_iter : int, default=100
+    verbose : int, default=0
+        1 shows a live line with iteration, objective and gap.
+
+    Attributes
+    ----------
+    coef_, intercept_ : ndarray
+    contexts_ : ndarray of shape (n_contexts,)
+        Labels; tuples where contexts are crossed. What follows is in their order.
+    context_counts_ : ndarray of shape (n_contexts,)
+        Rows, or the sum of their weights.
+    context_weights_ : ndarray of shape (n_contexts,)
+        The least favourable mix of contexts, under which the model is optimal.
+    context_risks_, reference_risks_, excess_risks_ : ndarray of shape (n_contexts,)
+        Risk with the ridge, the least possible, and the difference.
+    radius_ : float
+        In bits.
+    certificate_ : Certificate
+        Proven bounds of the optimum.
+    n_iter_, n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Where X has names.
+    classes_ : ndarray of shape (n_classes,)
+        Of a classifier.
+    """
+
+    # The context is metadata: requested by the class, so that no instance has to ask for it.
+    __metadata_request__fit: ClassVar = {"contexts": True}
+
+    def __init__(
+        self,
+        *,
+        confidence: float = 0.99,
+        radius: RadiusMethod | float = "types",
+        draws: float | None = None,
+        score: Score = "excess",
+        alpha: float = 1e-4,
+        fit_intercept: bool = True,
+        reference: Reference = "in-sample",
+        tol: float = 1e-6,
+        max_iter: int = 100,
+        verbose: int = 0,
+    ) -> None:
+        self.confidence = confidence
+        self.radius = radius
+        self.draws = draws
+        self.score = score
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.reference = reference
+        self.tol = tol
+        self.max_iter = max_iter
+        self.verbose = verbose
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let every estimator's documentation list the parameters and attributes above."""
+        super().__init_subclass__(**kwargs)
+        own = inspect.cleandoc(cls.__doc__ or "")
+        _, heading, shared = inspect.cleandoc(RobustLinearModel.__doc__ or "").partition("Parameters\n----------\n")
+        if not cls.__name__.startswith("_"):
+            cls.__doc__ = own + ("\n" if heading in own else f"\n\n{heading}") + shared
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _solve(self, X: Any, target: Array, contexts: Any, sample_weight: Any, loss: Loss) -> LinearFit:
+        """Fit to checked data, and keep what there is to know about contexts."""
+        params = self.get_params(deep=False)
+        robustness = Robustness(self.confidence, self.radius, self.draws, params["score"])
+        line = ProgressLine(type(self).__name__) if self.verbose else None
+        with speaking_as(self):
+            problem = LinearProblem.from_data(
+                X,
+                target,
+                contexts_or_one(self, contexts, X.shape[0]),
+                loss,
+                alpha=self.alpha,
+                fit_intercept=self.fit_intercept,
+                sample_weight=sample_weight,
+            )
+            ball = robustness.ball(problem.counts)
+            if params["score"] not in ("excess", "risk"):
+                raise InvalidInputError(f"score is {params['score']!r}; choose 'excess' or 'risk'.")
+            if isinstance(self.reference, str) and self.reference == "in-sample" and not ball.is_point:
+                warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters)
+            references = problem.references(self.reference, self.tol)
+            scored = references if params["score"] == "excess" else ReferenceRisks.exactly(0.0 * references.upper)
+            fit = fit_problem(problem, ball, scored, tol=self.tol, max_iter=self.max_iter, callback=line)
+        if line is not None:
+            line.close()
+        counted = problem.counts if sample_weight is not None else problem.counts.astype(np.intp)
+        self.contexts_: NDArray[Any] = fit.contexts.labels
+        self.context_counts_: NDArray[Any] = counted
+        self.context_weights_ = fit.solution.p_worst
+        self.context_risks_ = fit.solution.risks
+        self.reference_risks_ = references.upper
+        self.excess_risks_ = fit.solution.risks - references.upper
+        self.radius_ = ball.radius
+        self.certificate_ = fit.solution.certificate
+        self.n_iter_ = max(fit.solution.n_iter, 1)
+        return fit
+
+    def _linear(self, X: Any) -> Array:
+        """Return ``X coef' + intercept``."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=_FLOATS, reset=False)
+        return np.asarray(X @ self.coef_.T + self.intercept_)
+
+    def _plain(self, model: Any, **fitted: Any) -> Any:
+        """Return a scikit-learn model with the same answers."""
+        check_is_fitted(self)
+        model.coef_, model.intercept_ = self.coef_.copy(), np.copy(self.intercept_)
+        for name in ("n_features_in_", "feature_names_in_", "classes_"):
+            if hasattr(self, name):
+                setattr(model, name, getattr(self, name))
+        for name, value in fitted.items():
+            setattr(model, name, value)
+        return model
+
+
+class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ignore[misc]
+    """Logistic regression, binary or multinomial, for an uncertain mix of contexts.
+
+    The risk of a context is its mean cross-entropy, in nats.
+    """
+
+    score = ScoreParameter(ClassifierMixin.score)
+
+    def fit(self, X: Any, y: Any, contexts: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+        sample_weight : array of shape (n_samples,), optional
+        """
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InvalidInputError(
+                f"{type(self).__name__}: y holds one class, {self.classes_[0]!r}; a classifier needs two or more."
+            )
+        loss = Logistic() if len(self.classes_) == 2 else Multinomial(len(self.classes_))
+        fit = self._solve(X, codes.astype(np.float64), contexts, sample_weight, loss)
+        self.coef_, self.intercept_ = fit.coef, fit.intercept
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the log-odds of the second class, or one linear score per class."""
+        scores = self._linear(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each class."""
+        scores = self.decision_function(X)
+        if scores.ndim == 2:
+            return np.asarray(softmax(scores, axis=1))
+        # Both from their own side: 1 - p would lose what is left of a small probability.
+        return np.column_stack([expit(-scores), expit(scores)])
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithm of each class's probability."""
+        scores = self.decision_function(X)
+        if scores.ndim == 2:
+            return np.asarray(log_softmax(scores, axis=1))
+        return np.column_stack([log_expit(-scores), log_expit(scores)])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class."""
+        scores = self.decision_function(X)
+        return np.asarray(self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)])
+
+    def to_sklearn(self) -> LogisticRegression:
+        """Return a fitted :class:`sklearn.linear_model.LogisticRegression` with the same predictions."""
+        return self._plain(LogisticRegression(fit_intercept=self.fit_intercept), n_iter_=np.array([self.n_iter_]))
+
+
+class _RobustRegressor(RegressorMixin, RobustLinearModel):  # type: ignore[misc]
+    """A linear model of a number."""
+
+    score = ScoreParameter(RegressorMixin.score)
+
+    def _loss(self) -> Loss:
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any, contexts: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+        sample_weight : array of shape (n_samples,), optional
+        """
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS, y_numeric=True)
+        with speaking_as(self):
+            loss = self._loss()
+        fit = self._solve(X, y, contexts, sample_weight, loss)
+        self.coef_, self.intercept_ = fit.coef[0], float(fit.intercept[0])
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return the prediction of each row."""
+        return self._linear(X)
+
+
+class RobustLinearRegression(_RobustRegressor):
+    """Least squares for an uncertain mix of contexts.
+
+    The risk of a context is half its mean squared residual.
+    """
+
+    def _loss(self) -> Loss:
+        return Squared()
+
+    def to_sklearn(self) -> LinearRegression:
+        """Return a fitted :class:`sklearn.linear_model.LinearRegression` with the same predictions."""
+        return self._plain(LinearRegression(fit_intercept=self.fit_intercept))
+
+
+class RobustPoissonRegressor(_RobustRegressor):
+    """Poisson regression of counts, with a log link, for an uncertain mix of contexts.
+
+    The risk of a context is its mean negative log-likelihood, without the factorial.
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    def _loss(self) -> Loss:
+        return Poisson()
+
+    def predict(self, X: Any) -> Array:
+        """Return the expected count of each row."""
+        return np.exp(self._linear(X))
+
+    def to_sklearn(self) -> PoissonRegressor:
+        """Return a fitted :class:`sklearn.linear_model.PoissonRegressor` with the same predictions."""
+        return self._plain(PoissonRegressor(alpha=self.alpha, fit_intercept=self.fit_intercept), n_iter_=self.n_iter_)
+
+
+class RobustHuberRegressor(_RobustRegressor):
+    """Regression that outliers pull at with bounded force, for an uncertain mix of contexts.
+
+    The risk of a context is its mean Huber loss: half the squared residual up to ``delta``, linear beyond.
+
+    Parameters
+    ----------
+    delta : float, default=1.35
+        In the units of the target.
+    """
+
+    def __init__(
+        self,
+        *,
+        delta: float = 1.35,
+        confidence: float = 0.99,
+        radius: RadiusMethod | float = "types",
+        draws: float | None = None,
+        score: Score = "excess",
+        alpha: float = 1e-4,
+        fit_intercept: bool = True,
+        reference: Reference = "in-sample",
+        tol: float = 1e-6,
+        max_iter: int = 100,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            confidence=confidence,
+            radius=radius,
+            draws=draws,
+            score=score,
+            alpha=alpha,
+            fit_intercept=fit_intercept,
+            reference=reference,
+            tol=tol,
+            max_iter=max_iter,
+            verbose=verbose,
+        )
+        self.delta = delta
+
+    def _loss(self) -> Loss:
+        return Huber(self.delta)
+
+    def to_sklearn(self) -> HuberRegressor:
+        """Return a fitted :class:`sklearn.linear_model.HuberRegressor` with the same predictions."""
+        model = HuberRegressor(alpha=self.alpha, fit_intercept=self.fit_intercept)
+        # Theirs estimates a scale and counts delta in it; ours is in the units of the target.
+        return self._plain(model, scale_=self.delta / model.epsilon, n_iter_=self.n_iter_)
+
+
+class RobustQuantileRegressor(_RobustRegressor):
+    """Regression of a quantile for an uncertain mix of contexts.
+
+    The risk of a context is its mean pinball loss: ``quantile`` per unit predicted too low, ``1 - quantile`` per unit
+    too high.
+
+    Parameters
+    ----------
+    quantile : float, default=0.5
+    """
+
+    def __init__(
+        self,
+        *,
+        quantile: float = 0.5,
+        confidence: float = 0.99,
+        radius: RadiusMethod | float = "types",
+        draws: float | None = None,
+        score: Score = "excess",
+        alpha: float = 1e-4,
+        fit_intercept: bool = True,
+        reference: Reference = "in-sample",
+        tol: float = 1e-6,
+        max_iter: int = 100,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            confidence=confidence,
+            radius=radius,
+            draws=draws,
+            score=score,
+            alpha=alpha,
+            fit_intercept=fit_intercept,
+            reference=reference,
+            tol=tol,
+            max_iter=max_iter,
+            verbose=verbose,
+        )
+        self.quantile = quantile
+
+    def _loss(self) -> Loss:
+        return Pinball(self.quantile)
+
+    def to_sklearn(self) -> QuantileRegressor:
+        """Return a fitted :class:`sklearn.linear_model.QuantileRegressor` with the same predictions."""
+        model = QuantileRegressor(quantile=self.quantile, fit_intercept=self.fit_intercept)
+        return self._plain(model, n_iter_=self.n_iter_)
