@@ -1,16 +1,23 @@
 """Learn from data of different contexts when the future mix of contexts is uncertain."""
 
-from counterpoise.estimators import (
-    RobustHuberRegressor,
-    RobustLinearRegression,
-    RobustLogisticRegression,
-    RobustPoissonRegressor,
-    RobustQuantileRegressor,
-)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from counterpoise.minimization import minimize
 from counterpoise.objective import Certificate
 from counterpoise.sets import KLBall, WorstCase, confidence_radius
 from counterpoise.solvers import Solution, Status
+
+if TYPE_CHECKING:
+    from counterpoise.estimators.linear import (
+        RobustHuberRegressor,
+        RobustLinearRegression,
+        RobustLogisticRegression,
+        RobustPoissonRegressor,
+        RobustQuantileRegressor,
+    )
 
 __version__ = "0.1.0.dev0"
 
@@ -29,3 +36,24 @@ __all__ = [
     "confidence_radius",
     "minimize",
 ]
+
+# What needs scikit-learn, which takes longer to import than everything else together, is imported when first used.
+_WHEN_USED = {
+    "RobustHuberRegressor": "estimators.linear",
+    "RobustLinearRegression": "estimators.linear",
+    "RobustLogisticRegression": "estimators.linear",
+    "RobustPoissonRegressor": "estimators.linear",
+    "RobustQuantileRegressor": "estimators.linear",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHEN_USED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_WHEN_USED[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.linear_model import (
-    HuberRegressor,
-    LinearRegression,
-    LogisticRegression,
-    PoissonRegressor,
-    QuantileRegressor,
-)
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -34,6 +27,15 @@ from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poi
 from counterpoise.objective import ReferenceRisks
 from counterpoise.problem import LinearProblem, Reference
 from counterpoise.sets import RadiusMethod
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import (
+        HuberRegressor,
+        LinearRegression,
+        LogisticRegression,
+        PoissonRegressor,
+        QuantileRegressor,
+    )
 
 _FLOATS = (np.float64, np.float32)
 
@@ -240,6 +242,8 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
 
     def to_sklearn(self) -> LogisticRegression:
         """Return a fitted :class:`sklearn.linear_model.LogisticRegression` with the same predictions."""
+        from sklearn.linear_model import LogisticRegression
+
         return self._plain(LogisticRegression(fit_intercept=self.fit_intercept), n_iter_=np.array([self.n_iter_]))
 
 
@@ -284,6 +288,8 @@ class RobustLinearRegression(_RobustRegressor):
 
     def to_sklearn(self) -> LinearRegression:
         """Return a fitted :class:`sklearn.linear_model.LinearRegression` with the same predictions."""
+        from sklearn.linear_model import LinearRegression
+
         return self._plain(LinearRegression(fit_intercept=self.fit_intercept))
 
 
@@ -307,6 +313,8 @@ class RobustPoissonRegressor(_RobustRegressor):
 
     def to_sklearn(self) -> PoissonRegressor:
         """Return a fitted :class:`sklearn.linear_model.PoissonRegressor` with the same predictions."""
+        from sklearn.linear_model import PoissonRegressor
+
         return self._plain(PoissonRegressor(alpha=self.alpha, fit_intercept=self.fit_intercept), n_iter_=self.n_iter_)
 
 
@@ -355,6 +363,8 @@ class RobustHuberRegressor(_RobustRegressor):
 
     def to_sklearn(self) -> HuberRegressor:
         """Return a fitted :class:`sklearn.linear_model.HuberRegressor` with the same predictions."""
+        from sklearn.linear_model import HuberRegressor
+
         model = HuberRegressor(alpha=self.alpha, fit_intercept=self.fit_intercept)
         # Theirs estimates a scale and counts delta in it; ours is in the units of the target.
         return self._plain(model, scale_=self.delta / model.epsilon, n_iter_=self.n_iter_)
@@ -405,5 +415,7 @@ class RobustQuantileRegressor(_RobustRegressor):
 
     def to_sklearn(self) -> QuantileRegressor:
         """Return a fitted :class:`sklearn.linear_model.QuantileRegressor` with the same predictions."""
+        from sklearn.linear_model import QuantileRegressor
+
         model = QuantileRegressor(quantile=self.quantile, fit_intercept=self.fit_intercept)
         return self._plain(model, n_iter_=self.n_iter_)
