@@ -11,6 +11,7 @@ from counterpoise.sets import KLBall, WorstCase, confidence_radius
 from counterpoise.solvers import Solution, Status
 
 if TYPE_CHECKING:
+    from counterpoise.estimators.any_learner import ContextRobust
     from counterpoise.estimators.linear import (
         RobustHuberRegressor,
         RobustLinearRegression,
@@ -23,6 +24,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Certificate",
+    "ContextRobust",
     "KLBall",
     "RobustHuberRegressor",
     "RobustLinearRegression",
@@ -39,6 +41,7 @@ __all__ = [
 
 # What needs scikit-learn, which takes longer to import than everything else together, is imported when first used.
 _WHEN_USED = {
+    "ContextRobust": "estimators.any_learner",
     "RobustHuberRegressor": "estimators.linear",
     "RobustLinearRegression": "estimators.linear",
     "RobustLogisticRegression": "estimators.linear",

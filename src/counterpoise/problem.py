@@ -94,27 +94,7 @@ class LinearProblem:
             raise InvalidInputError(
                 f"reference is {reference!r}; choose 'in-sample' or 'cross-fit', or map each context to its risk."
             )
-        values = self._from_mapping(reference) if isinstance(reference, Mapping) else reference
-        try:
-            risks = np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"references must be numbers, one per context, got {reference!r:.60}.") from error
-        if risks.shape != (self.oracle.n_contexts,) or not np.isfinite(risks).all():
-            raise InvalidInputError(
-                f"references have shape {risks.shape}; pass one finite risk for each of {self.oracle.n_contexts} "
-                "contexts."
-            )
-        return ReferenceRisks.exactly(risks)
-
-    def _from_mapping(self, reference: Mapping[Any, float]) -> list[float]:
-        labels = self.contexts.labels.tolist()
-        missing = [label for label in labels if label not in reference]
-        if missing:
-            raise InvalidInputError(
-                f"reference has no risk for context {missing[0]!s:.60} ({len(missing)} of {len(labels)} are missing). "
-                "Map every context in the data to its least risk."
-            )
-        return [reference[label] for label in labels]
+        return ReferenceRisks.exactly(given_references(reference, self.contexts))
 
     def _bounded(self, references: ReferenceRisks) -> ReferenceRisks:
         unbounded = np.flatnonzero(~np.isfinite(references.upper) | ~np.isfinite(references.lower))
@@ -147,3 +127,26 @@ def _checked_bounds(bounds: Any, oracle: LinearOracle) -> Bounds:
     if low.shape != (1,) or high.shape != (1,) or not low[0] < high[0]:
         raise InvalidInputError(wrong)
     return low, high
+
+
+def given_references(reference: Mapping[Any, float] | Array, contexts: Contexts) -> Array:
+    """Return references that the caller knows, in the order of the contexts."""
+    labels = contexts.labels.tolist()
+    values: Any = reference
+    if isinstance(reference, Mapping):
+        missing = [label for label in labels if label not in reference]
+        if missing:
+            raise InvalidInputError(
+                f"reference has no risk for context {missing[0]!s:.60} ({len(missing)} of {len(labels)} are missing). "
+                "Map every context in the data to its least risk."
+            )
+        values = [reference[label] for label in labels]
+    try:
+        risks = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"references must be numbers, one per context, got {reference!r:.60}.") from error
+    if risks.shape != (len(labels),) or not np.isfinite(risks).all():
+        raise InvalidInputError(
+            f"references have shape {risks.shape}; pass one finite risk for each of {len(labels)} contexts."
+        )
+    return risks

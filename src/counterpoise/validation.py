@@ -89,9 +89,18 @@ def checked_weights(
     sample_weight: Any, X: Any, target: Array, contexts: Contexts
 ) -> tuple[Array, tuple[Any, Array, Contexts]]:
     """Check the weights, drop rows that have none, and refuse contexts that are left with nothing."""
-    n = X.shape[0]
+    weight = checked_row_weights(sample_weight, contexts)
+    kept = weight > 0
+    if kept.all():
+        return weight, (X, target, contexts)
+    return weight[kept], (X[kept], target[kept], Contexts(contexts.labels, contexts.codes[kept]))
+
+
+def checked_row_weights(sample_weight: Any, contexts: Contexts) -> Array:
+    """Return one weight per row, or name the row or the context whose weight cannot be used."""
+    n = len(contexts.codes)
     if sample_weight is None:
-        return np.ones(n), (X, target, contexts)
+        return np.ones(n)
     try:
         weight = np.asarray(unwrapped(sample_weight), dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -108,7 +117,4 @@ def checked_weights(
             f"all sample weights of {contexts.describe(empty)} are zero, so its risk is unknown. Drop the context, or "
             "give it weight."
         )
-    kept = weight > 0
-    if kept.all():
-        return weight, (X, target, contexts)
-    return weight[kept], (X[kept], target[kept], Contexts(contexts.labels, contexts.codes[kept]))
+    return weight

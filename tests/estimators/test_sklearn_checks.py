@@ -1,6 +1,7 @@
 """scikit-learn's own checks, with no failure expected."""
 
 import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import counterpoise as cpo
@@ -11,6 +12,8 @@ ESTIMATORS = [
     cpo.RobustHuberRegressor(),
     cpo.RobustPoissonRegressor(),
     cpo.RobustQuantileRegressor(),
+    cpo.ContextRobust(LogisticRegression(max_iter=1000)),
+    cpo.ContextRobust(Ridge()),
 ]
 
 

@@ -1,0 +1,309 @@
+"""Any learner that takes weights, made robust against the mix of contexts."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.model_selection import check_cv
+from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from counterpoise.contexts import Contexts, encode
+from counterpoise.estimators._base import Array, ScoredByParameter, ScoreParameter, contexts_or_one, speaking_as
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.fit import Robustness, Score
+from counterpoise.learners import (
+    RowLoss,
+    fit_weighted,
+    mean_by_context,
+    out_of_fold_losses,
+    row_losses,
+    specialist_losses,
+    weight_name,
+)
+from counterpoise.objective import Certificate
+from counterpoise.problem import Reference, given_references
+from counterpoise.references import folds_within
+from counterpoise.sets import RadiusMethod
+from counterpoise.solvers.best_response import best_response
+from counterpoise.validation import checked_row_weights, unwrapped
+
+
+def _has(name: str) -> Any:
+    """Make a method available where the learner has it."""
+
+    def check(self: ContextRobust) -> bool:
+        return hasattr(vars(self).get("estimator_", self.estimator), name)
+
+    return available_if(check)
+
+
+def _score(self: ContextRobust, X: Any, y: Any, sample_weight: Any = None) -> float:
+    """Return the learner's own score: accuracy, or the coefficient of determination."""
+    check_is_fitted(self)
+    weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+    return float(self.estimator_.score(X, y, **weights))
+
+
+class ContextRobust(ScoredByParameter):
+    """Make any learner robust that takes ``sample_weight``.
+
+    Two players take turns: one weighs the contexts, the other is the learner, fitted under these weights. Risks are
+    those of rows held out, so a learner that memorises does not fool the first player. The game ends when the gap
+    between the players stops shrinking, and the learner is fitted once more to all rows under the best weights: one
+    deterministic model.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A classifier or regressor whose ``fit`` takes ``sample_weight``; also a pipeline that ends in one.
+    confidence, radius, draws, score
+        As in :class:`counterpoise.RobustLogisticRegression`.
+    reference : {"cross-fit", "in-sample"} or mapping from context to risk, default="cross-fit"
+        The least risk of each context: what the learner reaches on held-out rows when trained on the context alone, or
+        on all contexts where that is lower; or on the rows it was trained on.
+    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+        Of targets and predictions, one number per row. By default the log loss of a classifier with probabilities, the
+        error of one without, the squared error of a regressor.
+    cv : int or splitter, default=5
+        How rows are held out. A number deals every context to that many folds, along the targets.
+    tol : float, default=1e-3
+        Smallest gap worth another round, relative to the worst-case risk.
+    max_iter : int, default=20
+        Rounds; each costs as many fits as there are folds.
+    n_jobs : int, optional
+        Fits at once, through joblib.
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The learner fitted to all rows.
+    contexts_, context_counts_, context_weights_, radius_
+        As in the linear models. The weights are those of the final fit, relative to ``context_counts_``.
+    context_risks_, reference_risks_, excess_risks_ : ndarray of shape (n_contexts,)
+        On held-out rows.
+    certificate_ : Certificate
+        The values of the two players, with scope ``"local"``: as good as the learner is at minimising its own risk.
+    history_ : ndarray of shape (n_rounds, 2)
+        The lower and the upper value of every round.
+    n_iter_ : int
+        Rounds.
+    classes_, n_features_in_, feature_names_in_
+        The learner's.
+    """
+
+    __metadata_request__fit: ClassVar = {"contexts": True}
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        confidence: float = 0.99,
+        radius: RadiusMethod | float = "types",
+        draws: float | None = None,
+        score: Score = "excess",
+        reference: Reference = "cross-fit",
+        loss: RowLoss | None = None,
+        cv: Any = 5,
+        tol: float = 1e-3,
+        max_iter: int = 20,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.confidence = confidence
+        self.radius = radius
+        self.draws = draws
+        self.score = score
+        self.reference = reference
+        self.loss = loss
+        self.cv = cv
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    score = ScoreParameter(_score)
+
+    def __sklearn_tags__(self) -> Any:
+        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        for name in ("estimator_type", "target_tags", "classifier_tags", "regressor_tags", "input_tags"):
+            setattr(tags, name, getattr(own, name))
+        tags.target_tags.multi_output = False
+        return tags
+
+    def fit(self, X: Any, y: Any, contexts: Any = None, sample_weight: Any = None) -> Self:
+        """Play the game, and fit the learner under the weights it ends with.
+
+        Parameters
+        ----------
+        X : anything the learner takes
+        y : array of shape (n_samples,)
+        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+        sample_weight : array of shape (n_samples,), optional
+        """
+        with speaking_as(self):
+            weight_name(self.estimator)
+            self._check_switches()
+            X, y = indexable(X, self._checked_target(y))
+            n_rows = len(y)
+            encoded = encode(contexts_or_one(self, contexts, n_rows), n_rows)
+            weight = checked_row_weights(sample_weight, encoded)
+            counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
+            ball = Robustness(self.confidence, self.radius, self.draws, vars(self)["score"]).ball(counts)
+            folds = self._folds(X, y, encoded)
+            # From n rows no probability is known to be below about 1 / n.
+            judge: dict[str, Any] = {"loss": self.loss, "floor": 0.5 / n_rows, "n_jobs": self.n_jobs}
+            seen: dict[bytes, Array] = {}
+
+            def rows_under(p: Array) -> Array:
+                if p.tobytes() not in seen:
+                    tilt = (p / ball.p_hat)[encoded.codes]
+                    seen[p.tobytes()] = out_of_fold_losses(self.estimator, X, y, weight, tilt, folds, **judge)
+                return seen[p.tobytes()]
+
+            def risks_under(p: Array) -> Array:
+                return mean_by_context(rows_under(p), weight, encoded.codes, len(counts))
+
+            references = self._references(X, y, weight, encoded, folds, judge, risks_under(ball.p_hat))
+            scored = references if vars(self)["score"] == "excess" else np.zeros_like(references)
+            game = best_response(
+                risks_under,
+                ball,
+                scored,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                callback=self._show if self.verbose else None,
+            )
+        self.estimator_ = fit_weighted(self.estimator, X, y, weight, (game.p / ball.p_hat)[encoded.codes])
+        self.contexts_ = encoded.labels
+        self.context_counts_ = counts if sample_weight is not None else encoded.counts
+        self.context_weights_ = game.p
+        self.context_risks_ = game.risks
+        self.reference_risks_ = references
+        self.excess_risks_ = game.risks - references
+        self.radius_ = ball.radius
+        upper = float(game.upper[game.best])
+        self.certificate_ = Certificate(min(float(game.lower.max()), upper), upper, "local", max(upper, 1e-300))
+        self.history_ = np.column_stack([game.lower, game.upper])
+        self.n_iter_ = len(game.upper)
+        return self
+
+    def _check_switches(self) -> None:
+        if vars(self)["score"] not in ("excess", "risk"):
+            raise InvalidInputError(f"score is {vars(self)['score']!r}; choose 'excess' or 'risk'.")
+        if isinstance(self.reference, str) and self.reference not in ("in-sample", "cross-fit"):
+            raise InvalidInputError(
+                f"reference is {self.reference!r}; choose 'in-sample' or 'cross-fit', or map each context to its risk."
+            )
+        if not (isinstance(self.max_iter, (int, np.integer)) and self.max_iter >= 1):
+            raise InvalidInputError(f"max_iter = {self.max_iter!r}; pass a whole number of rounds, 1 or more.")
+        if not self.tol >= 0:
+            raise InvalidInputError(f"tol = {self.tol!r}; pass a number, 0 or more, such as 1e-3.")
+
+    def _checked_target(self, y: Any) -> NDArray[Any]:
+        if y is None:
+            raise InvalidInputError("fit requires y to be passed, but the target y is None.")
+        target = column_or_1d(unwrapped(y), warn=True)
+        assert_all_finite(target, estimator_name=type(self).__name__, input_name="y")
+        if is_classifier(self.estimator):
+            check_classification_targets(target)
+            return target
+        with suppress(ValueError):
+            target = target.astype(np.float64)
+        return target
+
+    def _folds(self, X: Any, y: NDArray[Any], contexts: Contexts) -> NDArray[np.intp]:
+        """Return the fold of each row."""
+        n = len(y)
+        if isinstance(self.cv, (int, np.integer)) and not isinstance(self.cv, bool):
+            if not self.cv >= 2:
+                raise InvalidInputError(f"cv = {self.cv}; rows are held out by two folds or more.")
+            if n < 2:
+                raise InvalidInputError(f"there is {n} sample; holding rows out takes at least 2.")
+            return folds_within(contexts.codes, np.unique(y, return_inverse=True)[1], min(int(self.cv), n))
+        folds = np.full(n, -1, dtype=np.intp)
+        splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        for k, (_, held) in enumerate(splitter.split(X, y, contexts.codes)):
+            folds[held] = k
+        if (folds < 0).any():
+            raise InvalidInputError(
+                f"cv leaves row {int(np.flatnonzero(folds < 0)[0])} in no test fold. Use a splitter that holds out "
+                "every row once, such as KFold."
+            )
+        return folds
+
+    def _references(
+        self,
+        X: Any,
+        y: Any,
+        weight: Array,
+        contexts: Contexts,
+        folds: NDArray[np.intp],
+        judge: dict[str, Any],
+        pooled: Array,
+    ) -> Array:
+        """Return the least risk of each context as far as the learner can tell."""
+        if not isinstance(self.reference, str):
+            return given_references(self.reference, contexts)
+        held = folds if self.reference == "cross-fit" else None
+        own = specialist_losses(self.estimator, X, y, weight, contexts.codes, held, **judge)
+        # Where some fold of a context has no model of its own, the mean is infinite and the pooled model remains.
+        own = mean_by_context(own, weight, contexts.codes, len(pooled))
+        return np.minimum(own, pooled)
+
+    def _show(self, n: int, lower: float, upper: float) -> None:
+        sys.stderr.write(f"ContextRobust: round {n + 1}, objective {upper:.6g}, gap {upper - lower:.2g}\n")
+        sys.stderr.flush()
+
+    @_has("predict")
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the learner's predictions."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.predict(X))
+
+    @_has("predict_proba")
+    def predict_proba(self, X: Any) -> Array:
+        """Return the learner's probabilities."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.predict_proba(X))
+
+    @_has("predict_log_proba")
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithm of the learner's probabilities."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.predict_log_proba(X))
+
+    @_has("decision_function")
+    def decision_function(self, X: Any) -> Array:
+        """Return the learner's decision values."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.decision_function(X))
+
+    def row_losses(self, X: Any, y: Any) -> Array:
+        """Return the loss of each row, of the kind the fit was about."""
+        check_is_fitted(self)
+        return row_losses(self.estimator_, X, y, self.loss)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes, of a classifier."""
+        return np.asarray(self.estimator_.classes_)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns seen in fit."""
+        return int(self.estimator_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of the columns seen in fit, where there are any."""
+        return np.asarray(self.estimator_.feature_names_in_)

@@ -1,0 +1,214 @@
+"""Any scikit-learn learner: fit it with weights, and judge it row by row on data it has not seen."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.base import clone, is_classifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
+
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.validation import unwrapped
+
+Array = NDArray[np.float64]
+LossName = Literal["log_loss", "zero_one", "squared_error", "absolute_error"]
+RowLoss = LossName | Callable[[Any, Any], Any]
+"""A loss by name, or a function of the targets and the predictions that returns one number per row."""
+
+
+def fit_weighted(learner: Any, X: Any, y: Any, weight: Array, tilt: Array | float = 1.0) -> Any:
+    """Return a fitted clone of a learner.
+
+    The tilt changes the weights of rows against each other, never their sum: some learners (XGBoost) have
+    regularisation that depends on it. Rows of weight one keep a mean of one.
+    """
+    fitted = clone(learner)
+    tilted = weight * tilt
+    weight = tilted * (weight.sum() / tilted.sum())
+    # The weights are given straight to the step that uses them, whatever the user's configuration of routing.
+    with config_context(enable_metadata_routing=False):
+        fitted.fit(X, y, **{weight_name(fitted): weight})
+    return fitted
+
+
+def weight_name(learner: Any) -> str:
+    """Return the name under which a learner's ``fit`` takes weights."""
+    if isinstance(learner, Pipeline):
+        name, last = learner.steps[-1]
+        return f"{name}__{weight_name(last)}"
+    parameters = inspect.signature(learner.fit).parameters
+    if "sample_weight" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return "sample_weight"
+    raise InvalidInputError(
+        f"{type(learner).__name__}.fit takes no sample_weight, by which contexts are weighed. Choose one that does."
+    )
+
+
+def row_losses(learner: Any, X: Any, y: Any, loss: RowLoss | None = None, floor: float | None = None) -> Array:
+    """Return the loss of each row under a fitted learner.
+
+    Parameters
+    ----------
+    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+        A callable gets the targets and ``learner.predict(X)``. By default the loss the learner was fitted by, where it
+        tells (the robust linear models do); else the log loss of a classifier with probabilities, the error of one
+        without, the squared error of a regressor.
+    floor : float, optional
+        Probabilities below it count as this much in the log loss; by default what rounding allows.
+    """
+    if loss is None:
+        own = _own_losses(learner, X, y)
+        if own is not None:
+            return own
+        loss = default_loss(learner)
+    target = np.asarray(unwrapped(y))
+    if callable(loss):
+        rows = np.asarray(loss(target, learner.predict(X)), dtype=np.float64)
+        if rows.shape != (len(target),):
+            raise InvalidInputError(
+                f"loss returned shape {rows.shape} for {len(target)} rows. Return one number per row, not their mean."
+            )
+    elif loss == "log_loss":
+        rows = _log_losses(learner.classes_, learner.predict_proba(X), target, floor)
+    elif loss == "zero_one":
+        rows = (np.asarray(learner.predict(X)) != target).astype(np.float64)
+    elif loss == "squared_error":
+        rows = np.square(np.asarray(learner.predict(X), dtype=np.float64) - target)
+    elif loss == "absolute_error":
+        rows = np.abs(np.asarray(learner.predict(X), dtype=np.float64) - target)
+    else:
+        raise InvalidInputError(
+            f"loss is {loss!r}; choose 'log_loss', 'zero_one', 'squared_error' or 'absolute_error', or pass a function "
+            "of targets and predictions."
+        )
+    if not np.isfinite(rows).all():
+        row = int(np.flatnonzero(~np.isfinite(rows))[0])
+        raise InvalidInputError(f"the loss of row {row} is {rows[row]}. Check the learner's predictions there.")
+    return rows
+
+
+def default_loss(learner: Any) -> LossName:
+    """Return the loss by which a learner is judged unless one is chosen."""
+    if not is_classifier(learner):
+        return "squared_error"
+    return "log_loss" if hasattr(learner, "predict_proba") else "zero_one"
+
+
+def innermost(learner: Any) -> Any:
+    """Return the estimator that decides inside pipelines and searches."""
+    while True:
+        if isinstance(learner, Pipeline):
+            learner = learner.steps[-1][1]
+        elif hasattr(learner, "best_estimator_"):
+            learner = learner.best_estimator_
+        else:
+            return learner
+
+
+def _own_losses(learner: Any, X: Any, y: Any) -> Array | None:
+    """Return the losses of a learner that knows its own, seen through pipelines and searches."""
+    if not hasattr(innermost(learner), "row_losses"):
+        return None
+    while not hasattr(learner, "row_losses"):
+        if isinstance(learner, Pipeline):
+            X = learner[:-1].transform(X) if len(learner.steps) > 1 else X
+            learner = learner.steps[-1][1]
+        else:
+            learner = learner.best_estimator_
+    return np.asarray(learner.row_losses(X, y))
+
+
+def _log_losses(classes: Any, probabilities: Any, target: NDArray[Any], floor: float | None) -> Array:
+    p = np.asarray(probabilities, dtype=np.float64)
+    lowest = float(np.finfo(np.asarray(probabilities).dtype).eps) if floor is None else floor
+    column = {label: k for k, label in enumerate(np.asarray(classes).tolist())}
+    # A class the learner never saw has no probability.
+    codes = np.array([column.get(label, -1) for label in target.tolist()], dtype=np.intp)
+    mine = np.where(codes >= 0, p[np.arange(len(p)), codes], 0.0)
+    return -np.log(np.clip(mine, lowest, 1.0))
+
+
+def out_of_fold_losses(
+    learner: Any,
+    X: Any,
+    y: Any,
+    weight: Array,
+    tilt: Array,
+    folds: NDArray[np.intp],
+    *,
+    loss: RowLoss | None,
+    floor: float | None = None,
+    n_jobs: int | None = None,
+) -> Array:
+    """Return the loss of each row under the learner that was not shown its fold."""
+
+    def one(fold: int) -> Array:
+        held = np.flatnonzero(folds == fold)
+        rest = np.flatnonzero(folds != fold)
+        fitted = fit_weighted(learner, _safe_indexing(X, rest), _safe_indexing(y, rest), weight[rest], tilt[rest])
+        return row_losses(fitted, _safe_indexing(X, held), _safe_indexing(y, held), loss, floor)
+
+    losses = np.empty(len(folds))
+    labels = np.unique(folds)
+    for fold, rows in zip(labels, Parallel(n_jobs=n_jobs)(delayed(one)(fold) for fold in labels), strict=True):
+        losses[folds == fold] = rows
+    return losses
+
+
+def specialist_losses(
+    learner: Any,
+    X: Any,
+    y: Any,
+    weight: Array,
+    codes: NDArray[np.intp],
+    folds: NDArray[np.intp] | None,
+    *,
+    loss: RowLoss | None,
+    floor: float | None = None,
+    n_jobs: int | None = None,
+) -> Array:
+    """Return the loss of each row under a learner trained on its context alone.
+
+    Infinite where there is none: too few rows, one class only, or a learner that refuses what is left.
+
+    Parameters
+    ----------
+    folds : ndarray of shape (n_samples,), or None
+        With folds the rows judged are held out; without, the learner has seen them.
+    """
+    target = np.asarray(unwrapped(y))
+    classifies = is_classifier(learner)
+
+    def one(context: int, fold: int | None) -> tuple[NDArray[np.intp], Array]:
+        own = codes == context
+        judged = np.flatnonzero(own if folds is None else own & (folds == fold))
+        seen = np.flatnonzero(own if folds is None else own & (folds != fold))
+        nothing = np.full(len(judged), np.inf)
+        if len(judged) == 0 or len(seen) == 0 or (classifies and len(np.unique(target[seen])) < 2):
+            return judged, nothing
+        try:
+            fitted = fit_weighted(learner, _safe_indexing(X, seen), _safe_indexing(y, seen), weight[seen])
+        except ValueError:
+            # The learner is fitted to all rows elsewhere, where a refusal is an error; here the context is too small.
+            return judged, nothing
+        return judged, row_losses(fitted, _safe_indexing(X, judged), _safe_indexing(y, judged), loss, floor)
+
+    losses = np.full(len(codes), np.inf)
+    parts = [None] if folds is None else list(np.unique(folds))
+    jobs = [(c, fold) for c in range(int(codes.max()) + 1) for fold in parts]
+    for rows, values in Parallel(n_jobs=n_jobs)(delayed(one)(*job) for job in jobs):
+        losses[rows] = values
+    return losses
+
+
+def mean_by_context(rows: Array, weight: Array, codes: NDArray[np.intp], n_contexts: int) -> Array:
+    """Return the weighted mean of each context's rows; NaN where it has none."""
+    with np.errstate(invalid="ignore"):
+        return np.bincount(codes, weight * rows, n_contexts) / np.bincount(codes, weight, n_contexts)

@@ -1,0 +1,174 @@
+"""The game played with any learner: one side weighs contexts, the other answers with a model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.exceptions import NotCertifiedWarning
+from counterpoise.objective import ReferenceRisks, RobustObjective
+from counterpoise.oracle.quadratic import QuadraticOracle
+from counterpoise.sets import KLBall
+from counterpoise.solvers.interior_point import InteriorPoint
+
+Array = NDArray[np.float64]
+
+_FIRST_STEP = 0.5
+_SHORTEST_STEP = 0.05
+"""A step so short that a learner hardly notices it; then the gap has stopped shrinking."""
+
+_LEAST_SHARE = 1e-3
+"""What a context keeps of its empirical weight, so that no row is without any and no class is lost."""
+
+_MOST_CONTEXTS = 1000
+"""Contexts up to which a square matrix of their curvature is kept; beyond, steps are plain."""
+
+
+@dataclass(frozen=True, eq=False)
+class Game:
+    """How a game went.
+
+    Attributes
+    ----------
+    p : ndarray of shape (n_contexts,)
+        The weights of the round that was best.
+    risks : ndarray of shape (n_contexts,)
+        The risks of the learner's answer to them.
+    lower, upper : ndarray of shape (n_rounds,)
+        The expected score under the weights of each round, and under the least favourable distribution for the answer.
+        Their distance is the gap between the players: an optimal learner could not do better than ``lower``.
+    best : int
+        The round whose answer has the least worst case.
+    converged : bool
+        Whether the gap came within the tolerance, or stopped shrinking, before the rounds ran out.
+    """
+
+    p: Array
+    risks: Array
+    lower: Array
+    upper: Array
+    best: int
+    converged: bool
+
+
+def best_response(
+    answer: Callable[[Array], Array],
+    ball: KLBall,
+    references: Array,
+    *,
+    tol: float,
+    max_iter: int,
+    callback: Callable[[int, float, float], None] | None = None,
+) -> Game:
+    """Look for the weights under which the learner's own answer is least favourable.
+
+    The value of the game is concave in the weights, and its gradient is the answer's scores. Each round maximises a
+    parabola through the best round so far, whose curvature is learnt from the answers seen (BFGS), over the set; the
+    first step goes part of the way to the distribution that is least favourable for the first answer. Steps are halved
+    while they fail to bring the players closer.
+
+    Parameters
+    ----------
+    answer : callable
+        Maps weights of shape (n_contexts,) to the risks of the model trained under them.
+    references : ndarray of shape (n_contexts,)
+    tol : float
+        Stop when the gap is at most this share of the worst-case risk.
+    callback : callable, optional
+        Called with the round, the lower and the upper value.
+    """
+    p = ball.p_hat
+    least = _LEAST_SHARE * ball.p_hat
+    rounds: list[_Round] = []
+    centre: _Round | None = None
+    length = 1.0
+    converged = False
+    for n in range(max_iter):
+        risks = answer(p)
+        worst = ball.worst_case(risks - references)
+        this = _Round(p, risks, risks - references, worst.distribution, float(worst.value))
+        rounds.append(this)
+        if callback is not None:
+            callback(n, this.lower, this.upper)
+        if ball.is_point or this.gap <= tol * float(ball.worst_case(np.abs(risks)).value):
+            converged = True
+            break
+        if centre is None or this.gap < centre.gap:
+            centre, length = this, 1.0
+        else:
+            length *= 0.5
+            if length < _SHORTEST_STEP:
+                converged = True
+                break
+        target = np.maximum(_proposal(rounds, centre, ball), least)
+        direction = target / target.sum() - centre.p
+        p = centre.p + length * direction
+    best = min(rounds, key=lambda one: one.upper)
+    lower, upper = (np.array([getattr(one, name) for one in rounds]) for name in ("lower", "upper"))
+    return Game(best.p, best.risks, lower, upper, rounds.index(best), converged)
+
+
+@dataclass(frozen=True, eq=False)
+class _Round:
+    """Weights, and what the answer to them looks like."""
+
+    p: Array
+    risks: Array
+    scores: Array
+    worst: Array
+    upper: float
+
+    @property
+    def lower(self) -> float:
+        return float(self.p @ self.scores)
+
+    @property
+    def gap(self) -> float:
+        return self.upper - self.lower
+
+
+def _proposal(rounds: list[_Round], centre: _Round, ball: KLBall) -> Array:
+    """Return the weights that maximise the parabola around a round."""
+    bend = _curvature(rounds, 1.0 / ball.p_hat) if len(ball.p_hat) <= _MOST_CONTEXTS else None
+    if bend is None:
+        return centre.p + _FIRST_STEP * (centre.worst - centre.p)
+    # The maximum over p of a concave parabola is the minimum over u of the worst case of linear scores:
+    # -v'Bv/2 = min over u of u'u/2 - u'L'v, with B = LL'.
+    bends, axes = np.linalg.eigh(bend)
+    factor = axes * np.sqrt(np.maximum(bends, 1e-10 * bends[-1]))
+    game = QuadraticOracle(
+        centre=np.zeros(len(factor)),
+        values=centre.scores,
+        gradients=factor.T @ centre.p - factor,
+        hessians=np.eye(len(factor))[None],
+        typical_risk=float(np.abs(centre.scores).max()),
+    )
+    objective = RobustObjective(game, ball, ReferenceRisks.exactly(np.zeros_like(centre.p)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotCertifiedWarning)
+        return InteriorPoint(tol=1e-6, warm=True).solve(objective).p_worst
+
+
+def _curvature(rounds: list[_Round], shape: Array) -> Array | None:
+    """Return minus the Hessian of the game's value as far as the answers tell; None where they tell nothing."""
+    pairs = []
+    for before, after in pairwise(rounds):
+        step, fall = after.p - before.p, before.scores - after.scores
+        # A shift common to all scores changes nothing in the game.
+        fall = fall - fall.mean()
+        # More weight on a context should lower its score; where noise says otherwise, it says nothing.
+        if step @ fall > 1e-8 * float(np.linalg.norm(step) * np.linalg.norm(fall)):
+            pairs.append((step, fall))
+    if not pairs:
+        return None
+    step, fall = pairs[-1]
+    bend = np.diag(shape * float(fall @ fall) / float(fall @ (shape * step)) if fall @ (shape * step) > 0 else shape)
+    for step, fall in pairs:
+        image = bend @ step
+        bend = bend + np.outer(fall, fall) / float(fall @ step) - np.outer(image, image) / float(step @ image)
+    return 0.5 * (bend + bend.T)
