@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 
-from counterpoise.exceptions import InvalidInputError
+from counterpoise.exceptions import InvalidInputError, OneContextWarning
 from counterpoise.validation import unwrapped
 
 Array = NDArray[np.float64]
@@ -33,7 +34,8 @@ def fit_weighted(learner: Any, X: Any, y: Any, weight: Array, tilt: Array | floa
     tilted = weight * tilt
     weight = tilted * (weight.sum() / tilted.sum())
     # The weights are given straight to the step that uses them, whatever the user's configuration of routing.
-    with config_context(enable_metadata_routing=False):
+    with config_context(enable_metadata_routing=False), warnings.catch_warnings():
+        warnings.simplefilter("ignore", OneContextWarning)
         fitted.fit(X, y, **{weight_name(fitted): weight})
     return fitted
 

@@ -27,6 +27,7 @@ from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poi
 from counterpoise.objective import ReferenceRisks
 from counterpoise.problem import LinearProblem, Reference
 from counterpoise.sets import RadiusMethod
+from counterpoise.validation import unwrapped
 
 if TYPE_CHECKING:
     from sklearn.linear_model import (
@@ -171,7 +172,18 @@ class RobustLinearModel(ScoredByParameter):
         """Return ``X coef' + intercept``."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=_FLOATS, reset=False)
-        return np.asarray(X @ self.coef_.T + self.intercept_)
+        z = np.asarray(X @ self.coef_.T + self.intercept_)
+        return z[:, 0] if z.ndim == 2 and z.shape[1] == 1 else z
+
+    def row_losses(self, X: Any, y: Any) -> Array:
+        """Return the loss of each row, of the kind the fit was about (without the ridge)."""
+        z = self._linear(X)
+        loss, target = self._judged(y)
+        return loss.value(target, z)
+
+    def _judged(self, y: Any) -> tuple[Loss, Array]:
+        """Return the loss and the targets in its domain."""
+        raise NotImplementedError
 
     def _plain(self, model: Any, **fitted: Any) -> Any:
         """Return a scikit-learn model with the same answers."""
@@ -210,15 +222,27 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
             raise InvalidInputError(
                 f"{type(self).__name__}: y holds one class, {self.classes_[0]!r}; a classifier needs two or more."
             )
-        loss = Logistic() if len(self.classes_) == 2 else Multinomial(len(self.classes_))
-        fit = self._solve(X, codes.astype(np.float64), contexts, sample_weight, loss)
+        fit = self._solve(X, codes.astype(np.float64), contexts, sample_weight, self._loss())
         self.coef_, self.intercept_ = fit.coef, fit.intercept
         return self
 
+    def _loss(self) -> Loss:
+        return Logistic() if len(self.classes_) == 2 else Multinomial(len(self.classes_))
+
+    def _judged(self, y: Any) -> tuple[Loss, Array]:
+        position = {label: k for k, label in enumerate(self.classes_.tolist())}
+        labels = np.asarray(unwrapped(y)).tolist()
+        strange = [label for label in labels if label not in position]
+        if strange:
+            raise InvalidInputError(
+                f"{type(self).__name__}: class {strange[0]!r} is not among those it was fitted to "
+                f"({', '.join(map(str, self.classes_[:8]))}). Drop those rows."
+            )
+        return self._loss(), np.array([position[label] for label in labels], dtype=np.float64)
+
     def decision_function(self, X: Any) -> Array:
         """Return the log-odds of the second class, or one linear score per class."""
-        scores = self._linear(X)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
+        return self._linear(X)
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class."""
@@ -271,6 +295,11 @@ class _RobustRegressor(RegressorMixin, RobustLinearModel):  # type: ignore[misc]
         fit = self._solve(X, y, contexts, sample_weight, loss)
         self.coef_, self.intercept_ = fit.coef[0], float(fit.intercept[0])
         return self
+
+    def _judged(self, y: Any) -> tuple[Loss, Array]:
+        loss = self._loss()
+        with speaking_as(self):
+            return loss, loss.checked_target(unwrapped(y))
 
     def predict(self, X: Any) -> Array:
         """Return the prediction of each row."""

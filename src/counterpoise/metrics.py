@@ -1,0 +1,224 @@
+"""How a model does in each context: risk and excess risk on data it has not seen, and scores to select models by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+from sklearn.base import BaseEstimator
+
+from counterpoise.contexts import Contexts, encode
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.learners import (
+    RowLoss,
+    innermost,
+    mean_by_context,
+    out_of_fold_losses,
+    row_losses,
+    specialist_losses,
+)
+from counterpoise.problem import given_references
+from counterpoise.references import folds_within
+from counterpoise.tables import Table
+from counterpoise.validation import checked_row_weights, unwrapped
+
+Array = NDArray[np.float64]
+
+
+def by_context(
+    model: Any,
+    X: Any,
+    y: Any,
+    contexts: Any,
+    *,
+    reference: Mapping[Any, float] | None = None,
+    loss: RowLoss | None = None,
+    sample_weight: Any = None,
+    confidence: float = 0.95,
+) -> Table:
+    """Judge a fitted model in every context of some data.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Any classifier or regressor, or a pipeline or search around one.
+    contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+    reference : mapping from context to risk, optional
+        The least risk of contexts; by default the ``reference_risks_`` of a robust model. In-sample references make
+        small contexts look worse served than they are: see :func:`reference_risks`.
+    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+        By default the one the model was fitted by; see :func:`counterpoise.learners.row_losses`.
+    confidence : float
+        Level of the intervals of each mean (Student's t; it does not cover the error of the reference).
+
+    Returns
+    -------
+    Table
+        One row per context: ``context``, ``n``, ``risk``, ``reference``, ``excess``, ``seen``, and ``_low`` and
+        ``_high`` of risk and excess. ``seen`` tells whether the model was fitted to that context; those it was not are named below the
+        table. Without a reference the excess is NaN.
+    """
+    if not 0.0 < confidence < 1.0:
+        raise InvalidInputError(f"confidence = {confidence}; the level of an interval lies between 0 and 1.")
+    rows = row_losses(model, X, y, loss)
+    encoded = encode(contexts, len(rows))
+    weight = checked_row_weights(sample_weight, encoded)
+    labels, n = encoded.labels, encoded.counts
+    risk = mean_by_context(rows, weight, encoded.codes, len(labels))
+    half = _half_width(rows, weight, encoded, risk, confidence)
+    own = innermost(model)
+    trained = {_key(label): k for k, label in enumerate(getattr(own, "contexts_", ()))}
+    known = dict(reference) if reference is not None else _own_references(own)
+    least = np.array([known.get(_key(label), np.nan) for label in labels], dtype=np.float64)
+    seen = np.array([_key(label) in trained for label in labels]) if trained else np.ones(len(labels), dtype=bool)
+    unseen = [str(label) for label in labels[~seen]]
+    note = f"not in the training data: {', '.join(unseen)}" if unseen else ""
+    return Table.of(
+        note,
+        context=labels,
+        n=n,
+        risk=risk,
+        risk_low=risk - half,
+        risk_high=risk + half,
+        reference=least,
+        excess=risk - least,
+        excess_low=risk - least - half,
+        excess_high=risk - least + half,
+        seen=seen,
+    )
+
+
+def reference_risks(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    contexts: Any,
+    *,
+    cv: int = 5,
+    loss: RowLoss | None = None,
+    sample_weight: Any = None,
+    n_jobs: int | None = None,
+) -> dict[Any, float]:
+    """Estimate the least risk of each context for a kind of model, on held-out rows.
+
+    The lower of two: the risk of a model trained on the context alone, and of one trained on all contexts.
+
+    Returns
+    -------
+    dict
+        From context to risk, for ``reference=`` of the estimators, :func:`by_context` and :class:`WorstExcessScorer`.
+    """
+    target = np.asarray(unwrapped(y))
+    encoded = encode(contexts, len(target))
+    weight = checked_row_weights(sample_weight, encoded)
+    folds = folds_within(encoded.codes, np.unique(target, return_inverse=True)[1], min(cv, len(target)))
+    options: dict[str, Any] = {"loss": loss, "n_jobs": n_jobs}
+    own = specialist_losses(estimator, X, y, weight, encoded.codes, folds, **options)
+    pooled = out_of_fold_losses(estimator, X, y, weight, np.ones(len(target)), folds, **options)
+    least = np.minimum(*(mean_by_context(rows, weight, encoded.codes, len(encoded.labels)) for rows in (own, pooled)))
+    return {_key(label): float(risk) for label, risk in zip(encoded.labels, least, strict=True)}
+
+
+class ContextScorer(BaseEstimator):  # type: ignore[misc]
+    """A score for model selection that looks at contexts; greater is better.
+
+    It requests ``contexts`` itself: with scikit-learn's metadata routing enabled, pass them once, to the search.
+
+    Parameters
+    ----------
+    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+        By default the one the model was fitted by; see :func:`counterpoise.learners.row_losses`.
+    """
+
+    __metadata_request__score: ClassVar = {"contexts": True}
+
+    def __init__(self, loss: RowLoss | None = None) -> None:
+        self.loss = loss
+
+    def __call__(self, estimator: Any, X: Any, y: Any, contexts: Any = None) -> float:
+        """Return the score of a fitted estimator on some data."""
+        if contexts is None:
+            raise InvalidInputError(
+                f"{type(self).__name__} got no contexts. Call sklearn.set_config(enable_metadata_routing=True) and pass "
+                "contexts= to the search's fit, or params={'contexts': ...} to cross_validate."
+            )
+        rows = row_losses(estimator, X, y, self.loss)
+        encoded = encode(contexts, len(rows))
+        risks = mean_by_context(rows, np.ones(len(rows)), encoded.codes, len(encoded.labels))
+        return -self._aggregate(risks, encoded)
+
+    def _aggregate(self, risks: Array, contexts: Contexts) -> float:
+        raise NotImplementedError
+
+
+class WorstContextScorer(ContextScorer):
+    """Minus the largest risk among the contexts present.
+
+    Parameters
+    ----------
+    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+    """
+
+    def _aggregate(self, risks: Array, contexts: Contexts) -> float:
+        return float(risks.max())
+
+
+class NominalScorer(ContextScorer):
+    """Minus the mean risk, in the mix of the data or in one that is given.
+
+    Parameters
+    ----------
+    mix : mapping from context to share, optional
+        The mix of contexts to judge by; shares are rescaled to the contexts present.
+    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+    """
+
+    def __init__(self, mix: Mapping[Any, float] | None = None, loss: RowLoss | None = None) -> None:
+        super().__init__(loss)
+        self.mix = mix
+
+    def _aggregate(self, risks: Array, contexts: Contexts) -> float:
+        shares = contexts.counts if self.mix is None else given_references(self.mix, contexts)
+        return float(np.average(risks, weights=shares))
+
+
+class WorstExcessScorer(ContextScorer):
+    """Minus the largest excess risk among the contexts present.
+
+    Parameters
+    ----------
+    reference : mapping from context to risk
+        The least risk of each context, the same for every model that is compared; see :func:`reference_risks`.
+    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+    """
+
+    def __init__(self, reference: Mapping[Any, float], loss: RowLoss | None = None) -> None:
+        super().__init__(loss)
+        self.reference = reference
+
+    def _aggregate(self, risks: Array, contexts: Contexts) -> float:
+        return float(np.max(risks - given_references(self.reference, contexts)))
+
+
+def _half_width(rows: Array, weight: Array, contexts: Contexts, mean: Array, confidence: float) -> Array:
+    """Return half the length of the interval of each context's mean; NaN where one row is all there is."""
+    n, size = contexts.counts, len(contexts.labels)
+    spread = np.bincount(contexts.codes, np.square(weight * (rows - mean[contexts.codes])), size)
+    total = np.bincount(contexts.codes, weight, size)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.sqrt(spread * n / (n - 1)) / total
+    return np.where(n > 1, student.ppf(0.5 + 0.5 * confidence, np.maximum(n - 1, 1)) * error, np.nan)
+
+
+def _own_references(model: Any) -> dict[Any, float]:
+    if not hasattr(model, "reference_risks_"):
+        return {}
+    return {_key(label): risk for label, risk in zip(model.contexts_, model.reference_risks_, strict=True)}
+
+
+def _key(label: Any) -> Any:
+    """Return a label as the plain value by which mappings are looked up."""
+    return label.item() if isinstance(label, np.generic) else label

@@ -1,0 +1,108 @@
+"""A small table: what results are made of, whatever library of data frames the reader has."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterpoise.exceptions import InvalidInputError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table(Mapping[str, NDArray[Any]]):
+    """Columns of equal length, by name.
+
+    It is a mapping, so plotting libraries take it as ``data=``; :meth:`to_pandas` and :meth:`to_polars` make frames.
+
+    Parameters
+    ----------
+    columns : mapping from name to array of shape (n_rows,)
+    note : str
+        Shown below the table.
+    """
+
+    columns: Mapping[str, NDArray[Any]]
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        lengths = {len(column) for column in self.columns.values()}
+        if len(lengths) > 1:
+            raise InvalidInputError(f"columns differ in length: {sorted(lengths)}.")
+
+    @classmethod
+    def of(cls, note: str = "", **columns: ArrayLike) -> Table:
+        """Return a table of named columns."""
+        return cls({name: np.asarray(column) for name, column in columns.items()}, note)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self.columns:
+            raise KeyError(f"there is no column {name!r}; the columns are {', '.join(self.columns)}")
+        return self.columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        """Columns, as for any mapping; rows are ``n_rows``."""
+        return len(self.columns)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows."""
+        return len(next(iter(self.columns.values()), ()))
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield each row as plain Python values."""
+        plain = {name: column.tolist() for name, column in self.columns.items()}
+        for k in range(self.n_rows):
+            yield {name: column[k] for name, column in plain.items()}
+
+    def where(self, **values: Any) -> Table:
+        """Return the rows with these values."""
+        keep = np.ones(self.n_rows, dtype=bool)
+        for name, value in values.items():
+            keep &= np.fromiter((cell == value for cell in self[name].tolist()), bool, self.n_rows)
+        return Table({name: column[keep] for name, column in self.columns.items()}, self.note)
+
+    def to_pandas(self) -> Any:
+        """Return a pandas data frame."""
+        import pandas as pd
+
+        return pd.DataFrame({name: list(column) for name, column in self.columns.items()})
+
+    def to_polars(self) -> Any:
+        """Return a polars data frame."""
+        import polars as pl
+
+        return pl.DataFrame({name: column.tolist() for name, column in self.columns.items()}, strict=False)
+
+    def __repr__(self) -> str:
+        cells = [list(self.columns), *([_shown(value) for value in row.values()] for row in self.rows())]
+        widths = [max(len(line[k]) for line in cells) for k in range(len(self.columns))]
+        right = [column.dtype.kind in "biufc" for column in self.columns.values()]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if side else cell.ljust(width)
+                for cell, width, side in zip(line, widths, right, strict=True)
+            ).rstrip()
+            for line in cells
+        ]
+        return "\n".join([*lines, self.note] if self.note else lines)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(_shown(value))}</td>" for value in row.values()) + "</tr>"
+            for row in self.rows()
+        )
+        note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
