@@ -58,8 +58,8 @@ def by_context(
     -------
     Table
         One row per context: ``context``, ``n``, ``risk``, ``reference``, ``excess``, ``seen``, and ``_low`` and
-        ``_high`` of risk and excess. ``seen`` tells whether the model was fitted to that context; those it was not are named below the
-        table. Without a reference the excess is NaN.
+        ``_high`` of risk and excess. ``seen`` tells whether the model was fitted to that context;
+        those it was not are named below the table. Without a reference the excess is NaN.
     """
     if not 0.0 < confidence < 1.0:
         raise InvalidInputError(f"confidence = {confidence}; the level of an interval lies between 0 and 1.")
@@ -142,13 +142,17 @@ class ContextScorer(BaseEstimator):  # type: ignore[misc]
         """Return the score of a fitted estimator on some data."""
         if contexts is None:
             raise InvalidInputError(
-                f"{type(self).__name__} got no contexts. Call sklearn.set_config(enable_metadata_routing=True) and pass "
-                "contexts= to the search's fit, or params={'contexts': ...} to cross_validate."
+                f"{type(self).__name__} got no contexts. Call sklearn.set_config(enable_metadata_routing=True), and "
+                "pass contexts= to the search's fit, or params={'contexts': ...} to cross_validate."
             )
         rows = row_losses(estimator, X, y, self.loss)
         encoded = encode(contexts, len(rows))
         risks = mean_by_context(rows, np.ones(len(rows)), encoded.codes, len(encoded.labels))
         return -self._aggregate(risks, encoded)
+
+    def score(self, *estimator_and_data: Any, contexts: Any = None) -> float:
+        """Return the same as a call; the method for which scikit-learn reads the request of the class."""
+        return self(*estimator_and_data, contexts=contexts)
 
     def _aggregate(self, risks: Array, contexts: Contexts) -> float:
         raise NotImplementedError
