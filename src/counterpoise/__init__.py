@@ -11,6 +11,7 @@ from counterpoise.sets import KLBall, WorstCase, confidence_radius
 from counterpoise.solvers import Solution, Status
 
 if TYPE_CHECKING:
+    from counterpoise.confidence import confidence_path
     from counterpoise.estimators.any_learner import ContextRobust
     from counterpoise.estimators.linear import (
         RobustHuberRegressor,
@@ -35,12 +36,14 @@ __all__ = [
     "Status",
     "WorstCase",
     "__version__",
+    "confidence_path",
     "confidence_radius",
     "minimize",
 ]
 
 # What needs scikit-learn, which takes longer to import than everything else together, is imported when first used.
 _WHEN_USED = {
+    "confidence_path": "confidence",
     "ContextRobust": "estimators.any_learner",
     "RobustHuberRegressor": "estimators.linear",
     "RobustLinearRegression": "estimators.linear",

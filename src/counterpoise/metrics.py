@@ -152,7 +152,8 @@ class ContextScorer(BaseEstimator):  # type: ignore[misc]
 
     def score(self, *estimator_and_data: Any, contexts: Any = None) -> float:
         """Return the same as a call; the method for which scikit-learn reads the request of the class."""
-        return self(*estimator_and_data, contexts=contexts)
+        estimator, X, y = estimator_and_data
+        return self(estimator, X, y, contexts)
 
     def _aggregate(self, risks: Array, contexts: Contexts) -> float:
         raise NotImplementedError

@@ -35,7 +35,7 @@ def speaking_as(estimator: Any) -> Iterator[None]:
         raise type(error)(f"{type(estimator).__name__}: {error}") from error
 
 
-def contexts_or_one(estimator: Any, contexts: Any, n_rows: int) -> Any:
+def contexts_or_one(estimator: Any, contexts: Any, n_rows: int, stacklevel: int = 3) -> Any:
     """Return the contexts, or one for all rows and a warning that says so."""
     if contexts is not None:
         return contexts
@@ -43,7 +43,7 @@ def contexts_or_one(estimator: Any, contexts: Any, n_rows: int) -> Any:
         f"{type(estimator).__name__}.fit got no contexts, so all rows are one context and the fit is plain empirical "
         "risk minimisation. Pass contexts=, one label per row.",
         OneContextWarning,
-        stacklevel=3,
+        stacklevel=stacklevel,
     )
     return np.zeros(n_rows, dtype=np.intp)
 

@@ -26,7 +26,7 @@ from counterpoise.fit import LinearFit, Robustness, Score, fit_problem
 from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poisson, Squared
 from counterpoise.objective import ReferenceRisks
 from counterpoise.problem import LinearProblem, Reference
-from counterpoise.sets import RadiusMethod
+from counterpoise.sets import KLBall, RadiusMethod
 from counterpoise.validation import unwrapped
 
 if TYPE_CHECKING:
@@ -131,42 +131,83 @@ class RobustLinearModel(ScoredByParameter):
         tags.input_tags.sparse = True
         return tags
 
-    def _solve(self, X: Any, target: Array, contexts: Any, sample_weight: Any, loss: Loss) -> LinearFit:
-        """Fit to checked data, and keep what there is to know about contexts."""
-        params = self.get_params(deep=False)
-        robustness = Robustness(self.confidence, self.radius, self.draws, params["score"])
+    def fit(self, X: Any, y: Any, contexts: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+        sample_weight : array of shape (n_samples,), optional
+            A whole number is the same as repeating the row.
+        """
+        problem = self.problem(X, y, contexts, sample_weight)
         line = ProgressLine(type(self).__name__) if self.verbose else None
         with speaking_as(self):
-            problem = LinearProblem.from_data(
+            ball = self.robustness.ball(problem.counts)
+            references, scored = self.references(problem, ball)
+            fit = fit_problem(problem, ball, scored, tol=self.tol, max_iter=self.max_iter, callback=line)
+        if line is not None:
+            line.close()
+        return self.keep(fit, references)
+
+    @property
+    def robustness(self) -> Robustness:
+        """What is scored, and how large the set is."""
+        return Robustness(self.confidence, self.radius, self.draws, vars(self)["score"])
+
+    def problem(self, X: Any, y: Any, contexts: Any, sample_weight: Any = None) -> LinearProblem:
+        """Check the data, and return the problem they pose."""
+        X, target = self._checked(X, y)
+        with speaking_as(self):
+            return LinearProblem.from_data(
                 X,
                 target,
-                contexts_or_one(self, contexts, X.shape[0]),
-                loss,
+                contexts_or_one(self, contexts, X.shape[0], stacklevel=4),
+                self._loss(),
                 alpha=self.alpha,
                 fit_intercept=self.fit_intercept,
                 sample_weight=sample_weight,
             )
-            ball = robustness.ball(problem.counts)
-            if params["score"] not in ("excess", "risk"):
-                raise InvalidInputError(f"score is {params['score']!r}; choose 'excess' or 'risk'.")
-            if isinstance(self.reference, str) and self.reference == "in-sample" and not ball.is_point:
-                warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters)
-            references = problem.references(self.reference, self.tol)
-            scored = references if params["score"] == "excess" else ReferenceRisks.exactly(0.0 * references.upper)
-            fit = fit_problem(problem, ball, scored, tol=self.tol, max_iter=self.max_iter, callback=line)
-        if line is not None:
-            line.close()
-        counted = problem.counts if sample_weight is not None else problem.counts.astype(np.intp)
+
+    def references(self, problem: LinearProblem, ball: KLBall) -> tuple[ReferenceRisks, ReferenceRisks]:
+        """Return the least risk of each context, and what is taken off the risks in the score."""
+        if self.robustness.score not in ("excess", "risk"):
+            raise InvalidInputError(f"score is {self.robustness.score!r}; choose 'excess' or 'risk'.")
+        in_sample = isinstance(self.reference, str) and self.reference == "in-sample"
+        if in_sample and self.robustness.score == "excess" and not ball.is_point:
+            warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters)
+        references = problem.references(self.reference, self.tol)
+        if self.robustness.score == "excess":
+            return references, references
+        return references, ReferenceRisks.exactly(np.zeros_like(references.upper))
+
+    def keep(self, fit: LinearFit, references: ReferenceRisks) -> Self:
+        """Store what a fit found."""
+        whole = np.array_equal(fit.counts, fit.contexts.counts)
         self.contexts_: NDArray[Any] = fit.contexts.labels
-        self.context_counts_: NDArray[Any] = counted
+        self.context_counts_: NDArray[Any] = fit.contexts.counts if whole else fit.counts
         self.context_weights_ = fit.solution.p_worst
         self.context_risks_ = fit.solution.risks
         self.reference_risks_ = references.upper
         self.excess_risks_ = fit.solution.risks - references.upper
-        self.radius_ = ball.radius
+        self.radius_ = fit.ball.radius
         self.certificate_ = fit.solution.certificate
         self.n_iter_ = max(fit.solution.n_iter, 1)
-        return fit
+        self.coef_, self.intercept_ = self._shaped(fit)
+        return self
+
+    def _checked(self, X: Any, y: Any) -> tuple[Any, Array]:
+        """Check X and y as scikit-learn does, and return y in the domain of the loss."""
+        raise NotImplementedError
+
+    def _loss(self) -> Loss:
+        raise NotImplementedError
+
+    def _shaped(self, fit: LinearFit) -> tuple[Array, Any]:
+        """Return coefficients and intercept in the shapes of scikit-learn."""
+        raise NotImplementedError
 
     def _linear(self, X: Any) -> Array:
         """Return ``X coef' + intercept``."""
@@ -205,16 +246,7 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
 
     score = ScoreParameter(ClassifierMixin.score)
 
-    def fit(self, X: Any, y: Any, contexts: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
-        y : array of shape (n_samples,)
-        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
-        sample_weight : array of shape (n_samples,), optional
-        """
+    def _checked(self, X: Any, y: Any) -> tuple[Any, Array]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -222,9 +254,10 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
             raise InvalidInputError(
                 f"{type(self).__name__}: y holds one class, {self.classes_[0]!r}; a classifier needs two or more."
             )
-        fit = self._solve(X, codes.astype(np.float64), contexts, sample_weight, self._loss())
-        self.coef_, self.intercept_ = fit.coef, fit.intercept
-        return self
+        return X, codes.astype(np.float64)
+
+    def _shaped(self, fit: LinearFit) -> tuple[Array, Array]:
+        return fit.coef, fit.intercept
 
     def _loss(self) -> Loss:
         return Logistic() if len(self.classes_) == 2 else Multinomial(len(self.classes_))
@@ -276,25 +309,12 @@ class _RobustRegressor(RegressorMixin, RobustLinearModel):  # type: ignore[misc]
 
     score = ScoreParameter(RegressorMixin.score)
 
-    def _loss(self) -> Loss:
-        raise NotImplementedError
-
-    def fit(self, X: Any, y: Any, contexts: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
-        y : array of shape (n_samples,)
-        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
-        sample_weight : array of shape (n_samples,), optional
-        """
+    def _checked(self, X: Any, y: Any) -> tuple[Any, Array]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS, y_numeric=True)
-        with speaking_as(self):
-            loss = self._loss()
-        fit = self._solve(X, y, contexts, sample_weight, loss)
-        self.coef_, self.intercept_ = fit.coef[0], float(fit.intercept[0])
-        return self
+        return X, y
+
+    def _shaped(self, fit: LinearFit) -> tuple[Array, float]:
+        return fit.coef[0], float(fit.intercept[0])
 
     def _judged(self, y: Any) -> tuple[Loss, Array]:
         loss = self._loss()

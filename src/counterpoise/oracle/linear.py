@@ -295,6 +295,24 @@ class LinearPoint:
                 blocks[m, :, k, :] = block
         return blocks.reshape(outputs * width, outputs * width)
 
+    def context_hessians(self) -> Array:
+        """Return the Hessian of every context's risk, in one pass over the data."""
+        contexts = (self.oracle.context(c) for c in range(self.oracle.n_contexts))
+        return np.stack([alone.at(self.theta).hessian(np.ones(1)) for alone in contexts])
+
+    def curvature_share(self, other: LinearPoint) -> float:
+        """Return how much of any Hessian at the other point is certainly left at this one.
+
+        Along a change ``t`` of a row's prediction, ``|loss'''| <= m loss''`` keeps at least ``exp(-m |t|)`` of its
+        curvature; with several outputs ``t`` is the range of the changes.
+        """
+        steepness = self.oracle.loss.third_order
+        if steepness is None:
+            return 0.0
+        change = self.predictions - other.predictions
+        moved = np.abs(change) if change.ndim == 1 else np.ptp(change, axis=1)
+        return float(np.exp(-steepness * moved.max()))
+
     def hessian_product(self, p: Array) -> Callable[[Array], Array]:
         """Return the map ``v -> hessian(p) @ v``."""
         oracle = self.oracle

@@ -2,6 +2,6 @@
 
 from counterpoise.sets._base import Constraint, ContextSet, WorstCase
 from counterpoise.sets.kl import KLBall
-from counterpoise.sets.radius import RadiusMethod, confidence_radius
+from counterpoise.sets.radius import RadiusMethod, confidence_radius, implied_confidence
 
-__all__ = ["Constraint", "ContextSet", "KLBall", "RadiusMethod", "WorstCase", "confidence_radius"]
+__all__ = ["Constraint", "ContextSet", "KLBall", "RadiusMethod", "WorstCase", "confidence_radius", "implied_confidence"]

@@ -81,6 +81,34 @@ class KLBall:
             return WorstCase(p, value, nu, multiplier, self.p_hat)
         return WorstCase(p[0], float(value[0]), float(nu[0]), float(multiplier[0]), self.p_hat)
 
+    def sensitivity(self, worst: WorstCase, scores: Array) -> Array | None:
+        r"""Return the derivative of the least favourable distribution in the scores, :math:`\partial p^* / \partial s`.
+
+        It is the Hessian of the worst-case value. None where there is none: scores that agree, the simplex.
+
+        Parameters
+        ----------
+        worst : WorstCase
+            For these scores.
+        scores : ndarray of shape (n_contexts,)
+        """
+        p, nu, multiplier = worst.distribution, worst.nu, worst.multiplier
+        if self.is_point:
+            return np.zeros((p.size, p.size))
+        distance = nu - scores
+        if not (multiplier > 0.0 and math.isfinite(multiplier) and (distance > 0.0).all()) or (self.p_hat == 0).any():
+            return None
+        # From p = multiplier p_hat / (nu - s), with sum p = 1 and the divergence held.
+        rate = p / distance
+        total = float(rate.sum())
+        # By Jensen's inequality at least 0, and 0 only where scores agree.
+        excess = multiplier * total - 1.0
+        if not excess > 1e-12:
+            return None
+        shift = (multiplier * rate - p) / excess
+        matrix = np.diag(rate) - np.outer(p, rate) + np.outer(total * p - rate, shift)
+        return 0.5 * (matrix + matrix.T)
+
     def divergence(self, p: ArrayLike) -> float:
         """Return ``D(p_hat || p)`` in bits."""
         p = np.asarray(p, dtype=np.float64)

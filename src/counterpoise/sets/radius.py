@@ -69,6 +69,29 @@ def confidence_radius(
     return nats / math.log(2.0)
 
 
+def implied_confidence(
+    radius: float, counts: ArrayLike, method: RadiusMethod = "types", *, draws: float | None = None
+) -> float:
+    """Return the largest confidence whose radius is at most the given one, the inverse of :func:`confidence_radius`.
+
+    It is 0 where even the smallest confidence needs a larger set.
+    """
+    n_contexts, n_draws = _checked_counts(counts, draws)
+    if method not in get_args(RadiusMethod):
+        raise InvalidInputError(f"method is {method!r}; choose 'types', 'agrawal' or 'chi2'.")
+    if math.isinf(radius):
+        return 1.0
+    nats = radius * math.log(2.0) * n_draws
+    k = n_contexts - 1
+    if method == "types":
+        surprise = nats - n_contexts * math.log1p(n_draws)
+    elif method == "agrawal":
+        surprise = nats - k - k * math.log(nats / k) if nats > k > 0 else nats - k
+    else:
+        return float(special.gammainc(0.5 * k, nats)) if k > 0 else 1.0
+    return -math.expm1(-max(surprise, 0.0))
+
+
 def _agrawal(n_contexts: int, surprise: float) -> float:
     """Solve ``x - k - k log(x / k) = surprise`` for ``x >= k``, where ``k = n_contexts - 1``."""
     k = n_contexts - 1

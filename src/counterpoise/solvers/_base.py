@@ -96,12 +96,14 @@ class _Incumbent:
     p: Array | None = None
     upper: float = math.inf
     lower: float = -math.inf
+    scale: float = math.inf
 
     def update(self, state: State) -> None:
         upper = self.objective.upper_bound(state.point)
+        scale = self.objective.scale(state.point) if math.isfinite(upper) else math.inf
         if self.point is None or upper < self.upper:
-            self.point, self.upper = state.point, upper
-        if self.lower > self.upper + 1e-9 * self.objective.scale(self.point):
+            self.point, self.upper, self.scale = state.point, upper, scale
+        if self.lower > self.upper + 1e-9 * self.scale:
             # A value below it disproves the bound (an estimate, or arithmetic that failed): begin anew.
             self.lower, self.p = -math.inf, None
         if not math.isfinite(upper):
@@ -114,7 +116,7 @@ class _Incumbent:
             curvature = min(share, 1.0) * curvature
         lower = self.objective.lower_bound(state.point, member, curvature, state.multipliers)
         # Above the value at this very point it is no bound but a failure of arithmetic.
-        if lower > upper + 1e-9 * self.objective.scale(state.point):
+        if lower > upper + 1e-9 * scale:
             return
         if self.p is None or lower > self.lower:
             self.p, self.lower = member, max(lower, self.lower)
@@ -122,8 +124,8 @@ class _Incumbent:
     def certificate(self) -> Certificate:
         assert self.point is not None
         scope: Literal["global", "local"] = "global" if self.objective.oracle.is_rigorous else "local"
-        scale = self.objective.scale(self.point) if math.isfinite(self.upper) else math.inf
-        return Certificate(min(self.lower, self.upper), self.upper, scope, max(scale, np.finfo(np.float64).tiny))
+        scale = max(self.scale, np.finfo(np.float64).tiny)
+        return Certificate(min(self.lower, self.upper), self.upper, scope, scale)
 
 
 @dataclass(frozen=True)

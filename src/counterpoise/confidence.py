@@ -1,0 +1,182 @@
+"""What robustness costs and what it buys, level by level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from counterpoise.estimators.linear import RobustLinearModel
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.fit import LinearFit
+from counterpoise.path import solve_path
+from counterpoise.sets import KLBall, RadiusMethod, confidence_radius, implied_confidence
+from counterpoise.tables import Table
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConfidencePath(Table):
+    """A table with a row per level of confidence, from the smallest set to the largest.
+
+    Columns are ``confidence``, ``radius`` (in bits), ``nominal_risk`` (the mean over the data), ``worst_risk`` and
+    ``worst_excess`` (the largest of any context), ``objective`` (the worst case over the set), ``gap`` (proven), and
+    ``excess[c]`` and ``weight[c]`` of every context ``c``.
+
+    Attributes
+    ----------
+    contexts : ndarray of shape (n_contexts,)
+    risks, excess_risks, context_weights : ndarray of shape (n_levels, n_contexts)
+    models : tuple
+        The fitted estimator of each level.
+    """
+
+    contexts: NDArray[Any] = ()  # type: ignore[assignment]
+    risks: Array = ()  # type: ignore[assignment]
+    excess_risks: Array = ()  # type: ignore[assignment]
+    context_weights: Array = ()  # type: ignore[assignment]
+    models: tuple[Any, ...] = ()
+
+
+def confidence_path(
+    model: Any,
+    X: Any,
+    y: Any,
+    contexts: Any = None,
+    confidences: Sequence[float] | None = None,
+    *,
+    radii: Sequence[float] | None = None,
+    levels: int = 50,
+    sample_weight: Any = None,
+) -> ConfidencePath:
+    """Fit a model at many levels of confidence.
+
+    Without ``confidences`` or ``radii`` the levels reach from empirical risk minimisation (radius 0) to minimax
+    regret (the whole simplex), in steps along which the solution moves evenly; the confidence beside each is the one
+    for which the model's method of sizing the set gives that radius.
+
+    Parameters
+    ----------
+    model : estimator
+        A robust linear model, or a pipeline that ends in one; or any estimator with a parameter ``radius`` and the
+        attributes of :class:`counterpoise.ContextRobust`, which is fitted anew at every level.
+    contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+    confidences, radii : sequences of numbers, optional
+        The levels, as confidences or as radii in bits.
+    levels : int
+        How many, where neither is given.
+
+    Returns
+    -------
+    ConfidencePath
+    """
+    if isinstance(model, Pipeline):
+        transform, final = model[:-1], model.steps[-1][1]
+        if len(transform.steps) > 0:
+            X = clone(transform).fit_transform(X, y)
+        return confidence_path(
+            final, X, y, contexts, confidences, radii=radii, levels=levels, sample_weight=sample_weight
+        )
+    if not hasattr(model, "get_params") or "radius" not in model.get_params():
+        raise InvalidInputError(
+            f"confidence_path needs a robust model such as RobustLogisticRegression(), got {model!r:.60}."
+        )
+    if contexts is None:
+        raise InvalidInputError(
+            "confidence_path needs contexts=, one label per row: with one context there is no path."
+        )
+    sized = _Levels(model, confidences, radii, levels)
+    if isinstance(model, RobustLinearModel):
+        return _linear_path(clone(model), sized, X, y, contexts, sample_weight)
+    return _refitted_path(model, sized, X, y, contexts, sample_weight)
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """Which levels were asked for."""
+
+    model: Any
+    confidences: Sequence[float] | None
+    radii: Sequence[float] | None
+    n_levels: int
+
+    @property
+    def method(self) -> RadiusMethod:
+        return self.model.radius if isinstance(self.model.radius, str) else "types"  # type: ignore[return-value]
+
+    def bits(self, counts: Array) -> Array:
+        """Return the radii, ascending and distinct."""
+        if self.confidences is not None and self.radii is not None:
+            raise InvalidInputError("pass confidences or radii, not both.")
+        if self.confidences is not None:
+            asked = [confidence_radius(counts, one, self.method, draws=self.model.draws) for one in self.confidences]
+        elif self.radii is not None:
+            asked = [float(one) for one in self.radii]
+        else:
+            if not (isinstance(self.n_levels, (int, np.integer)) and self.n_levels >= 2):
+                raise InvalidInputError(f"levels = {self.n_levels!r}; a path has two or more.")
+            with np.errstate(divide="ignore"):
+                asked = list(-np.log2(1.0 - np.square(np.linspace(0.0, 1.0, self.n_levels))) + 0.0)
+        if not asked or not all(one >= 0.0 for one in asked):
+            raise InvalidInputError(f"levels are radii of 0 bits or more, got {asked!r:.60}.")
+        return np.unique(np.asarray(asked, dtype=np.float64))
+
+    def confidence(self, radius: float, counts: Array) -> float:
+        return implied_confidence(radius, counts, self.method, draws=self.model.draws)
+
+
+def _linear_path(
+    model: RobustLinearModel, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any
+) -> ConfidencePath:
+    problem = model.problem(X, y, contexts, sample_weight)
+    radii = levels.bits(problem.counts)
+    centre = problem.counts / problem.counts.sum()
+    references, scored = model.references(problem, KLBall(centre, radii[-1]))
+    fitted = []
+    for radius, solution in zip(radii, solve_path(problem, scored, centre, radii, model.tol), strict=True):
+        one = clone(model).set_params(radius=float(radius))
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(model, name):
+                setattr(one, name, getattr(model, name))
+        fitted.append(one.keep(LinearFit.of(problem, KLBall(centre, radius), scored, solution), references))
+    return _path(fitted, levels, problem.counts)
+
+
+def _refitted_path(model: Any, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any) -> ConfidencePath:
+    weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+    centre = clone(model).set_params(radius=0.0).fit(X, y, contexts=contexts, **weights)
+    counts = np.asarray(centre.context_counts_, dtype=np.float64)
+    fitted = [
+        centre
+        if radius == 0.0
+        else clone(model).set_params(radius=float(radius)).fit(X, y, contexts=contexts, **weights)
+        for radius in levels.bits(counts)
+    ]
+    return _path(fitted, levels, counts)
+
+
+def _path(models: list[Any], levels: _Levels, counts: Array) -> ConfidencePath:
+    shares = counts / counts.sum()
+    risks, excess, weights = (
+        np.array([getattr(model, name) for model in models])
+        for name in ("context_risks_", "excess_risks_", "context_weights_")
+    )
+    labels = models[0].contexts_
+    columns = {
+        "confidence": np.array([levels.confidence(model.radius_, counts) for model in models]),
+        "radius": np.array([model.radius_ for model in models]),
+        "nominal_risk": risks @ shares,
+        "worst_risk": risks.max(axis=1),
+        "worst_excess": excess.max(axis=1),
+        "objective": np.array([model.certificate_.upper for model in models]),
+        "gap": np.array([model.certificate_.gap for model in models]),
+    }
+    columns |= {f"excess[{label}]": excess[:, c] for c, label in enumerate(labels)}
+    columns |= {f"weight[{label}]": weights[:, c] for c, label in enumerate(labels)}
+    return ConfidencePath(columns, "", labels, risks, excess, weights, tuple(models))
