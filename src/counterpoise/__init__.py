@@ -11,6 +11,7 @@ from counterpoise.sets import KLBall, WorstCase, confidence_radius
 from counterpoise.solvers import Solution, Status
 
 if TYPE_CHECKING:
+    from counterpoise.comparison import compare
     from counterpoise.confidence import confidence_path
     from counterpoise.estimators.any_learner import ContextRobust
     from counterpoise.estimators.linear import (
@@ -36,6 +37,7 @@ __all__ = [
     "Status",
     "WorstCase",
     "__version__",
+    "compare",
     "confidence_path",
     "confidence_radius",
     "minimize",
@@ -43,6 +45,7 @@ __all__ = [
 
 # What needs scikit-learn, which takes longer to import than everything else together, is imported when first used.
 _WHEN_USED = {
+    "compare": "comparison",
     "confidence_path": "confidence",
     "ContextRobust": "estimators.any_learner",
     "RobustHuberRegressor": "estimators.linear",

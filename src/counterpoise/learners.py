@@ -12,10 +12,12 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import clone, is_classifier
+from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 
 from counterpoise.exceptions import InvalidInputError, OneContextWarning
+from counterpoise.references import folds_within
 from counterpoise.validation import unwrapped
 
 Array = NDArray[np.float64]
@@ -30,26 +32,38 @@ def fit_weighted(learner: Any, X: Any, y: Any, weight: Array, tilt: Array | floa
     The tilt changes the weights of rows against each other, never their sum: some learners (XGBoost) have
     regularisation that depends on it. Rows of weight one keep a mean of one.
     """
-    fitted = clone(learner)
     tilted = weight * tilt
-    weight = tilted * (weight.sum() / tilted.sum())
-    # The weights are given straight to the step that uses them, whatever the user's configuration of routing.
-    with config_context(enable_metadata_routing=False), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneContextWarning)
-        fitted.fit(X, y, **{weight_name(fitted): weight})
+        return fit_routed(learner, X, y, sample_weight=tilted * (weight.sum() / tilted.sum()))
+
+
+def fit_routed(learner: Any, X: Any, y: Any, **metadata: Any) -> Any:
+    """Return a fitted clone of a learner, with metadata given straight to the step that decides."""
+    fitted = clone(learner)
+    prefix = step_name(fitted)
+    # Independent of the user's configuration of routing.
+    with config_context(enable_metadata_routing=False):
+        fitted.fit(X, y, **{prefix + name: value for name, value in metadata.items()})
     return fitted
 
 
-def weight_name(learner: Any) -> str:
-    """Return the name under which a learner's ``fit`` takes weights."""
+def step_name(learner: Any) -> str:
+    """Return what goes before a parameter of the step that decides: nothing, or the names of pipeline steps."""
     if isinstance(learner, Pipeline):
         name, last = learner.steps[-1]
-        return f"{name}__{weight_name(last)}"
-    parameters = inspect.signature(learner.fit).parameters
+        return f"{name}__{step_name(last)}"
+    return ""
+
+
+def check_takes_weights(learner: Any) -> None:
+    """Refuse a learner whose ``fit`` takes no weights."""
+    last = innermost(learner)
+    parameters = inspect.signature(last.fit).parameters
     if "sample_weight" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return "sample_weight"
+        return
     raise InvalidInputError(
-        f"{type(learner).__name__}.fit takes no sample_weight, by which contexts are weighed. Choose one that does."
+        f"{type(last).__name__}.fit takes no sample_weight, by which contexts are weighed. Choose one that does."
     )
 
 
@@ -135,6 +149,45 @@ def _log_losses(classes: Any, probabilities: Any, target: NDArray[Any], floor: f
     codes = np.array([column.get(label, -1) for label in target.tolist()], dtype=np.intp)
     mine = np.where(codes >= 0, p[np.arange(len(p)), codes], 0.0)
     return -np.log(np.clip(mine, lowest, 1.0))
+
+
+def fold_of_rows(
+    learner: Any,
+    X: Any,
+    y: NDArray[Any],
+    codes: NDArray[np.intp],
+    cv: Any,
+    groups: NDArray[np.intp] | None = None,
+) -> NDArray[np.intp]:
+    """Return the fold in which each row is held out.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_samples,)
+        The context of each row.
+    cv : int or splitter
+        A number deals the rows of every context to that many folds, along the targets.
+    groups : ndarray of shape (n_samples,), optional
+        Rows that are kept in one fold.
+    """
+    n = len(y)
+    if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
+        if cv < 2:
+            raise InvalidInputError(f"cv = {cv}; rows are held out by two folds or more.")
+        if n < 2:
+            raise InvalidInputError(f"there is {n} sample; holding rows out takes at least 2.")
+        # The first row of a group stands for it.
+        first, group = (np.arange(n),) * 2 if groups is None else np.unique(groups, True, True)[1:]
+        return folds_within(codes[first], np.unique(y[first], return_inverse=True)[1], min(int(cv), len(first)))[group]
+    folds = np.full(n, -1, dtype=np.intp)
+    for k, (_, held) in enumerate(check_cv(cv, y, classifier=is_classifier(learner)).split(X, y, groups)):
+        folds[held] = k
+    if (folds < 0).any():
+        raise InvalidInputError(
+            f"cv leaves row {int(np.flatnonzero(folds < 0)[0])} in no test fold. Use a splitter that holds out every "
+            "row once, such as KFold."
+        )
+    return folds
 
 
 def out_of_fold_losses(

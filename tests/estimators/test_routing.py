@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-import skops.io
 import sklearn
+import skops.io
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
@@ -252,7 +252,9 @@ def test_weights_are_handed_on_where_they_are_requested():
     pipeline = make_pipeline(scaler, robust().set_fit_request(sample_weight=True))
     pipeline.fit(X, Y, contexts=LABELS, sample_weight=weight)
     assert_same_model(pipeline[-1], robust().fit(StandardScaler().fit_transform(X), Y, LABELS, weight))
-    search = GridSearchCV(robust().set_fit_request(sample_weight=True).set_score_request(sample_weight=True), {}, cv=FOLDS)
+    search = GridSearchCV(
+        robust().set_fit_request(sample_weight=True).set_score_request(sample_weight=True), {}, cv=FOLDS
+    )
     search.fit(X, Y, contexts=LABELS, sample_weight=weight)
     assert_same_model(search.best_estimator_, robust().fit(X, Y, LABELS, weight))
 

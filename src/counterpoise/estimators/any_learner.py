@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
-from sklearn.model_selection import check_cv
 from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -21,16 +20,16 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import Robustness, Score
 from counterpoise.learners import (
     RowLoss,
+    check_takes_weights,
     fit_weighted,
+    fold_of_rows,
     mean_by_context,
     out_of_fold_losses,
     row_losses,
     specialist_losses,
-    weight_name,
 )
 from counterpoise.objective import Certificate
 from counterpoise.problem import Reference, given_references
-from counterpoise.references import folds_within
 from counterpoise.sets import RadiusMethod
 from counterpoise.solvers.best_response import best_response
 from counterpoise.validation import checked_row_weights, unwrapped
@@ -151,7 +150,7 @@ class ContextRobust(ScoredByParameter):
         sample_weight : array of shape (n_samples,), optional
         """
         with speaking_as(self):
-            weight_name(self.estimator)
+            check_takes_weights(self.estimator)
             self._check_switches()
             X, y = indexable(X, self._checked_target(y))
             n_rows = len(y)
@@ -159,7 +158,7 @@ class ContextRobust(ScoredByParameter):
             weight = checked_row_weights(sample_weight, encoded)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
             ball = Robustness(self.confidence, self.radius, self.draws, vars(self)["score"]).ball(counts)
-            folds = self._folds(X, y, encoded)
+            folds = fold_of_rows(self.estimator, X, y, encoded.codes, self.cv)
             # From n rows no probability is known to be below about 1 / n.
             judge: dict[str, Any] = {"loss": self.loss, "floor": 0.5 / n_rows, "n_jobs": self.n_jobs}
             seen: dict[bytes, Array] = {}
@@ -220,26 +219,6 @@ class ContextRobust(ScoredByParameter):
         with suppress(ValueError):
             target = target.astype(np.float64)
         return target
-
-    def _folds(self, X: Any, y: NDArray[Any], contexts: Contexts) -> NDArray[np.intp]:
-        """Return the fold of each row."""
-        n = len(y)
-        if isinstance(self.cv, (int, np.integer)) and not isinstance(self.cv, bool):
-            if not self.cv >= 2:
-                raise InvalidInputError(f"cv = {self.cv}; rows are held out by two folds or more.")
-            if n < 2:
-                raise InvalidInputError(f"there is {n} sample; holding rows out takes at least 2.")
-            return folds_within(contexts.codes, np.unique(y, return_inverse=True)[1], min(int(self.cv), n))
-        folds = np.full(n, -1, dtype=np.intp)
-        splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        for k, (_, held) in enumerate(splitter.split(X, y, contexts.codes)):
-            folds[held] = k
-        if (folds < 0).any():
-            raise InvalidInputError(
-                f"cv leaves row {int(np.flatnonzero(folds < 0)[0])} in no test fold. Use a splitter that holds out "
-                "every row once, such as KFold."
-            )
-        return folds
 
     def _references(
         self,

@@ -1,0 +1,300 @@
+"""Robust learning beside its baselines, on data held out, context by context."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.multiclass import type_of_target
+
+from counterpoise.contexts import Contexts, encode
+from counterpoise.estimators.linear import RobustLinearRegression, RobustLogisticRegression
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.learners import RowLoss, fit_routed, fold_of_rows, innermost, row_losses, specialist_losses, step_name
+from counterpoise.tables import Table
+from counterpoise.validation import checked_row_weights, unwrapped
+
+Array = NDArray[np.float64]
+
+BASELINES: Mapping[str, Mapping[str, Any]] = {
+    "robust": {},
+    "erm": {"radius": 0.0, "score": "risk"},
+    "inverse-frequency": {"radius": 0.0, "score": "risk"},
+    "minimax-risk": {"radius": math.inf, "score": "risk"},
+    "minimax-regret": {"radius": math.inf, "score": "excess"},
+}
+"""What each method changes in the estimator; inverse-frequency also weighs every context alike."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """How methods did on held-out rows.
+
+    Attributes
+    ----------
+    summary : Table
+        A row per method: mean risk in the mix of the data (``nominal_risk``), largest risk and largest excess risk of
+        any context and the context it occurs in; then the change of worst excess and of nominal risk against ``erm``.
+        Columns that end in ``_low`` and ``_high`` are bootstrap intervals, paired between methods.
+    by_context : Table
+        A row per method and context: ``n``, ``risk``, ``excess`` and their intervals.
+    references : dict
+        The least risk of each context: the lowest any of the compared models reached on held-out rows, models trained
+        on the context alone included.
+    verdict : str
+        What to make of it, in words.
+    confidence : float
+        Level of the intervals.
+    """
+
+    summary: Table
+    by_context: Table
+    references: dict[Any, float]
+    verdict: str
+    confidence: float
+
+    def __repr__(self) -> str:
+        return f"{self.verdict}\n\n{self.summary}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(self.verdict)}</p>{self.summary._repr_html_()}"
+
+
+def compare(
+    X: Any,
+    y: Any,
+    contexts: Any = None,
+    *,
+    estimator: Any = None,
+    methods: Sequence[str] = tuple(BASELINES),
+    cv: Any = 5,
+    groups: Any = None,
+    loss: RowLoss | None = None,
+    sample_weight: Any = None,
+    confidence: float = 0.95,
+    n_bootstrap: int = 1000,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+) -> Comparison:
+    """Cross-validate a robust model and its baselines, and say which serves the worst context best at what price.
+
+    Parameters
+    ----------
+    contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+    estimator : estimator, optional
+        A robust estimator, or a pipeline that ends in one; all preprocessing in it is fitted inside the folds. By
+        default scaled features and a robust logistic or linear regression, by the kind of y.
+    methods : sequence of names
+        Of ``"robust"`` (the estimator as it is), ``"erm"``, ``"inverse-frequency"``, ``"minimax-risk"`` and
+        ``"minimax-regret"``.
+    cv : int or splitter
+        A number deals the rows of every context to that many folds, along the targets.
+    groups : labels of shape (n_samples,), optional
+        Rows that belong together (one patient, one day): they are kept in one fold, and drawn together in the
+        bootstrap.
+    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+        By default the one the models are fitted by.
+    confidence : float
+        Level of the bootstrap intervals, which reflect the rows that happened to be there, not the folds.
+
+    Returns
+    -------
+    Comparison
+    """
+    if contexts is None:
+        raise InvalidInputError("compare needs contexts=, one label per row.")
+    strange = [name for name in methods if name not in BASELINES]
+    if strange or "robust" not in methods or "erm" not in methods:
+        raise InvalidInputError(
+            f"methods are {list(methods)!r:.80}; choose from {', '.join(BASELINES)}, 'robust' and 'erm' among them."
+        )
+    if not 0.0 < confidence < 1.0:
+        raise InvalidInputError(f"confidence = {confidence}; the level of an interval lies between 0 and 1.")
+    X, target = indexable(X, np.asarray(unwrapped(y)))
+    encoded = encode(contexts, len(target))
+    weight = checked_row_weights(sample_weight, encoded)
+    base = default_estimator(target) if estimator is None else estimator
+    if "radius" not in innermost(base).get_params():
+        raise InvalidInputError(
+            f"compare needs a robust estimator, got {type(innermost(base)).__name__}. Use ContextRobust(estimator)."
+        )
+    units = encode(groups, len(target)).codes if groups is not None else None
+    folds = fold_of_rows(base, X, target, encoded.codes, cv, units)
+    rows = {
+        name: _held_out(_variant(base, name), X, target, encoded, _balanced(weight, encoded, name), folds, loss, n_jobs)
+        for name in methods
+    }
+    alone = specialist_losses(_variant(base, "erm"), X, target, weight, encoded.codes, folds, loss=loss, n_jobs=n_jobs)
+    return _judged(rows, alone, weight, encoded, units, confidence, n_bootstrap, random_state)
+
+
+def default_estimator(y: NDArray[Any]) -> Any:
+    """Return scaled features and a robust linear model for this kind of target."""
+    kind = type_of_target(y)
+    if kind in ("binary", "multiclass") and not (y.dtype.kind == "f" and len(np.unique(y)) > 20):
+        return make_pipeline(StandardScaler(), RobustLogisticRegression())
+    if kind in ("continuous", "multiclass"):
+        return make_pipeline(StandardScaler(), RobustLinearRegression())
+    raise InvalidInputError(f"y is {kind}; compare handles one class or one number per row.")
+
+
+def _variant(base: Any, method: str) -> Any:
+    """Return the estimator with its switches set for a method."""
+    prefix = step_name(base)
+    return clone(base).set_params(**{prefix + name: value for name, value in BASELINES[method].items()})
+
+
+def _balanced(weight: Array, contexts: Contexts, method: str) -> Array:
+    if method != "inverse-frequency":
+        return weight
+    totals = np.bincount(contexts.codes, weight, len(contexts.labels))
+    return np.asarray(weight * (weight.sum() / (len(totals) * totals))[contexts.codes])
+
+
+def _held_out(
+    model: Any,
+    X: Any,
+    y: NDArray[Any],
+    contexts: Contexts,
+    weight: Array,
+    folds: NDArray[np.intp],
+    loss: RowLoss | None,
+    n_jobs: int | None,
+) -> Array:
+    """Return the loss of each row under the model that was not shown its fold."""
+    labels = contexts.labels[contexts.codes]
+
+    def one(fold: int) -> Array:
+        held, rest = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+        fitted = fit_routed(model, _safe_indexing(X, rest), y[rest], contexts=labels[rest], sample_weight=weight[rest])
+        return row_losses(fitted, _safe_indexing(X, held), y[held], loss)
+
+    losses = np.empty(len(y))
+    present = np.unique(folds)
+    for fold, rows in zip(present, Parallel(n_jobs=n_jobs)(delayed(one)(fold) for fold in present), strict=True):
+        losses[folds == fold] = rows
+    return losses
+
+
+def _judged(
+    rows: Mapping[str, Array],
+    alone: Array,
+    weight: Array,
+    contexts: Contexts,
+    units: NDArray[np.intp] | None,
+    confidence: float,
+    n_bootstrap: int,
+    seed: int,
+) -> Comparison:
+    """Turn losses of rows into tables and words."""
+    names, labels = list(rows), contexts.labels
+    shares = np.bincount(contexts.codes, weight, len(labels)) / weight.sum()
+    losses = np.column_stack([*rows.values(), alone])
+    drawn = np.random.default_rng(seed)
+    # (n_bootstrap + 1, n_methods + 1, n_contexts), the first without resampling.
+    risks = np.stack(
+        [
+            _resampled(losses[own], weight[own], None if units is None else units[own], n_bootstrap, drawn)
+            for own in (contexts.codes == c for c in range(len(labels)))
+        ],
+        axis=2,
+    )
+    least = risks.min(axis=1)
+    risks = risks[:, :-1]
+    excess = risks - least[:, None]
+    nominal, worst = risks @ shares, excess.max(axis=2)
+    tail = 0.5 * (1.0 - confidence)
+
+    def interval(samples: Array) -> tuple[Array, Array]:
+        low, high = np.quantile(samples[1:], [tail, 1.0 - tail], axis=0) if n_bootstrap else (samples[0], samples[0])
+        return low, high
+
+    erm = names.index("erm")
+    columns: dict[str, Any] = {"method": np.array(names)}
+    for name, samples in (
+        ("nominal_risk", nominal),
+        ("worst_risk", risks.max(axis=2)),
+        ("worst_excess", worst),
+        ("worst_excess_change", worst - worst[:, [erm]]),
+        ("nominal_risk_change", nominal - nominal[:, [erm]]),
+    ):
+        columns[name] = samples[0]
+        columns[f"{name}_low"], columns[f"{name}_high"] = interval(samples)
+    columns["worst_context"] = labels[excess[0].argmax(axis=1)]
+    summary = Table(columns)
+    cells: dict[str, Any] = {
+        "method": np.repeat(names, len(labels)),
+        "context": np.concatenate([labels] * len(names)),
+        "n": np.tile(contexts.counts, len(names)),
+    }
+    for name, samples in (("risk", risks), ("excess", excess)):
+        cells[name] = samples[0].ravel()
+        cells[f"{name}_low"], cells[f"{name}_high"] = (end.ravel() for end in interval(samples))
+    references = dict(zip(labels.tolist(), least[0].tolist(), strict=True))
+    verdict = _verdict(names, worst, nominal, labels[excess[0].argmax(axis=1)], tail)
+    return Comparison(summary, Table(cells), references, verdict, confidence)
+
+
+def _resampled(
+    losses: Array, weight: Array, units: NDArray[np.intp] | None, n_bootstrap: int, drawn: np.random.Generator
+) -> Array:
+    """Return the mean loss of one context's rows for every model: as they are, then resampled."""
+    # An infinite loss says that there is no model of the context's own.
+    finite = np.isfinite(losses).all(axis=0)
+    sums = np.column_stack([weight[:, None] * np.where(finite, losses, 0.0), weight])
+    if units is not None:
+        position = np.unique(units, return_inverse=True)[1]
+        sums = np.stack([np.bincount(position, column) for column in sums.T], axis=1)
+    n = len(sums)
+    totals = [sums.sum(axis=0, keepdims=True)]
+    # Poisson counts resample without n-way draws; in blocks, for memory.
+    step = max(1, (1 << 22) // n)
+    for first in range(0, n_bootstrap, step):
+        size = min(step, n_bootstrap - first)
+        counts = drawn.poisson(1.0, size=(size, n)) if n > 1000 else drawn.multinomial(n, np.full(n, 1.0 / n), size)
+        totals.append(counts @ sums)
+    total = np.concatenate(totals)
+    return np.asarray(np.where(finite, total[:, :-1] / total[:, -1:], np.inf))
+
+
+def _verdict(names: list[str], worst: Array, nominal: Array, where: NDArray[Any], tail: float) -> str:
+    """Say in words which method serves the worst context best, and what that costs on average."""
+
+    def change(samples: Array, one: str, other: str) -> tuple[float, float, float]:
+        difference = samples[:, names.index(one)] - samples[:, names.index(other)]
+        low, high = np.quantile(difference[1:], [tail, 1.0 - tail]) if len(difference) > 1 else (difference[0],) * 2
+        return float(difference[0]), float(low), float(high)
+
+    robust, erm = names.index("robust"), names.index("erm")
+    gain, low, high = change(worst, "robust", "erm")
+    cost, cost_low, cost_high = change(nominal, "robust", "erm")
+    verb = "lowers" if high < 0 else "raises" if low > 0 else "does not clearly change"
+    words = [
+        f"Robust {verb} the largest excess risk: {worst[0, robust]:.4g} (in {where[robust]}) against "
+        f"{worst[0, erm]:.4g} (in {where[erm]}) for plain empirical risk minimisation, a difference of {gain:+.4g} "
+        f"[{low:+.4g}, {high:+.4g}].",
+        f"On average its risk is {nominal[0, robust]:.4g} against {nominal[0, erm]:.4g}, a difference of {cost:+.4g} "
+        f"[{cost_low:+.4g}, {cost_high:+.4g}].",
+    ]
+    if "inverse-frequency" in names:
+        gain, low, high = change(worst, "robust", "inverse-frequency")
+        value = worst[0, names.index("inverse-frequency")]
+        if low > 0:
+            words.append(f"Plain inverse-frequency weights do better in the worst context ({value:.4g}).")
+        elif high >= 0:
+            words.append(f"Plain inverse-frequency weights are as good in the worst context ({value:.4g}).")
+        else:
+            words.append(f"Inverse-frequency weights do not do as well ({value:.4g}).")
+    best = int(worst[0].argmin())
+    words.append(f"Lowest worst-context excess: {names[best]} ({worst[0, best]:.4g}).")
+    return " ".join(words)
