@@ -745,10 +745,10 @@ REFUSED = {
     "confidence above 1": ({"robustness": Robustness(confidence=1.5)}, r"confidence = 1\.5; it must lie in \[0, 1\]"),
     "too few references": (
         {"reference": np.zeros(2)},
-        r"references have shape \(2,\); pass one .* each of 3 contexts",
+        r"reference is .*of shape \(2,\).* map each of 3 contexts",
     ),
-    "NaN reference": ({"reference": [0.0, math.nan, 0.0]}, "references .*finite"),
-    "text as references": ({"reference": ["low"] * 3}, "references"),
+    "NaN reference": ({"reference": [0.0, math.nan, 0.0]}, "reference of context south .*finite"),
+    "text as references": ({"reference": ["low"] * 3}, "reference .*numbers"),
 }
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.multiclass import type_of_target
 
-from counterpoise.contexts import Contexts, encode
+from counterpoise.contexts import Contexts, encode, shown
 from counterpoise.estimators.linear import RobustLinearRegression, RobustLogisticRegression
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.learners import RowLoss, fit_routed, fold_of_rows, innermost, row_losses, specialist_losses, step_name
@@ -63,11 +65,33 @@ class Comparison:
     verdict: str
     confidence: float
 
+    @property
+    def overview(self) -> Table:
+        """The summary with intervals in words, short enough to read."""
+
+        def with_interval(name: str) -> list[str]:
+            low, high = self.summary[f"{name}_low"], self.summary[f"{name}_high"]
+            return [
+                f"{value:.4g} [{a:.3g}, {b:.3g}]" for value, a, b in zip(self.summary[name], low, high, strict=True)
+            ]
+
+        return Table(
+            {
+                "method": self.summary["method"],
+                "worst excess": np.array(with_interval("worst_excess")),
+                "in": self.summary["worst_context"],
+                "against erm": np.array(with_interval("worst_excess_change")),
+                "mean risk": self.summary["nominal_risk"],
+                "its change": np.array(with_interval("nominal_risk_change")),
+            },
+            f"on held-out rows; {100 * self.confidence:g}% bootstrap intervals",
+        )
+
     def __repr__(self) -> str:
-        return f"{self.verdict}\n\n{self.summary}"
+        return f"{self.verdict}\n\n{self.overview}"
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(self.verdict)}</p>{self.summary._repr_html_()}"
+        return f"<p>{html.escape(self.verdict)}</p>{self.overview._repr_html_()}"
 
 
 def compare(
@@ -130,21 +154,36 @@ def compare(
         )
     units = encode(groups, len(target)).codes if groups is not None else None
     folds = fold_of_rows(base, X, target, encoded.codes, cv, units)
-    rows = {
-        name: _held_out(_variant(base, name), X, target, encoded, _balanced(weight, encoded, name), folds, loss, n_jobs)
-        for name in methods
-    }
-    alone = specialist_losses(_variant(base, "erm"), X, target, weight, encoded.codes, folds, loss=loss, n_jobs=n_jobs)
+    with _each_warning_once():
+        rows = {
+            name: _held_out(
+                _variant(base, name), X, target, encoded, _balanced(weight, encoded, name), folds, loss, n_jobs
+            )
+            for name in methods
+        }
+        alone = specialist_losses(
+            _variant(base, "erm"), X, target, weight, encoded.codes, folds, loss=loss, n_jobs=n_jobs
+        )
     return _judged(rows, alone, weight, encoded, units, confidence, n_bootstrap, random_state)
+
+
+@contextmanager
+def _each_warning_once() -> Iterator[None]:
+    """Pass on one warning of each kind: the same fit is made many times."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in {record.category: record for record in reversed(caught)}.values():
+        warnings.warn(warning.message, stacklevel=4)
 
 
 def default_estimator(y: NDArray[Any]) -> Any:
     """Return scaled features and a robust linear model for this kind of target."""
     kind = type_of_target(y)
     if kind in ("binary", "multiclass") and not (y.dtype.kind == "f" and len(np.unique(y)) > 20):
-        return make_pipeline(StandardScaler(), RobustLogisticRegression())
+        return make_pipeline(StandardScaler(), RobustLogisticRegression(reference="cross-fit"))
     if kind in ("continuous", "multiclass"):
-        return make_pipeline(StandardScaler(), RobustLinearRegression())
+        return make_pipeline(StandardScaler(), RobustLinearRegression(reference="cross-fit"))
     raise InvalidInputError(f"y is {kind}; compare handles one class or one number per row.")
 
 
@@ -280,9 +319,9 @@ def _verdict(names: list[str], worst: Array, nominal: Array, where: NDArray[Any]
     cost, cost_low, cost_high = change(nominal, "robust", "erm")
     verb = "lowers" if high < 0 else "raises" if low > 0 else "does not clearly change"
     words = [
-        f"Robust {verb} the largest excess risk: {worst[0, robust]:.4g} (in {where[robust]}) against "
-        f"{worst[0, erm]:.4g} (in {where[erm]}) for plain empirical risk minimisation, a difference of {gain:+.4g} "
-        f"[{low:+.4g}, {high:+.4g}].",
+        f"Robust {verb} the largest excess risk: {worst[0, robust]:.4g} (in {shown(where[robust])}) "
+        f"against {worst[0, erm]:.4g} (in {shown(where[erm])}) for plain empirical risk minimisation, a difference of "
+        f"{gain:+.4g} [{low:+.4g}, {high:+.4g}].",
         f"On average its risk is {nominal[0, robust]:.4g} against {nominal[0, erm]:.4g}, a difference of {cost:+.4g} "
         f"[{cost_low:+.4g}, {cost_high:+.4g}].",
     ]

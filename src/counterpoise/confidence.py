@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from counterpoise.contexts import shown
 from counterpoise.estimators.linear import RobustLinearModel
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import LinearFit
@@ -177,6 +178,6 @@ def _path(models: list[Any], levels: _Levels, counts: Array) -> ConfidencePath:
         "objective": np.array([model.certificate_.upper for model in models]),
         "gap": np.array([model.certificate_.gap for model in models]),
     }
-    columns |= {f"excess[{label}]": excess[:, c] for c, label in enumerate(labels)}
-    columns |= {f"weight[{label}]": weights[:, c] for c, label in enumerate(labels)}
+    columns |= {f"excess[{shown(label)}]": excess[:, c] for c, label in enumerate(labels)}
+    columns |= {f"weight[{shown(label)}]": weights[:, c] for c, label in enumerate(labels)}
     return ConfidencePath(columns, "", labels, risks, excess, weights, tuple(models))

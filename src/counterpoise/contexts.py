@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -47,7 +47,12 @@ class Contexts:
 
     def describe(self, c: int) -> str:
         """Return a context's label for a message."""
-        return f"context {self.labels[c]!s:.60}"
+        return f"context {shown(self.labels[c]):.60}"
+
+
+def shown(label: Any) -> str:
+    """Return a label in words; the parts of a crossed one side by side."""
+    return " x ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
 def encode(labels: Any, n_rows: int | None = None, declared: Iterable[Hashable] | None = None) -> Contexts:
@@ -75,8 +80,8 @@ def encode(labels: Any, n_rows: int | None = None, declared: Iterable[Hashable] 
         if missing.any():
             row = int(np.flatnonzero(missing)[0])
             raise InvalidInputError(
-                f"the context of row {row} is {values[row]!r} ({int(missing.sum())} of {len(values)} are missing). "
-                "Drop those rows, or give them a label of their own such as 'unknown'."
+                f"the context of row {row} is {plain(values[row])!r} ({int(missing.sum())} of {len(values)} are "
+                "missing). Drop those rows, or give them a label of their own such as 'unknown'."
             )
     parts = [Contexts(*_unique(values)) for values in columns]
     contexts = parts[0] if len(parts) == 1 else _crossed(parts)
@@ -85,13 +90,13 @@ def encode(labels: Any, n_rows: int | None = None, declared: Iterable[Hashable] 
 
 def _crossed(parts: list[Contexts]) -> Contexts:
     """Return the combinations of several columns that occur."""
-    labels: list[tuple[Any, ...]] = [(_plain(label),) for label in parts[0].labels]
+    labels: list[tuple[Any, ...]] = [(plain(label),) for label in parts[0].labels]
     codes = parts[0].codes
     for part in parts[1:]:
         # Renumbered at every column, so that the product of two sizes is all that has to fit an integer.
         pairs, codes = np.unique(codes * len(part.labels) + part.codes, return_inverse=True)
         first, second = np.divmod(pairs, len(part.labels))
-        labels = [(*labels[a], _plain(part.labels[b])) for a, b in zip(first, second, strict=True)]
+        labels = [(*labels[a], plain(part.labels[b])) for a, b in zip(first, second, strict=True)]
     return Contexts(_objects(labels), codes.astype(np.intp, copy=False))
 
 
@@ -100,17 +105,17 @@ def _align(contexts: Contexts, declared: Sequence[Hashable]) -> Contexts:
     position: dict[Any, int] = {}
     for k, label in enumerate(declared):
         try:
-            if position.setdefault(_plain(label), k) != k:
+            if position.setdefault(plain(label), k) != k:
                 raise InvalidInputError(f"context {label!s:.60} is declared twice.")
         except TypeError as error:
             raise InvalidInputError(
                 f"a declared context cannot be hashed ({error}). Use strings or numbers."
             ) from error
     for label in contexts.labels:
-        if _plain(label) not in position:
+        if plain(label) not in position:
             raise InvalidInputError(f"context {label!s:.60} is in the data but was not declared. Declare it as well.")
-    order = np.array([position[_plain(label)] for label in contexts.labels], dtype=np.intp)
-    labels = _tidy([_plain(label) for label in declared])
+    order = np.array([position[plain(label)] for label in contexts.labels], dtype=np.intp)
+    labels = _tidy([plain(label) for label in declared])
     aligned = Contexts(labels, order[contexts.codes])
     if (aligned.counts == 0).any():
         empty = int(np.flatnonzero(aligned.counts == 0)[0])
@@ -142,7 +147,7 @@ def _to_array(labels: Any) -> NDArray[Any]:
         if isinstance(labels, np.ma.MaskedArray):
             return _objects([None if hidden else label for label, hidden in zip(*_flat_mask(labels), strict=True)])
         return labels if labels.dtype.kind != "T" else _objects(list(labels))
-    if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
+    if isinstance(labels, (str, bytes, Set, Mapping)) or not isinstance(labels, Iterable):
         raise InvalidInputError(f"contexts must be one label per row, got {labels!r:.60}.")
     # Not through numpy, which would turn [1, "a", None] into text and merge large integers beside a float.
     return _objects(list(labels))
@@ -186,7 +191,7 @@ def _unique(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
         return unique, codes.astype(np.intp, copy=False)
     seen: dict[Any, int] = {}
     try:
-        codes = np.fromiter((seen.setdefault(_plain(v), len(seen)) for v in values), dtype=np.intp, count=len(values))
+        codes = np.fromiter((seen.setdefault(plain(v), len(seen)) for v in values), dtype=np.intp, count=len(values))
     except TypeError as error:
         raise InvalidInputError(f"a context label cannot be hashed ({error}). Use strings or numbers.") from error
     labels = list(seen)
@@ -208,7 +213,8 @@ def _tidy(labels: list[Any]) -> NDArray[Any]:
     return _objects(labels)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a label as a plain Python value, equal for all spellings of it: what mappings are looked up by."""
     if isinstance(value, np.datetime64):
         # A nanosecond's item() would be a bare integer; microseconds give a datetime, which other date types equal.
         plain = value.item()

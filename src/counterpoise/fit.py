@@ -214,6 +214,7 @@ def fit_problem(
     tol: float = 1e-6,
     max_iter: int | None = None,
     callback: Callable[[Progress], None] | None = None,
+    speaker: str = "fit",
 ) -> LinearFit:
     """Solve a problem for a set and references that are there already; see :func:`fit_linear`."""
     with warnings.catch_warnings():
@@ -224,9 +225,8 @@ def fit_problem(
         _refuse_bottomless(problem, ball, solution)
         if solver is None or solver.certifies:
             asked = tol if solver is None else solver.tol
-            warnings.warn(
-                not_certified(solution.status, solution.certificate, asked), NotCertifiedWarning, stacklevel=3
-            )
+            words = not_certified(solution.status, solution.certificate, asked)
+            warnings.warn(f"{speaker}: {words}", NotCertifiedWarning, stacklevel=3)
     return LinearFit.of(problem, ball, references, solution)
 
 

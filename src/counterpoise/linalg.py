@@ -88,7 +88,7 @@ def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:
         values, vectors = np.linalg.eigh(scaled[doubtful])
         floor = cutoff * values.shape[1] * np.maximum(values[:, -1:], _TINY)
         reciprocal = np.where(values > floor, 1.0 / np.where(values > floor, values, 1.0), 0.0)
-        inverse[doubtful] = np.einsum("bik,bk,bjk->bij", vectors, reciprocal, vectors)
+        inverse[doubtful] = (vectors * reciprocal[:, None, :]) @ vectors.swapaxes(1, 2)
     return np.asarray(inverse * scale[:, :, None] * scale[:, None, :])
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 from sklearn.base import BaseEstimator
 
-from counterpoise.contexts import Contexts, encode
+from counterpoise.contexts import Contexts, encode, plain, shown
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.learners import (
     RowLoss,
@@ -20,7 +20,7 @@ from counterpoise.learners import (
     row_losses,
     specialist_losses,
 )
-from counterpoise.problem import given_references
+from counterpoise.problem import given_references, keyed
 from counterpoise.references import folds_within
 from counterpoise.tables import Table
 from counterpoise.validation import checked_row_weights, unwrapped
@@ -70,11 +70,11 @@ def by_context(
     risk = mean_by_context(rows, weight, encoded.codes, len(labels))
     half = _half_width(rows, weight, encoded, risk, confidence)
     own = innermost(model)
-    trained = {_key(label): k for k, label in enumerate(getattr(own, "contexts_", ()))}
-    known = dict(reference) if reference is not None else _own_references(own)
-    least = np.array([known.get(_key(label), np.nan) for label in labels], dtype=np.float64)
-    seen = np.array([_key(label) in trained for label in labels]) if trained else np.ones(len(labels), dtype=bool)
-    unseen = [str(label) for label in labels[~seen]]
+    trained = {plain(label): k for k, label in enumerate(getattr(own, "contexts_", ()))}
+    known = keyed(reference) if reference is not None else _own_references(own)
+    least = np.array([known.get(plain(label), np.nan) for label in labels], dtype=np.float64)
+    seen = np.array([plain(label) in trained for label in labels]) if trained else np.ones(len(labels), dtype=bool)
+    unseen = [shown(label) for label in labels[~seen]]
     note = f"not in the training data: {', '.join(unseen)}" if unseen else ""
     return Table.of(
         note,
@@ -119,7 +119,7 @@ def reference_risks(
     own = specialist_losses(estimator, X, y, weight, encoded.codes, folds, **options)
     pooled = out_of_fold_losses(estimator, X, y, weight, np.ones(len(target)), folds, **options)
     least = np.minimum(*(mean_by_context(rows, weight, encoded.codes, len(encoded.labels)) for rows in (own, pooled)))
-    return {_key(label): float(risk) for label, risk in zip(encoded.labels, least, strict=True)}
+    return {plain(label): float(risk) for label, risk in zip(encoded.labels, least, strict=True)}
 
 
 class ContextScorer(BaseEstimator):  # type: ignore[misc]
@@ -221,9 +221,4 @@ def _half_width(rows: Array, weight: Array, contexts: Contexts, mean: Array, con
 def _own_references(model: Any) -> dict[Any, float]:
     if not hasattr(model, "reference_risks_"):
         return {}
-    return {_key(label): risk for label, risk in zip(model.contexts_, model.reference_risks_, strict=True)}
-
-
-def _key(label: Any) -> Any:
-    """Return a label as the plain value by which mappings are looked up."""
-    return label.item() if isinstance(label, np.generic) else label
+    return {plain(label): risk for label, risk in zip(model.contexts_, model.reference_risks_, strict=True)}

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.contexts import Contexts, encode
+from counterpoise.contexts import Contexts, encode, plain, shown
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Loss
 from counterpoise.objective import ReferenceRisks
@@ -129,24 +129,35 @@ def _checked_bounds(bounds: Any, oracle: LinearOracle) -> Bounds:
     return low, high
 
 
-def given_references(reference: Mapping[Any, float] | Array, contexts: Contexts) -> Array:
+def given_references(reference: Any, contexts: Contexts) -> Array:
     """Return references that the caller knows, in the order of the contexts."""
-    labels = contexts.labels.tolist()
-    values: Any = reference
-    if isinstance(reference, Mapping):
-        missing = [label for label in labels if label not in reference]
+    labels = [plain(label) for label in contexts.labels]
+    values = reference
+    if isinstance(reference, Mapping) or hasattr(reference, "to_dict"):
+        known = keyed(reference)
+        missing = [label for label in labels if label not in known]
         if missing:
             raise InvalidInputError(
-                f"reference has no risk for context {missing[0]!s:.60} ({len(missing)} of {len(labels)} are missing). "
-                "Map every context in the data to its least risk."
+                f"reference has no risk for context {shown(missing[0]):.60} ({len(missing)} of {len(labels)} are "
+                "missing). Map every context in the data to its least risk."
             )
-        values = [reference[label] for label in labels]
+        values = [known[label] for label in labels]
     try:
         risks = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"references must be numbers, one per context, got {reference!r:.60}.") from error
-    if risks.shape != (len(labels),) or not np.isfinite(risks).all():
+        raise InvalidInputError(f"reference must hold numbers, one per context, got {reference!r:.60}.") from error
+    if risks.shape != (len(labels),):
         raise InvalidInputError(
-            f"references have shape {risks.shape}; pass one finite risk for each of {len(labels)} contexts."
+            f"reference is {reference!r:.60}, of shape {risks.shape}; choose 'in-sample' or 'cross-fit', or map each "
+            f"of {len(labels)} contexts to its least risk."
         )
+    if not np.isfinite(risks).all():
+        c = int(np.flatnonzero(~np.isfinite(risks))[0])
+        raise InvalidInputError(f"reference of {contexts.describe(c)} is {risks[c]}; a risk is a finite number.")
     return risks
+
+
+def keyed(reference: Any) -> dict[Any, Any]:
+    """Return a mapping, or a series with labels as its index, by plain labels."""
+    items = reference if isinstance(reference, Mapping) else reference.to_dict()
+    return {plain(label): value for label, value in items.items()}

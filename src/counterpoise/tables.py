@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from counterpoise.contexts import shown
 from counterpoise.exceptions import InvalidInputError
 
 
@@ -105,4 +106,4 @@ class Table(Mapping[str, NDArray[Any]]):
 
 
 def _shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else shown(value)

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Logistic, Pinball, Squared
-from counterpoise.references import cross_fitted_risks, reference_risks
+from counterpoise.references import cross_fitted_risks, held_out_risks, reference_risks
 from counterpoise.references.cross_fit import N_FOLDS, folds_within
 from tests.problems import LOSSES, SMOOTH, make, minimise, oracle_of, weighted_risk
 
@@ -115,14 +116,19 @@ def brute_force(loss, X, y, codes, alpha, theta_of, weight=None):
             held, rest = ~train & (codes == c), train & (codes == c)
             if not held.any():
                 continue
-            theta = of_all
+            share, inside = weight[held].sum() / totals[c], weight[held] / weight[held].sum()
+            pooled[c] += share * weighted_risk(loss, X[held], y[held], inside, of_all, alpha)
             if rest.any():
                 theta = theta_of(loss, X[rest], y[rest], weight[rest] / weight[rest].sum(), alpha)
-            share = weight[held].sum() / totals[c]
-            for risks, parameters in ((own, theta), (pooled, of_all)):
-                inside = weight[held] / weight[held].sum()
-                risks[c] += share * weighted_risk(loss, X[held], y[held], inside, parameters, alpha)
-    return np.minimum(own, pooled)
+                own[c] += share * weighted_risk(loss, X[held], y[held], inside, theta, alpha)
+            else:
+                own[c] = np.inf
+    return np.stack([own, pooled])
+
+
+def held_out(loss, X, y, codes, alpha, weight=None, tol=TOL):
+    oracle = oracle_of(loss, X, y, codes, alpha=alpha, sample_weight=weight)
+    return np.stack(held_out_risks(oracle, np.bincount(codes, weight).astype(np.float64), tol))
 
 
 def cross_fitted(loss, X, y, codes, alpha, weight=None, tol=TOL):
@@ -136,7 +142,7 @@ def cross_fitted(loss, X, y, codes, alpha, weight=None, tol=TOL):
 def test_risks_are_those_of_scikit_learn_on_held_out_rows(loss, seed, alpha):
     X, y, codes = make(loss, 4, 3, seed, (40, 80))
     expected = brute_force(loss, X, y, codes, alpha, theta_by_scikit_learn)
-    np.testing.assert_allclose(cross_fitted(loss, X, y, codes, alpha), expected, rtol=1e-5)
+    np.testing.assert_allclose(held_out(loss, X, y, codes, alpha), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -145,7 +151,7 @@ def test_weighted_risks_are_those_of_scikit_learn_on_held_out_rows(loss, seed):
     X, y, codes = make(loss, 4, 2, seed, (40, 80))
     weight = np.random.default_rng(seed).random(len(y)) + 0.2
     expected = brute_force(loss, X, y, codes, 0.05, theta_by_scikit_learn, weight)
-    np.testing.assert_allclose(cross_fitted(loss, X, y, codes, 0.05, weight), expected, rtol=1e-5)
+    np.testing.assert_allclose(held_out(loss, X, y, codes, 0.05, weight), expected, rtol=1e-5)
     assert not np.allclose(expected, brute_force(loss, X, y, codes, 0.05, theta_by_scikit_learn), rtol=1e-3)
 
 
@@ -153,7 +159,7 @@ def test_weighted_risks_are_those_of_scikit_learn_on_held_out_rows(loss, seed):
 def test_risks_of_every_smooth_loss_are_those_of_held_out_rows(loss):
     X, y, codes = make(loss, 3, 2, 5, (30, 40))
     expected = brute_force(loss, X, y, codes, 0.05, theta_by_hand)
-    np.testing.assert_allclose(cross_fitted(loss, X, y, codes, 0.05), expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(held_out(loss, X, y, codes, 0.05), expected, rtol=1e-5, atol=1e-7)
 
 
 @with_scikit_learn
@@ -170,7 +176,7 @@ def test_context_of_one_row_is_measured_by_the_model_of_all_others(loss):
         expected = brute_force(loss, X, y, codes, 0.05, theta_by_hand)
     else:
         expected = brute_force(loss, X, y, codes, 0.05, theta_by_scikit_learn)
-    np.testing.assert_allclose(cross_fitted(loss, X, y, codes, 0.05), expected, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(held_out(loss, X, y, codes, 0.05), expected, rtol=1e-5, atol=1e-8)
 
 
 def test_every_context_may_be_one_row():
@@ -178,14 +184,44 @@ def test_every_context_may_be_one_row():
     X, codes = rng.normal(size=(23, 2)), np.arange(23)
     y = X @ [1.0, -1.0] + rng.normal(size=23)
     expected = brute_force(Squared(), X, y, codes, 0.1, theta_by_scikit_learn)
-    np.testing.assert_allclose(cross_fitted(Squared(), X, y, codes, 0.1), expected, rtol=1e-6)
+    np.testing.assert_allclose(held_out(Squared(), X, y, codes, 0.1), expected, rtol=1e-6)
 
 
 @with_scikit_learn
 def test_one_context_is_plain_cross_validation(loss):
     X, y, codes = make(loss, 1, 2, 3, (30, 30))
     expected = brute_force(loss, X, y, codes, 0.05, theta_by_scikit_learn)
-    np.testing.assert_allclose(cross_fitted(loss, X, y, codes, 0.05), expected, rtol=1e-6)
+    np.testing.assert_allclose(held_out(loss, X, y, codes, 0.05), expected, rtol=1e-6)
+
+
+# --- what is made of them -----------------------------------------------------------------------------------
+
+
+@every_loss
+def test_reference_is_halfway_between_in_sample_and_held_out_or_the_risk_of_one_model_for_all(loss):
+    X, y, codes = make(loss, 5, 2, 4, (8, 60))
+    own, pooled = held_out(loss, X, y, codes, 1e-2, tol=1e-8)
+    in_sample = reference_risks(oracle_of(loss, X, y, codes, alpha=1e-2), 1e-8).upper
+    expected = np.minimum(0.5 * (in_sample + own), pooled)
+    np.testing.assert_allclose(cross_fitted(loss, X, y, codes, 1e-2, tol=1e-8), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "spread"), [(20, 0.1), (60, 0.1), (60, 1.0), (200, 1.0)])
+def test_reference_is_nearer_to_the_truth_than_in_sample(rows, spread):
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(30), rows)
+    X = rng.normal(size=(len(codes), 8))
+    coef = rng.normal(size=8) + spread * rng.normal(size=(30, 8))
+    y = np.einsum("nd,nd->n", X, coef[codes]) + rng.normal(size=len(codes))
+    in_sample = reference_risks(oracle_of(Squared(), X, y, codes, alpha=1e-4), 1e-8).upper
+    truth = 0.5
+    bias = np.mean(cross_fitted(Squared(), X, y, codes, 1e-4)) - truth
+    assert abs(bias) < 0.3 * abs(np.mean(in_sample) - truth)
+
+
+def test_one_row_cannot_be_held_out():
+    with pytest.raises(InvalidInputError, match=r"cross-fit.*one row.*in-sample"):
+        cross_fitted(Squared(), np.ones((1, 1)), np.ones(1), np.zeros(1, dtype=int), 0.1)
 
 
 # --- properties ---------------------------------------------------------------------------------------------

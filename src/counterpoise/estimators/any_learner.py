@@ -15,7 +15,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from counterpoise.contexts import Contexts, encode
-from counterpoise.estimators._base import Array, ScoredByParameter, ScoreParameter, contexts_or_one, speaking_as
+from counterpoise.estimators._base import (
+    Array,
+    ScoredByParameter,
+    ScoreParameter,
+    check_switches,
+    contexts_or_one,
+    speaking_as,
+)
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import Robustness, Score
 from counterpoise.learners import (
@@ -151,7 +158,7 @@ class ContextRobust(ScoredByParameter):
         """
         with speaking_as(self):
             check_takes_weights(self.estimator)
-            self._check_switches()
+            check_switches(self)
             X, y = indexable(X, self._checked_target(y))
             n_rows = len(y)
             encoded = encode(contexts_or_one(self, contexts, n_rows), n_rows)
@@ -195,18 +202,6 @@ class ContextRobust(ScoredByParameter):
         self.history_ = np.column_stack([game.lower, game.upper])
         self.n_iter_ = len(game.upper)
         return self
-
-    def _check_switches(self) -> None:
-        if vars(self)["score"] not in ("excess", "risk"):
-            raise InvalidInputError(f"score is {vars(self)['score']!r}; choose 'excess' or 'risk'.")
-        if isinstance(self.reference, str) and self.reference not in ("in-sample", "cross-fit"):
-            raise InvalidInputError(
-                f"reference is {self.reference!r}; choose 'in-sample' or 'cross-fit', or map each context to its risk."
-            )
-        if not (isinstance(self.max_iter, (int, np.integer)) and self.max_iter >= 1):
-            raise InvalidInputError(f"max_iter = {self.max_iter!r}; pass a whole number of rounds, 1 or more.")
-        if not self.tol >= 0:
-            raise InvalidInputError(f"tol = {self.tol!r}; pass a number, 0 or more, such as 1e-3.")
 
     def _checked_target(self, y: Any) -> NDArray[Any]:
         if y is None:

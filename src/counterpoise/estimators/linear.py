@@ -17,6 +17,7 @@ from counterpoise.estimators._base import (
     ProgressLine,
     ScoredByParameter,
     ScoreParameter,
+    check_switches,
     contexts_or_one,
     speaking_as,
     warn_of_small_contexts,
@@ -147,7 +148,15 @@ class RobustLinearModel(ScoredByParameter):
         with speaking_as(self):
             ball = self.robustness.ball(problem.counts)
             references, scored = self.references(problem, ball)
-            fit = fit_problem(problem, ball, scored, tol=self.tol, max_iter=self.max_iter, callback=line)
+            fit = fit_problem(
+                problem,
+                ball,
+                scored,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                callback=line,
+                speaker=type(self).__name__,
+            )
         if line is not None:
             line.close()
         return self.keep(fit, references)
@@ -159,6 +168,8 @@ class RobustLinearModel(ScoredByParameter):
 
     def problem(self, X: Any, y: Any, contexts: Any, sample_weight: Any = None) -> LinearProblem:
         """Check the data, and return the problem they pose."""
+        with speaking_as(self):
+            check_switches(self)
         X, target = self._checked(X, y)
         with speaking_as(self):
             return LinearProblem.from_data(
@@ -173,8 +184,6 @@ class RobustLinearModel(ScoredByParameter):
 
     def references(self, problem: LinearProblem, ball: KLBall) -> tuple[ReferenceRisks, ReferenceRisks]:
         """Return the least risk of each context, and what is taken off the risks in the score."""
-        if self.robustness.score not in ("excess", "risk"):
-            raise InvalidInputError(f"score is {self.robustness.score!r}; choose 'excess' or 'risk'.")
         in_sample = isinstance(self.reference, str) and self.reference == "in-sample"
         if in_sample and self.robustness.score == "excess" and not ball.is_point:
             warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters)
@@ -228,7 +237,6 @@ class RobustLinearModel(ScoredByParameter):
 
     def _plain(self, model: Any, **fitted: Any) -> Any:
         """Return a scikit-learn model with the same answers."""
-        check_is_fitted(self)
         model.coef_, model.intercept_ = self.coef_.copy(), np.copy(self.intercept_)
         for name in ("n_features_in_", "feature_names_in_", "classes_"):
             if hasattr(self, name):
@@ -251,8 +259,9 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
+            only = self.classes_.tolist()[0]
             raise InvalidInputError(
-                f"{type(self).__name__}: y holds one class, {self.classes_[0]!r}; a classifier needs two or more."
+                f"{type(self).__name__}: y holds one class, {only!r}; a classifier needs two or more."
             )
         return X, codes.astype(np.float64)
 
@@ -301,6 +310,7 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
         """Return a fitted :class:`sklearn.linear_model.LogisticRegression` with the same predictions."""
         from sklearn.linear_model import LogisticRegression
 
+        check_is_fitted(self)
         return self._plain(LogisticRegression(fit_intercept=self.fit_intercept), n_iter_=np.array([self.n_iter_]))
 
 
@@ -339,6 +349,7 @@ class RobustLinearRegression(_RobustRegressor):
         """Return a fitted :class:`sklearn.linear_model.LinearRegression` with the same predictions."""
         from sklearn.linear_model import LinearRegression
 
+        check_is_fitted(self)
         return self._plain(LinearRegression(fit_intercept=self.fit_intercept))
 
 
@@ -364,7 +375,11 @@ class RobustPoissonRegressor(_RobustRegressor):
         """Return a fitted :class:`sklearn.linear_model.PoissonRegressor` with the same predictions."""
         from sklearn.linear_model import PoissonRegressor
 
-        return self._plain(PoissonRegressor(alpha=self.alpha, fit_intercept=self.fit_intercept), n_iter_=self.n_iter_)
+        check_is_fitted(self)
+        model = PoissonRegressor(alpha=self.alpha, fit_intercept=self.fit_intercept)
+        # Its predictions need what only its own fit prepares; what to is of no matter.
+        model.fit(np.zeros((2, self.n_features_in_)), np.ones(2))
+        return self._plain(model, n_iter_=self.n_iter_)
 
 
 class RobustHuberRegressor(_RobustRegressor):
@@ -414,6 +429,7 @@ class RobustHuberRegressor(_RobustRegressor):
         """Return a fitted :class:`sklearn.linear_model.HuberRegressor` with the same predictions."""
         from sklearn.linear_model import HuberRegressor
 
+        check_is_fitted(self)
         model = HuberRegressor(alpha=self.alpha, fit_intercept=self.fit_intercept)
         # Theirs estimates a scale and counts delta in it; ours is in the units of the target.
         return self._plain(model, scale_=self.delta / model.epsilon, n_iter_=self.n_iter_)
@@ -466,5 +482,6 @@ class RobustQuantileRegressor(_RobustRegressor):
         """Return a fitted :class:`sklearn.linear_model.QuantileRegressor` with the same predictions."""
         from sklearn.linear_model import QuantileRegressor
 
+        check_is_fitted(self)
         model = QuantileRegressor(quantile=self.quantile, fit_intercept=self.fit_intercept)
         return self._plain(model, n_iter_=self.n_iter_)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -32,8 +33,8 @@ class Huber(Hinged):
     domain: ClassVar[str] = "real numbers"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.delta) and self.delta > 0):
-            raise InvalidInputError(f"delta = {self.delta}; pass a positive number in the units of the target.")
+        if not (isinstance(self.delta, Real) and math.isfinite(self.delta) and self.delta > 0):
+            raise InvalidInputError(f"delta = {self.delta!r}; pass a positive number in the units of the target.")
 
     @property
     def softness(self) -> float:

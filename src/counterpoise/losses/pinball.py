@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -29,8 +30,8 @@ class Pinball(Hinged):
     domain: ClassVar[str] = "real numbers"
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.quantile < 1.0:
-            raise InvalidInputError(f"quantile = {self.quantile}; it must lie strictly between 0 and 1.")
+        if not (isinstance(self.quantile, Real) and 0.0 < self.quantile < 1.0):
+            raise InvalidInputError(f"quantile = {self.quantile!r}; it must lie strictly between 0 and 1.")
 
     def outside(self, target: Array) -> NDArray[np.bool_]:
         """Mark nothing: every number will do."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.linear import LinearOracle
 from counterpoise.references.specialists import fit_specialists
@@ -36,11 +37,11 @@ def folds_within(codes: NDArray[np.intp], order_by: NDArray[np.generic], n_folds
 
 
 def cross_fitted_risks(oracle: LinearOracle, counts: Array, tol: float, n_folds: int = N_FOLDS) -> Array:
-    """Estimate the least risk of each context from rows held out.
+    """Estimate the least risk of each context with the help of rows held out.
 
-    Two models are tried on the held-out rows of a context, one trained on its other rows and one on the other rows of
-    all contexts. The least risk is at most that of either, so the lower of the two is the estimate: in a small context
-    a model of its own is held back by the few rows it was trained on.
+    The risk of a context's own model is too low on the rows it was fitted to, and too high on rows held out, by about
+    as much: half the number of parameters over the number of rows, in a likelihood. So their mean is the estimate;
+    unless one model for all contexts does better on the held-out rows, as it does in contexts with few.
 
     Parameters
     ----------
@@ -48,26 +49,33 @@ def cross_fitted_risks(oracle: LinearOracle, counts: Array, tol: float, n_folds:
         The weight of each context in the data.
     tol : float
     """
+    if len(oracle.target) < 2:
+        raise InvalidInputError("reference='cross-fit' holds rows out, and there is one row. Use 'in-sample'.")
+    own, pooled = held_out_risks(oracle, counts, tol, n_folds)
+    return np.minimum(0.5 * (fit_specialists(oracle, tol).risks.upper + own), pooled)
+
+
+def held_out_risks(oracle: LinearOracle, counts: Array, tol: float, n_folds: int = N_FOLDS) -> tuple[Array, Array]:
+    """Return the risk of each context on rows held out: of a model of its own, and of one for all contexts.
+
+    The first is infinite where the rows that remain are none.
+    """
     codes = np.repeat(np.arange(oracle.n_contexts), np.diff(oracle.starts))
     target = oracle.target if oracle.target.ndim == 1 else oracle.target[:, -1]
     folds = folds_within(codes, target, n_folds)
-    totals = np.zeros((2, oracle.n_contexts))
-    for fold in range(n_folds):
+    own, pooled = np.zeros(oracle.n_contexts), np.zeros(oracle.n_contexts)
+    for fold in np.unique(folds):
         held = folds == fold
-        if not held.any() or held.all():
-            continue
         train, present = oracle.rows(~held)
         test, tested = oracle.rows(held)
         share = np.add.reduceat(oracle.row_weight[held], test.starts[:-1])
-        pooled = np.tile(fit_specialists(_as_one(train, counts[present]), tol).theta, (test.n_contexts, 1))
-        own = pooled.copy()
-        # A context without rows to train on has no model of its own, here and below.
-        missing = ~np.isin(tested, present)
-        own[~missing] = fit_specialists(train, tol).theta[np.searchsorted(present, tested[~missing])]
-        for k, theta in enumerate((own, pooled)):
-            totals[k, tested] += share * test.risks_of_each(theta)
-    # Where one row is all there is, no fold holds out part of the context; its model is the one of all others.
-    return np.asarray(totals.min(axis=0))
+        for_all = np.tile(fit_specialists(_as_one(train, counts[present]), tol).theta, (test.n_contexts, 1))
+        pooled[tested] += share * test.risks_of_each(for_all)
+        theta = for_all.copy()
+        trained = np.isin(tested, present)
+        theta[trained] = fit_specialists(train, tol).theta[np.searchsorted(present, tested[trained])]
+        own[tested] += np.where(trained, share * test.risks_of_each(theta), np.inf)
+    return own, pooled
 
 
 def _as_one(oracle: LinearOracle, counts: Array) -> LinearOracle:
