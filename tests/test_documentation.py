@@ -4,15 +4,34 @@ import re
 import runpy
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 
-def test_the_readme_runs(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) >= 2
+def run_blocks(page):
+    """Run the code of a page, block after block, and return the names it defines."""
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_pages_run(page):
+    run_blocks(page)
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in [ROOT / "README.md", *PAGES]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_readme_runs(capsys):
+    names = run_blocks(ROOT / "README.md")
     assert 22.5 < names["solution"].theta[0] < 23.5
     assert names["tighter"] < names["radius"] / 2
     assert "Certificate(lower=" in capsys.readouterr().out

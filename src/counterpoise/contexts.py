@@ -119,9 +119,9 @@ def _align(contexts: Contexts, declared: Sequence[Hashable]) -> Contexts:
     aligned = Contexts(labels, order[contexts.codes])
     if (aligned.counts == 0).any():
         empty = int(np.flatnonzero(aligned.counts == 0)[0])
-        shown = ", ".join(f"{label!s:.30} {n}" for label, n in zip(labels[:8], aligned.counts[:8], strict=True))
+        listed = ", ".join(f"{shown(label):.30} {n}" for label, n in zip(labels[:8], aligned.counts[:8], strict=True))
         raise EmptyContextError(
-            f"context {labels[empty]!s:.60} has no training samples (counts: {shown}). Drop it, or pass its risk: "
+            f"context {labels[empty]!s:.60} has no training samples (counts: {listed}). Drop it, or pass its risk: "
             "counterpoise.minimize takes a count of 0 with a risk of your own."
         )
     return aligned

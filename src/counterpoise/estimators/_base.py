@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from counterpoise.contexts import Contexts
+from counterpoise.contexts import Contexts, shown
 from counterpoise.exceptions import InvalidInputError, OneContextWarning, SmallContextWarning
 from counterpoise.sets import RadiusMethod
 from counterpoise.solvers import Progress
@@ -94,10 +94,10 @@ def warn_of_small_contexts(estimator: Any, contexts: Contexts, n_parameters: int
     if small.size == 0 or len(contexts.labels) == 1:
         return
     small = small[np.argsort(contexts.counts[small], kind="stable")]
-    shown = ", ".join(f"{contexts.labels[c]!s:.40} ({contexts.counts[c]})" for c in small[:3])
+    listed = ", ".join(f"{shown(contexts.labels[c]):.40} ({contexts.counts[c]})" for c in small[:3])
     more = f" and {small.size - 3} more" if small.size > 3 else ""
     warnings.warn(
-        f"{type(estimator).__name__}: contexts with few rows for {n_parameters} parameters: {shown}{more}. What a "
+        f"{type(estimator).__name__}: contexts with few rows for {n_parameters} parameters: {listed}{more}. What a "
         "model of their own reaches on the rows it was fitted to is too good to be true, so they look worse served "
         "than they are. Use reference='cross-fit', raise alpha, or merge them.",
         SmallContextWarning,
