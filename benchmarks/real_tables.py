@@ -126,13 +126,13 @@ def main(arguments: list[str]) -> int:
         rows = {row["method"]: row for row in result.summary.rows()}
         better += rows["robust"]["worst_excess"] < rows["erm"]["worst_excess"]
         print(f"\n{name} ({len(study.y):,} rows, {time.perf_counter() - start:.1f} s): {result.verdict}", flush=True)
-        for row in rows.values():
-            lines.append(
-                f"| {name} | {row['method']} | {row['worst_excess']:.4g} [{row['worst_excess_low']:.4g}, "
-                f"{row['worst_excess_high']:.4g}] | {row['worst_context']} | {row['nominal_risk']:.4g} | "
-                f"{row['nominal_risk_change']:+.3g} [{row['nominal_risk_change_low']:+.3g}, "
-                f"{row['nominal_risk_change_high']:+.3g}] |"
-            )
+        lines += [
+            f"| {name} | {row['method']} | {row['worst_excess']:.4g} [{row['worst_excess_low']:.4g}, "
+            f"{row['worst_excess_high']:.4g}] | {row['worst_context']} | {row['nominal_risk']:.4g} | "
+            f"{row['nominal_risk_change']:+.3g} [{row['nominal_risk_change_low']:+.3g}, "
+            f"{row['nominal_risk_change_high']:+.3g}] |"
+            for row in rows.values()
+        ]
     print("\n" + "\n".join(lines))
     print(f"\nrobust below empirical risk minimisation in the worst context: {better} tables")
     return 0
