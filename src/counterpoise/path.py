@@ -139,6 +139,7 @@ class _Follower:
     lower: float = -math.inf
     last: Solution | None = None
     kinked: bool = False
+    scale: float | None = None
 
     def solve(self, ball: KLBall) -> Solution | None:
         """Return the solution for a set that contains those before; None where parabolas do not lead to it."""
@@ -181,9 +182,12 @@ class _Follower:
     def _certified(self, objective: RobustObjective, point: LinearPoint, p: Array, n_iter: int) -> Solution | None:
         """Return a point as the solution, if the bound that is known proves it."""
         upper = objective.upper_bound(point)
-        scale = max(objective.scale(point), np.finfo(np.float64).tiny)
-        certificate = Certificate(min(self.lower, upper), upper, "global", scale)
-        if certificate.gap > self.tol * scale:
+        # The scale changes little from level to level; far from done, the last one will do.
+        if self.scale is not None and upper - self.lower > 3.0 * self.tol * self.scale:
+            return None
+        self.scale = max(objective.scale(point), np.finfo(np.float64).tiny)
+        certificate = Certificate(min(self.lower, upper), upper, "global", self.scale)
+        if certificate.gap > self.tol * self.scale:
             return None
         value, scores = objective.value(point), objective.scores(point)
         self.last = Solution(point.theta, p, value, certificate, Status.CERTIFIED, n_iter, point.risks, scores)
@@ -191,8 +195,9 @@ class _Follower:
 
     def _solve(self, parabolas: RobustObjective, ball: KLBall) -> tuple[Array, Array]:
         """Return the solution of a problem whose risks are parabolas, and the distribution that goes with it."""
-        point = parabolas.oracle.at(parabolas.oracle.start())
-        answer = None if self.kinked else _newton(parabolas, ball, 0.1 * self.tol * parabolas.scale(point))
+        if self.scale is None:
+            self.scale = parabolas.scale(parabolas.oracle.at(parabolas.oracle.start()))
+        answer = None if self.kinked else _newton(parabolas, ball, 0.1 * self.tol * self.scale)
         if answer is not None:
             return answer
         self.kinked = True

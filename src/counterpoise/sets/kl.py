@@ -69,17 +69,17 @@ class KLBall:
         scores : array-like of shape (n_contexts,) or (batch, n_contexts)
         """
         values = checked_scores(scores, self.p_hat.size)
-        rows = np.atleast_2d(values)
+        if values.ndim == 1:
+            p, nu, multiplier = self._worst_rows(values[None])
+            return WorstCase(p[0], float(p[0] @ values), float(nu[0]), float(multiplier[0]), self.p_hat)
+        rows = values
         if len(rows) == 0:
             empty = np.empty(0)
             return WorstCase(np.empty(rows.shape), empty, empty, empty, self.p_hat)
         per_slice = max(1, _BATCH_ENTRIES // self.p_hat.size)
         parts = [self._worst_rows(rows[k : k + per_slice]) for k in range(0, len(rows), per_slice)]
         p, nu, multiplier = (np.concatenate(part) for part in zip(*parts, strict=True))
-        value = np.einsum("bc,bc->b", p, rows) if len(rows) > 1 else np.array([p[0] @ rows[0]])
-        if values.ndim == 2:
-            return WorstCase(p, value, nu, multiplier, self.p_hat)
-        return WorstCase(p[0], float(value[0]), float(nu[0]), float(multiplier[0]), self.p_hat)
+        return WorstCase(p, np.einsum("bc,bc->b", p, rows), nu, multiplier, self.p_hat)
 
     def sensitivity(self, worst: WorstCase, scores: Array) -> Array | None:
         r"""Return the derivative of the least favourable distribution in the scores, :math:`\partial p^* / \partial s`.
