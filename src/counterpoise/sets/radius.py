@@ -79,16 +79,16 @@ def implied_confidence(
     n_contexts, n_draws = _checked_counts(counts, draws)
     if method not in get_args(RadiusMethod):
         raise InvalidInputError(f"method is {method!r}; choose 'types', 'agrawal' or 'chi2'.")
-    if math.isinf(radius):
+    if math.isinf(radius) or (n_contexts == 1 and method != "types"):
         return 1.0
     nats = radius * math.log(2.0) * n_draws
     k = n_contexts - 1
     if method == "types":
         surprise = nats - n_contexts * math.log1p(n_draws)
     elif method == "agrawal":
-        surprise = nats - k - k * math.log(nats / k) if nats > k > 0 else nats - k
+        surprise = nats - k - k * math.log(nats / k) if nats > k else 0.0
     else:
-        return float(special.gammainc(0.5 * k, nats)) if k > 0 else 1.0
+        return float(special.gammainc(0.5 * k, nats))
     return -math.expm1(-max(surprise, 0.0))
 
 
