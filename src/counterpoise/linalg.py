@@ -59,7 +59,11 @@ def solve_stack(matrices: Array, rhs: Array) -> Array:
         shifted[:, diagonal, diagonal] += shift
         side = scale[todo] * rhs[todo]
         with np.errstate(all="ignore"):
-            x = np.linalg.solve(shifted, side[:, :, None])[:, :, 0]
+            try:
+                x = np.linalg.solve(shifted, side[:, :, None])[:, :, 0]
+            except np.linalg.LinAlgError:
+                # A pivot of exactly zero in one matrix ends the whole stack; a larger shift removes it.
+                continue
         # A direction of descent, not blown up along the null space.
         good = np.isfinite(x).all(axis=1) & (np.einsum("bd,bd->b", x, side) >= 0)
         solution[todo[good]] = scale[todo[good]] * x[good]

@@ -227,13 +227,9 @@ class RobustLinearModel(ScoredByParameter):
 
     def row_losses(self, X: Any, y: Any) -> Array:
         """Return the loss of each row, of the kind the fit was about (without the ridge)."""
-        z = self._linear(X)
-        loss, target = self._judged(y)
-        return loss.value(target, z)
-
-    def _judged(self, y: Any) -> tuple[Loss, Array]:
-        """Return the loss and the targets in its domain."""
-        raise NotImplementedError
+        z, loss = self._linear(X), self._loss()
+        with speaking_as(self):
+            return loss.value(loss.checked_target(unwrapped(y)), z)
 
     def _plain(self, model: Any, **fitted: Any) -> Any:
         """Return a scikit-learn model with the same answers."""
@@ -271,16 +267,13 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
     def _loss(self) -> Loss:
         return Logistic() if len(self.classes_) == 2 else Multinomial(len(self.classes_))
 
-    def _judged(self, y: Any) -> tuple[Loss, Array]:
+    def row_losses(self, X: Any, y: Any) -> Array:
+        """Return the loss of each row; that of a class which was not among those in fit is what rounding allows."""
+        z = self._linear(X)
         position = {label: k for k, label in enumerate(self.classes_.tolist())}
-        labels = np.asarray(unwrapped(y)).tolist()
-        strange = [label for label in labels if label not in position]
-        if strange:
-            raise InvalidInputError(
-                f"{type(self).__name__}: class {strange[0]!r} is not among those it was fitted to "
-                f"({', '.join(map(str, self.classes_[:8]))}). Drop those rows."
-            )
-        return self._loss(), np.array([position[label] for label in labels], dtype=np.float64)
+        codes = np.array([position.get(label, -1) for label in np.asarray(unwrapped(y)).tolist()], dtype=np.float64)
+        known = self._loss().value(np.maximum(codes, 0.0), z)
+        return np.where(codes >= 0, known, -np.log(np.finfo(np.float64).eps))
 
     def decision_function(self, X: Any) -> Array:
         """Return the log-odds of the second class, or one linear score per class."""
@@ -325,11 +318,6 @@ class _RobustRegressor(RegressorMixin, RobustLinearModel):  # type: ignore[misc]
 
     def _shaped(self, fit: LinearFit) -> tuple[Array, float]:
         return fit.coef[0], float(fit.intercept[0])
-
-    def _judged(self, y: Any) -> tuple[Loss, Array]:
-        loss = self._loss()
-        with speaking_as(self):
-            return loss, loss.checked_target(unwrapped(y))
 
     def predict(self, X: Any) -> Array:
         """Return the prediction of each row."""
