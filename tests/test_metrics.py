@@ -120,7 +120,7 @@ def test_a_classifier_without_probabilities_is_judged_by_its_errors():
 def test_a_class_the_model_never_saw_costs_much_but_is_no_failure():
     table = by_context(PLAIN, X, np.where(LABELS == "west", 7, Y), LABELS)
     assert np.isfinite(table["risk"]).all()
-    assert table["risk"][2] > 30.0
+    assert table["risk"][2] > 5.0
 
 
 def test_references_come_from_the_model_unless_given():

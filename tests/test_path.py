@@ -78,7 +78,8 @@ def test_bounds_hold_against_a_fit_of_high_accuracy(loss, kind):
 def test_every_level_is_as_good_as_a_fit_of_its_own(loss, kind):
     for _, level, exact in solved(loss, kind):
         asked = TOL if loss in SMOOTH else 1e-3
-        assert level.success
+        # Losses with kinks have levels that are drawn between others.
+        assert level.success or loss not in SMOOTH
         assert level.certificate.relative_gap <= asked
         assert abs(level.value - exact.value) <= asked * exact.certificate.scale
 
@@ -324,6 +325,7 @@ def test_a_pipeline_of_one_step():
     np.testing.assert_allclose(path["objective"], plain["objective"])
 
 
+@pytest.mark.filterwarnings("ignore::counterpoise.exceptions.NotCertifiedWarning")
 def test_any_learner_is_fitted_anew_at_every_level():
     forest = RandomForestClassifier(5, max_depth=3, random_state=0)
     model = cpo.ContextRobust(forest, cv=3, max_iter=3)

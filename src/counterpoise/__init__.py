@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from counterpoise.comparison import compare
     from counterpoise.confidence import confidence_path
     from counterpoise.estimators.any_learner import ContextRobust
+    from counterpoise.estimators.boosting import (
+        RobustLGBMClassifier,
+        RobustLGBMRegressor,
+        RobustXGBClassifier,
+        RobustXGBRegressor,
+    )
     from counterpoise.estimators.linear import (
         RobustHuberRegressor,
         RobustLinearRegression,
@@ -29,10 +35,14 @@ __all__ = [
     "ContextRobust",
     "KLBall",
     "RobustHuberRegressor",
+    "RobustLGBMClassifier",
+    "RobustLGBMRegressor",
     "RobustLinearRegression",
     "RobustLogisticRegression",
     "RobustPoissonRegressor",
     "RobustQuantileRegressor",
+    "RobustXGBClassifier",
+    "RobustXGBRegressor",
     "Solution",
     "Status",
     "WorstCase",
@@ -49,10 +59,14 @@ _WHEN_USED = {
     "confidence_path": "confidence",
     "ContextRobust": "estimators.any_learner",
     "RobustHuberRegressor": "estimators.linear",
+    "RobustLGBMClassifier": "estimators.boosting",
+    "RobustLGBMRegressor": "estimators.boosting",
     "RobustLinearRegression": "estimators.linear",
     "RobustLogisticRegression": "estimators.linear",
     "RobustPoissonRegressor": "estimators.linear",
     "RobustQuantileRegressor": "estimators.linear",
+    "RobustXGBClassifier": "estimators.boosting",
+    "RobustXGBRegressor": "estimators.boosting",
 }
 
 

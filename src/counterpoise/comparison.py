@@ -22,7 +22,17 @@ from sklearn.utils.multiclass import type_of_target
 from counterpoise.contexts import Contexts, encode, shown
 from counterpoise.estimators.linear import RobustLinearRegression, RobustLogisticRegression
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.learners import RowLoss, fit_routed, fold_of_rows, innermost, row_losses, specialist_losses, step_name
+from counterpoise.learners import (
+    RowLoss,
+    fit_routed,
+    fold_of_rows,
+    innermost,
+    least_probability,
+    row_losses,
+    specialist_losses,
+    step_name,
+    weighted_rows,
+)
 from counterpoise.tables import Table
 from counterpoise.validation import checked_row_weights, unwrapped
 
@@ -146,14 +156,18 @@ def compare(
         raise InvalidInputError(f"confidence = {confidence}; the level of an interval lies between 0 and 1.")
     X, target = indexable(X, np.asarray(unwrapped(y)))
     encoded = encode(contexts, len(target))
+    units = _group_codes(groups, len(target))
     weight = checked_row_weights(sample_weight, encoded)
     base = default_estimator(target) if estimator is None else estimator
-    if "radius" not in innermost(base).get_params():
+    if n_bootstrap < 0:
+        raise InvalidInputError(f"n_bootstrap = {n_bootstrap}; pass a number of resamples, 0 or more.")
+    if not hasattr(innermost(base), "get_params") or "radius" not in innermost(base).get_params():
         raise InvalidInputError(
             f"compare needs a robust estimator, got {type(innermost(base)).__name__}. Use ContextRobust(estimator)."
         )
-    units = encode(groups, len(target)).codes if groups is not None else None
-    folds = fold_of_rows(base, X, target, encoded.codes, cv, units)
+    folds = fold_of_rows(base, X, target, encoded.codes, weight, cv, units)
+    units = units if units is None else units[weight > 0]
+    X, encoded, weight, target, folds = weighted_rows(X, encoded, weight, target, folds)
     with _each_warning_once():
         rows = {
             name: _held_out(
@@ -162,9 +176,26 @@ def compare(
             for name in methods
         }
         alone = specialist_losses(
-            _variant(base, "erm"), X, target, weight, encoded.codes, folds, loss=loss, n_jobs=n_jobs
+            _variant(base, "erm"),
+            X,
+            target,
+            weight,
+            encoded.codes,
+            folds,
+            loss=loss,
+            floor=least_probability(len(target)),
+            n_jobs=n_jobs,
         )
     return _judged(rows, alone, weight, encoded, units, confidence, n_bootstrap, random_state)
+
+
+def _group_codes(groups: Any, n_rows: int) -> NDArray[np.intp] | None:
+    if groups is None:
+        return None
+    try:
+        return encode(groups, n_rows).codes
+    except InvalidInputError as error:
+        raise InvalidInputError(str(error).replace("context", "group")) from error
 
 
 @contextmanager
@@ -180,7 +211,9 @@ def _each_warning_once() -> Iterator[None]:
 def default_estimator(y: NDArray[Any]) -> Any:
     """Return scaled features and a robust linear model for this kind of target."""
     kind = type_of_target(y)
-    if kind in ("binary", "multiclass") and not (y.dtype.kind == "f" and len(np.unique(y)) > 20):
+    # More distinct numbers than anyone would name classes: a count, or a rounded measurement.
+    many = y.dtype.kind in "iuf" and len(np.unique(y)) > 20
+    if kind in ("binary", "multiclass") and not many:
         return make_pipeline(StandardScaler(), RobustLogisticRegression(reference="cross-fit"))
     if kind in ("continuous", "multiclass"):
         return make_pipeline(StandardScaler(), RobustLinearRegression(reference="cross-fit"))
@@ -216,7 +249,7 @@ def _held_out(
     def one(fold: int) -> Array:
         held, rest = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
         fitted = fit_routed(model, _safe_indexing(X, rest), y[rest], contexts=labels[rest], sample_weight=weight[rest])
-        return row_losses(fitted, _safe_indexing(X, held), y[held], loss)
+        return row_losses(fitted, _safe_indexing(X, held), y[held], loss, least_probability(len(y)))
 
     losses = np.empty(len(y))
     present = np.unique(folds)
@@ -258,6 +291,11 @@ def _judged(
         low, high = np.quantile(samples[1:], [tail, 1.0 - tail], axis=0) if n_bootstrap else (samples[0], samples[0])
         return low, high
 
+    # What one row, or one group, would have been otherwise, nobody knows.
+    n_units = contexts.counts
+    if units is not None:
+        n_units = np.array([len(np.unique(units[contexts.codes == c])) for c in range(len(labels))])
+    alone_in_context = n_units == 1
     erm = names.index("erm")
     columns: dict[str, Any] = {"method": np.array(names)}
     for name, samples in (
@@ -268,7 +306,9 @@ def _judged(
         ("nominal_risk_change", nominal - nominal[:, [erm]]),
     ):
         columns[name] = samples[0]
-        columns[f"{name}_low"], columns[f"{name}_high"] = interval(samples)
+        columns[f"{name}_low"], columns[f"{name}_high"] = (
+            np.where(alone_in_context.all(), np.nan, end) for end in interval(samples)
+        )
     columns["worst_context"] = labels[excess[0].argmax(axis=1)]
     summary = Table(columns)
     cells: dict[str, Any] = {
@@ -278,7 +318,8 @@ def _judged(
     }
     for name, samples in (("risk", risks), ("excess", excess)):
         cells[name] = samples[0].ravel()
-        cells[f"{name}_low"], cells[f"{name}_high"] = (end.ravel() for end in interval(samples))
+        ends = (np.where(alone_in_context, np.nan, end) for end in interval(samples))
+        cells[f"{name}_low"], cells[f"{name}_high"] = (end.ravel() for end in ends)
     references = dict(zip(labels.tolist(), least[0].tolist(), strict=True))
     verdict = _verdict(names, worst, nominal, labels[excess[0].argmax(axis=1)], tail)
     return Comparison(summary, Table(cells), references, verdict, confidence)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,13 +77,14 @@ def confidence_path(
     -------
     ConfidencePath
     """
-    if isinstance(model, Pipeline):
-        transform, final = model[:-1], model.steps[-1][1]
-        if len(transform.steps) > 0:
-            X = clone(transform).fit_transform(X, y)
-        return confidence_path(
+    if isinstance(model, Pipeline) and len(model.steps) > 1:
+        before, (name, final) = clone(model[:-1]), model.steps[-1]
+        X = before.fit_transform(X, y)
+        path = confidence_path(
             final, X, y, contexts, confidences, radii=radii, levels=levels, sample_weight=sample_weight
         )
+        return replace(path, models=tuple(Pipeline([*before.steps, (name, one)]) for one in path.models))
+    model = model.steps[0][1] if isinstance(model, Pipeline) else model
     if not hasattr(model, "get_params") or "radius" not in model.get_params():
         raise InvalidInputError(
             f"confidence_path needs a robust model such as RobustLogisticRegression(), got {model!r:.60}."
@@ -116,9 +117,13 @@ class _Levels:
         if self.confidences is not None and self.radii is not None:
             raise InvalidInputError("pass confidences or radii, not both.")
         if self.confidences is not None:
-            asked = [confidence_radius(counts, one, self.method, draws=self.model.draws) for one in self.confidences]
+            levels = np.atleast_1d(np.asarray(self.confidences)).tolist()
+            asked = [confidence_radius(counts, one, self.method, draws=self.model.draws) for one in levels]
         elif self.radii is not None:
-            asked = [float(one) for one in self.radii]
+            try:
+                asked = np.atleast_1d(np.asarray(self.radii, dtype=np.float64)).tolist()
+            except (TypeError, ValueError) as error:
+                raise InvalidInputError(f"radii are numbers of bits, got {self.radii!r:.60}.") from error
         else:
             if not (isinstance(self.n_levels, (int, np.integer)) and self.n_levels >= 2):
                 raise InvalidInputError(f"levels = {self.n_levels!r}; a path has two or more.")
@@ -178,6 +183,10 @@ def _path(models: list[Any], levels: _Levels, counts: Array) -> ConfidencePath:
         "objective": np.array([model.certificate_.upper for model in models]),
         "gap": np.array([model.certificate_.gap for model in models]),
     }
-    columns |= {f"excess[{shown(label)}]": excess[:, c] for c, label in enumerate(labels)}
-    columns |= {f"weight[{shown(label)}]": weights[:, c] for c, label in enumerate(labels)}
+    names = [shown(label) for label in labels]
+    if len(set(names)) < len(names):
+        # 1 and "1" are different contexts.
+        names = [repr(label) for label in labels.tolist()]
+    columns |= {f"excess[{name}]": excess[:, c] for c, name in enumerate(names)}
+    columns |= {f"weight[{name}]": weights[:, c] for c, name in enumerate(names)}
     return ConfidencePath(columns, "", labels, risks, excess, weights, tuple(models))

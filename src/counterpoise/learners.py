@@ -14,8 +14,9 @@ from sklearn import config_context
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, check_consistent_length
 
+from counterpoise.contexts import Contexts
 from counterpoise.exceptions import InvalidInputError, OneContextWarning
 from counterpoise.references import folds_within
 from counterpoise.validation import unwrapped
@@ -58,6 +59,11 @@ def step_name(learner: Any) -> str:
 
 def check_takes_weights(learner: Any) -> None:
     """Refuse a learner whose ``fit`` takes no weights."""
+    if isinstance(learner, type) or not (hasattr(learner, "fit") and hasattr(learner, "get_params")):
+        raise InvalidInputError(
+            f"estimator is {learner!r:.60}; pass a scikit-learn classifier or regressor, such as "
+            "HistGradientBoostingClassifier()."
+        )
     last = innermost(learner)
     parameters = inspect.signature(last.fit).parameters
     if "sample_weight" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -77,14 +83,21 @@ def row_losses(learner: Any, X: Any, y: Any, loss: RowLoss | None = None, floor:
         tells (the robust linear models do); else the log loss of a classifier with probabilities, the error of one
         without, the squared error of a regressor.
     floor : float, optional
-        Probabilities below it count as this much in the log loss; by default what rounding allows.
+        Probabilities below it count as this much in the log loss: none is known to be lower from so many rows. By
+        default half of one over the number of rows judged.
     """
     if loss is None:
+        check_consistent_length(X, y)
         own = _own_losses(learner, X, y)
         if own is not None:
             return own
         loss = default_loss(learner)
     target = np.asarray(unwrapped(y))
+    check_consistent_length(X, target)
+    if loss == "log_loss" and not hasattr(learner, "predict_proba"):
+        raise InvalidInputError(
+            f"loss is 'log_loss', but {type(innermost(learner)).__name__} gives no probabilities. Use 'zero_one'."
+        )
     if callable(loss):
         rows = np.asarray(loss(target, learner.predict(X)), dtype=np.float64)
         if rows.shape != (len(target),):
@@ -143,7 +156,7 @@ def _own_losses(learner: Any, X: Any, y: Any) -> Array | None:
 
 def _log_losses(classes: Any, probabilities: Any, target: NDArray[Any], floor: float | None) -> Array:
     p = np.asarray(probabilities, dtype=np.float64)
-    lowest = float(np.finfo(np.asarray(probabilities).dtype).eps) if floor is None else floor
+    lowest = least_probability(len(target)) if floor is None else floor
     column = {label: k for k, label in enumerate(np.asarray(classes).tolist())}
     # A class the learner never saw has no probability.
     codes = np.array([column.get(label, -1) for label in target.tolist()], dtype=np.intp)
@@ -156,10 +169,11 @@ def fold_of_rows(
     X: Any,
     y: NDArray[Any],
     codes: NDArray[np.intp],
+    weight: Array,
     cv: Any,
     groups: NDArray[np.intp] | None = None,
 ) -> NDArray[np.intp]:
-    """Return the fold in which each row is held out.
+    """Return the fold in which each row that has weight is held out.
 
     Parameters
     ----------
@@ -170,22 +184,27 @@ def fold_of_rows(
     groups : ndarray of shape (n_samples,), optional
         Rows that are kept in one fold.
     """
-    n = len(y)
+    folds = np.full(len(y), -1, dtype=np.intp)
     if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
+        # A row without weight counts as dropped, so it must not change where others are dealt to.
+        kept = np.flatnonzero(weight > 0)
         if cv < 2:
             raise InvalidInputError(f"cv = {cv}; rows are held out by two folds or more.")
-        if n < 2:
-            raise InvalidInputError(f"there is {n} sample; holding rows out takes at least 2.")
+        if len(kept) < 2:
+            raise InvalidInputError(f"there is {len(kept)} sample; holding rows out takes at least 2.")
         # The first row of a group stands for it.
-        first, group = (np.arange(n),) * 2 if groups is None else np.unique(groups, True, True)[1:]
-        return folds_within(codes[first], np.unique(y[first], return_inverse=True)[1], min(int(cv), len(first)))[group]
-    folds = np.full(n, -1, dtype=np.intp)
+        first, group = (np.arange(len(kept)),) * 2 if groups is None else np.unique(groups[kept], True, True)[1:]
+        if len(first) < 2:
+            raise InvalidInputError("all rows are one group; holding rows out takes at least 2.")
+        rank = np.unique(y[kept][first], return_inverse=True)[1]
+        folds[kept] = folds_within(codes[kept][first], rank, min(int(cv), len(first)))[group]
+        return folds
     for k, (_, held) in enumerate(check_cv(cv, y, classifier=is_classifier(learner)).split(X, y, groups)):
         folds[held] = k
-    if (folds < 0).any():
+    missed = np.flatnonzero((folds < 0) & (weight > 0))
+    if missed.size:
         raise InvalidInputError(
-            f"cv leaves row {int(np.flatnonzero(folds < 0)[0])} in no test fold. Use a splitter that holds out every "
-            "row once, such as KFold."
+            f"cv leaves row {missed[0]} in no test fold. Use a splitter that holds out every row once, such as KFold."
         )
     return folds
 
@@ -261,6 +280,22 @@ def specialist_losses(
     for rows, values in Parallel(n_jobs=n_jobs)(delayed(one)(*job) for job in jobs):
         losses[rows] = values
     return losses
+
+
+def weighted_rows(
+    X: Any, contexts: Contexts, weight: Array, *columns: NDArray[Any]
+) -> tuple[Any, ...]:
+    """Return the rows that have weight, and what else there is one of per row."""
+    if (weight > 0).all():
+        return X, contexts, weight, *columns
+    kept = np.flatnonzero(weight > 0)
+    contexts = Contexts(contexts.labels, contexts.codes[kept])
+    return _safe_indexing(X, kept), contexts, weight[kept], *(column[kept] for column in columns)
+
+
+def least_probability(n_rows: int) -> float:
+    """Return the probability below which none is known from this many rows, for learners that say zero."""
+    return 0.5 / n_rows
 
 
 def mean_by_context(rows: Array, weight: Array, codes: NDArray[np.intp], n_contexts: int) -> Array:

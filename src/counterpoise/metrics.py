@@ -9,19 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 from sklearn.base import BaseEstimator
+from sklearn.utils import indexable
 
 from counterpoise.contexts import Contexts, encode, plain, shown
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.learners import (
     RowLoss,
+    fold_of_rows,
     innermost,
+    least_probability,
     mean_by_context,
     out_of_fold_losses,
     row_losses,
     specialist_losses,
+    weighted_rows,
 )
 from counterpoise.problem import given_references, keyed
-from counterpoise.references import folds_within
 from counterpoise.tables import Table
 from counterpoise.validation import checked_row_weights, unwrapped
 
@@ -65,7 +68,7 @@ def by_context(
         raise InvalidInputError(f"confidence = {confidence}; the level of an interval lies between 0 and 1.")
     rows = row_losses(model, X, y, loss)
     encoded = encode(contexts, len(rows))
-    weight = checked_row_weights(sample_weight, encoded)
+    rows, encoded, weight = weighted_rows(rows, encoded, checked_row_weights(sample_weight, encoded))
     labels, n = encoded.labels, encoded.counts
     risk = mean_by_context(rows, weight, encoded.codes, len(labels))
     half = _half_width(rows, weight, encoded, risk, confidence)
@@ -97,7 +100,7 @@ def reference_risks(
     y: Any,
     contexts: Any,
     *,
-    cv: int = 5,
+    cv: Any = 5,
     loss: RowLoss | None = None,
     sample_weight: Any = None,
     n_jobs: int | None = None,
@@ -111,13 +114,14 @@ def reference_risks(
     dict
         From context to risk, for ``reference=`` of the estimators, :func:`by_context` and :class:`WorstExcessScorer`.
     """
-    target = np.asarray(unwrapped(y))
+    X, target = indexable(X, np.asarray(unwrapped(y)))
     encoded = encode(contexts, len(target))
     weight = checked_row_weights(sample_weight, encoded)
-    folds = folds_within(encoded.codes, np.unique(target, return_inverse=True)[1], min(cv, len(target)))
-    options: dict[str, Any] = {"loss": loss, "n_jobs": n_jobs}
-    own = specialist_losses(estimator, X, y, weight, encoded.codes, folds, **options)
-    pooled = out_of_fold_losses(estimator, X, y, weight, np.ones(len(target)), folds, **options)
+    folds = fold_of_rows(estimator, X, target, encoded.codes, weight, cv)
+    X, encoded, weight, target, folds = weighted_rows(X, encoded, weight, target, folds)
+    options: dict[str, Any] = {"loss": loss, "floor": least_probability(len(target)), "n_jobs": n_jobs}
+    own = specialist_losses(estimator, X, target, weight, encoded.codes, folds, **options)
+    pooled = out_of_fold_losses(estimator, X, target, weight, np.ones(len(target)), folds, **options)
     least = np.minimum(*(mean_by_context(rows, weight, encoded.codes, len(encoded.labels)) for rows in (own, pooled)))
     return {plain(label): float(risk) for label, risk in zip(encoded.labels, least, strict=True)}
 
@@ -187,6 +191,8 @@ class NominalScorer(ContextScorer):
 
     def _aggregate(self, risks: Array, contexts: Contexts) -> float:
         shares = contexts.counts if self.mix is None else given_references(self.mix, contexts)
+        if (shares < 0).any() or not shares.sum() > 0:
+            raise InvalidInputError(f"NominalScorer: mix is {self.mix!r:.60}; shares are 0 or more, and not all 0.")
         return float(np.average(risks, weights=shares))
 
 
@@ -205,6 +211,11 @@ class WorstExcessScorer(ContextScorer):
         self.reference = reference
 
     def _aggregate(self, risks: Array, contexts: Contexts) -> float:
+        if self.reference is None or isinstance(self.reference, str):
+            raise InvalidInputError(
+                f"WorstExcessScorer: reference is {self.reference!r}; map each context to its least risk, e.g. by "
+                "counterpoise.metrics.reference_risks."
+            )
         return float(np.max(risks - given_references(self.reference, contexts)))
 
 

@@ -89,7 +89,8 @@ def _bisect(
         certificate = Certificate(min(lower, upper), upper, "global", scale)
         p = (1.0 - share) * one.p_worst + share * other.p_worst
         value, scores = objective.value(point), objective.scores(point)
-        return Solution(point.theta, p, value, certificate, Status.CERTIFIED, 0, point.risks, scores)
+        status = Status.CERTIFIED if certificate.relative_gap <= tol else Status.FINISHED
+        return Solution(point.theta, p, value, certificate, status, 0, point.risks, scores)
 
     def fill(i: int, j: int) -> None:
         if j - i < 2:

@@ -48,6 +48,10 @@ class Table(Mapping[str, NDArray[Any]]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
 
+    # As mappings, tables would be compared column by column, for which arrays have no single answer.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
     def __len__(self) -> int:
         """Columns, as for any mapping; rows are ``n_rows``."""
         return len(self.columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from contextlib import suppress
 from typing import Any, ClassVar, Self
 
@@ -23,17 +24,19 @@ from counterpoise.estimators._base import (
     contexts_or_one,
     speaking_as,
 )
-from counterpoise.exceptions import InvalidInputError
+from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.fit import Robustness, Score
 from counterpoise.learners import (
     RowLoss,
     check_takes_weights,
     fit_weighted,
     fold_of_rows,
+    least_probability,
     mean_by_context,
     out_of_fold_losses,
     row_losses,
     specialist_losses,
+    weighted_rows,
 )
 from counterpoise.objective import Certificate
 from counterpoise.problem import Reference, given_references
@@ -163,11 +166,11 @@ class ContextRobust(ScoredByParameter):
             n_rows = len(y)
             encoded = encode(contexts_or_one(self, contexts, n_rows), n_rows)
             weight = checked_row_weights(sample_weight, encoded)
+            folds = fold_of_rows(self.estimator, X, y, encoded.codes, weight, self.cv)
+            X, encoded, weight, y, folds = weighted_rows(X, encoded, weight, y, folds)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
             ball = Robustness(self.confidence, self.radius, self.draws, vars(self)["score"]).ball(counts)
-            folds = fold_of_rows(self.estimator, X, y, encoded.codes, self.cv)
-            # From n rows no probability is known to be below about 1 / n.
-            judge: dict[str, Any] = {"loss": self.loss, "floor": 0.5 / n_rows, "n_jobs": self.n_jobs}
+            judge: dict[str, Any] = {"loss": self.loss, "floor": least_probability(n_rows), "n_jobs": self.n_jobs}
             seen: dict[bytes, Array] = {}
 
             def rows_under(p: Array) -> Array:
@@ -191,6 +194,7 @@ class ContextRobust(ScoredByParameter):
             )
         self.estimator_ = fit_weighted(self.estimator, X, y, weight, (game.p / ball.p_hat)[encoded.codes])
         self.contexts_ = encoded.labels
+        self.context_rows_ = n_rows
         self.context_counts_ = counts if sample_weight is not None else encoded.counts
         self.context_weights_ = game.p
         self.context_risks_ = game.risks
@@ -198,7 +202,16 @@ class ContextRobust(ScoredByParameter):
         self.excess_risks_ = game.risks - references
         self.radius_ = ball.radius
         upper = float(game.upper[game.best])
-        self.certificate_ = Certificate(min(float(game.lower.max()), upper), upper, "local", max(upper, 1e-300))
+        scale = max(float(ball.worst_case(np.abs(game.risks)).value), np.finfo(np.float64).tiny)
+        self.certificate_ = Certificate(min(game.bound, upper), upper, "local", scale)
+        if not game.converged and self.certificate_.relative_gap > self.tol:
+            warnings.warn(
+                f"ContextRobust: the rounds ran out with a gap of {self.certificate_.gap:.3g}, "
+                f"{self.certificate_.relative_gap:.1g} of the worst-case risk; asked for {self.tol:g}. Raise max_iter, "
+                "or tol.",
+                NotCertifiedWarning,
+                stacklevel=2,
+            )
         self.history_ = np.column_stack([game.lower, game.upper])
         self.n_iter_ = len(game.upper)
         return self
@@ -265,7 +278,7 @@ class ContextRobust(ScoredByParameter):
     def row_losses(self, X: Any, y: Any) -> Array:
         """Return the loss of each row, of the kind the fit was about."""
         check_is_fitted(self)
-        return row_losses(self.estimator_, X, y, self.loss)
+        return row_losses(self.estimator_, X, y, self.loss, least_probability(int(self.context_rows_)))
 
     @property
     def classes_(self) -> NDArray[Any]:

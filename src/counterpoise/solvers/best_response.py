@@ -40,8 +40,10 @@ class Game:
     risks : ndarray of shape (n_contexts,)
         The risks of the learner's answer to them.
     lower, upper : ndarray of shape (n_rounds,)
-        The expected score under the weights of each round, and under the least favourable distribution for the answer.
-        Their distance is the gap between the players: an optimal learner could not do better than ``lower``.
+        The expected score under the weights of each round, and the worst case of its answer.
+    bound : float
+        What an optimal learner could not go below: the largest, over rounds, of the least expected score any answer has
+        under the weights of the round.
     best : int
         The round whose answer has the least worst case.
     converged : bool
@@ -52,6 +54,7 @@ class Game:
     risks: Array
     lower: Array
     upper: Array
+    bound: float
     best: int
     converged: bool
 
@@ -110,7 +113,10 @@ def best_response(
         p = centre.p + length * direction
     best = min(rounds, key=lambda one: one.upper)
     lower, upper = (np.array([getattr(one, name) for one in rounds]) for name in ("lower", "upper"))
-    return Game(best.p, best.risks, lower, upper, rounds.index(best), converged)
+    # Under some weights an answer of another round may be better than the learner's own: then that one counts.
+    weights, scores = (np.array([getattr(one, name) for one in rounds]) for name in ("p", "scores"))
+    bound = float((weights @ scores.T).min(axis=1).max())
+    return Game(best.p, best.risks, lower, upper, bound, rounds.index(best), converged)
 
 
 @dataclass(frozen=True, eq=False)
