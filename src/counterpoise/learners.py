@@ -282,9 +282,7 @@ def specialist_losses(
     return losses
 
 
-def weighted_rows(
-    X: Any, contexts: Contexts, weight: Array, *columns: NDArray[Any]
-) -> tuple[Any, ...]:
+def weighted_rows(X: Any, contexts: Contexts, weight: Array, *columns: NDArray[Any]) -> tuple[Any, ...]:
     """Return the rows that have weight, and what else there is one of per row."""
     if (weight > 0).all():
         return X, contexts, weight, *columns
