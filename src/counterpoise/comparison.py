@@ -5,13 +5,12 @@ from __future__ import annotations
 import html
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -26,9 +25,9 @@ from counterpoise.learners import (
     RowLoss,
     fit_routed,
     fold_of_rows,
+    held_out_losses,
     innermost,
     least_probability,
-    row_losses,
     specialist_losses,
     step_name,
     weighted_rows,
@@ -168,24 +167,13 @@ def compare(
     folds = fold_of_rows(base, X, target, encoded.codes, weight, cv, units)
     units = units if units is None else units[weight > 0]
     X, encoded, weight, target, folds = weighted_rows(X, encoded, weight, target, folds)
+    judge: dict[str, Any] = {"loss": loss, "floor": least_probability(len(target)), "n_jobs": n_jobs}
     with _each_warning_once():
         rows = {
-            name: _held_out(
-                _variant(base, name), X, target, encoded, _balanced(weight, encoded, name), folds, loss, n_jobs
-            )
+            name: held_out_losses(_fit(base, name, X, target, encoded, weight), X, target, folds, **judge)
             for name in methods
         }
-        alone = specialist_losses(
-            _variant(base, "erm"),
-            X,
-            target,
-            weight,
-            encoded.codes,
-            folds,
-            loss=loss,
-            floor=least_probability(len(target)),
-            n_jobs=n_jobs,
-        )
+        alone = specialist_losses(_variant(base, "erm"), X, target, weight, encoded.codes, folds, **judge)
     return _judged(rows, alone, weight, encoded, units, confidence, n_bootstrap, random_state)
 
 
@@ -220,6 +208,20 @@ def default_estimator(y: NDArray[Any]) -> Any:
     raise InvalidInputError(f"y is {kind}; compare handles one class or one number per row.")
 
 
+def _fit(
+    base: Any, method: str, X: Any, y: NDArray[Any], contexts: Contexts, weight: Array
+) -> Callable[[NDArray[np.intp]], Any]:
+    """Return how a method is fitted to some of the rows."""
+    model, weight = _variant(base, method), _balanced(weight, contexts, method)
+    labels = contexts.labels[contexts.codes]
+
+    def fit(rows: NDArray[np.intp]) -> Any:
+        chosen = _safe_indexing(X, rows)
+        return fit_routed(model, chosen, y[rows], contexts=labels[rows], sample_weight=weight[rows])
+
+    return fit
+
+
 def _variant(base: Any, method: str) -> Any:
     """Return the estimator with its switches set for a method."""
     prefix = step_name(base)
@@ -231,31 +233,6 @@ def _balanced(weight: Array, contexts: Contexts, method: str) -> Array:
         return weight
     totals = np.bincount(contexts.codes, weight, len(contexts.labels))
     return np.asarray(weight * (weight.sum() / (len(totals) * totals))[contexts.codes])
-
-
-def _held_out(
-    model: Any,
-    X: Any,
-    y: NDArray[Any],
-    contexts: Contexts,
-    weight: Array,
-    folds: NDArray[np.intp],
-    loss: RowLoss | None,
-    n_jobs: int | None,
-) -> Array:
-    """Return the loss of each row under the model that was not shown its fold."""
-    labels = contexts.labels[contexts.codes]
-
-    def one(fold: int) -> Array:
-        held, rest = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-        fitted = fit_routed(model, _safe_indexing(X, rest), y[rest], contexts=labels[rest], sample_weight=weight[rest])
-        return row_losses(fitted, _safe_indexing(X, held), y[held], loss, least_probability(len(y)))
-
-    losses = np.empty(len(y))
-    present = np.unique(folds)
-    for fold, rows in zip(present, Parallel(n_jobs=n_jobs)(delayed(one)(fold) for fold in present), strict=True):
-        losses[folds == fold] = rows
-    return losses
 
 
 def _judged(

@@ -216,22 +216,42 @@ def out_of_fold_losses(
     weight: Array,
     tilt: Array,
     folds: NDArray[np.intp],
+    **judge: Any,
+) -> Array:
+    """Return the loss of each row under the learner that was not shown its fold; see :func:`held_out_losses`."""
+
+    def fit(rows: NDArray[np.intp]) -> Any:
+        return fit_weighted(learner, _safe_indexing(X, rows), _safe_indexing(y, rows), weight[rows], tilt[rows])
+
+    return held_out_losses(fit, X, y, folds, **judge)
+
+
+def held_out_losses(
+    fit: Callable[[NDArray[np.intp]], Any],
+    X: Any,
+    y: Any,
+    folds: NDArray[np.intp],
     *,
     loss: RowLoss | None,
     floor: float | None = None,
     n_jobs: int | None = None,
 ) -> Array:
-    """Return the loss of each row under the learner that was not shown its fold."""
+    """Return the loss of each row under the model that was not shown its fold.
+
+    Parameters
+    ----------
+    fit : callable
+        Maps the indices of rows to a model fitted to them.
+    """
 
     def one(fold: int) -> Array:
         held = np.flatnonzero(folds == fold)
-        rest = np.flatnonzero(folds != fold)
-        fitted = fit_weighted(learner, _safe_indexing(X, rest), _safe_indexing(y, rest), weight[rest], tilt[rest])
+        fitted = fit(np.flatnonzero(folds != fold))
         return row_losses(fitted, _safe_indexing(X, held), _safe_indexing(y, held), loss, floor)
 
     losses = np.empty(len(folds))
-    labels = np.unique(folds)
-    for fold, rows in zip(labels, Parallel(n_jobs=n_jobs)(delayed(one)(fold) for fold in labels), strict=True):
+    present = np.unique(folds)
+    for fold, rows in zip(present, Parallel(n_jobs=n_jobs)(delayed(one)(fold) for fold in present), strict=True):
         losses[folds == fold] = rows
     return losses
 
