@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         RobustPoissonRegressor,
         RobustQuantileRegressor,
     )
+    from counterpoise.estimators.newsvendor import RobustNewsvendor
 
 __version__ = "0.1.0.dev0"
 
@@ -39,6 +40,7 @@ __all__ = [
     "RobustLGBMRegressor",
     "RobustLinearRegression",
     "RobustLogisticRegression",
+    "RobustNewsvendor",
     "RobustPoissonRegressor",
     "RobustQuantileRegressor",
     "RobustXGBClassifier",
@@ -63,6 +65,7 @@ _WHEN_USED = {
     "RobustLGBMRegressor": "estimators.boosting",
     "RobustLinearRegression": "estimators.linear",
     "RobustLogisticRegression": "estimators.linear",
+    "RobustNewsvendor": "estimators.newsvendor",
     "RobustPoissonRegressor": "estimators.linear",
     "RobustQuantileRegressor": "estimators.linear",
     "RobustXGBClassifier": "estimators.boosting",

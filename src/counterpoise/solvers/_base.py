@@ -89,9 +89,13 @@ class Progress:
 
 @dataclass(eq=False)
 class _Incumbent:
-    """The best upper and the best lower bound so far; they may come from different iterates."""
+    """The best upper and the best lower bound so far; they may come from different iterates.
+
+    ``latest`` keeps the last iterate instead of the best: a plain method of the literature is what it ends with.
+    """
 
     objective: RobustObjective
+    latest: bool = False
     point: Point | None = None
     p: Array | None = None
     upper: float = math.inf
@@ -101,7 +105,7 @@ class _Incumbent:
     def update(self, state: State) -> None:
         upper = self.objective.upper_bound(state.point)
         scale = self.objective.scale(state.point) if math.isfinite(upper) else math.inf
-        if self.point is None or upper < self.upper:
+        if self.point is None or upper < self.upper or self.latest:
             self.point, self.upper, self.scale = state.point, upper, scale
         if self.lower > self.upper + 1e-9 * self.scale:
             # A value below it disproves the bound (an estimate, or arithmetic that failed): begin anew.
@@ -176,7 +180,7 @@ class Solver(ABC):
     def solve(self, objective: RobustObjective, theta: Array | None = None) -> Solution:
         """Iterate until the certificate is good enough, or nothing more can be done."""
         self.check(objective)
-        incumbent = _Incumbent(objective)
+        incumbent = _Incumbent(objective, latest=not self.certifies)
         state = self.start(objective, objective.oracle.start() if theta is None else np.asarray(theta, np.float64))
         n_iter = 0
         while True:
