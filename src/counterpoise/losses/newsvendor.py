@@ -46,8 +46,8 @@ class Newsvendor(Hinged):
             raise InvalidInputError(f"price = {self.price}; pass a positive selling price per unit.")
         if not self.salvage < self.price + self.shortage:
             raise InvalidInputError(
-                f"salvage = {self.salvage} is not below price + shortage = {self.price + self.shortage}; a unit left over "
-                "would be worth more than one sold. Check the prices."
+                f"salvage = {self.salvage} is not below price + shortage = {self.price + self.shortage}; a unit left "
+                "over would be worth more than one sold. Check the prices."
             )
 
     @property

@@ -177,6 +177,20 @@ class LinearOracle:
         move = self.product(direction)[:, 0]
         return np.add.reduceat(self.row_weight * np.where(move > 0, right, left) * move, self.starts[:-1])
 
+    def random_row(self, context: int, theta: Array, rng: np.random.Generator) -> tuple[float, Array]:
+        """Return the loss of one row drawn from a context, with the ridge, and its gradient."""
+        first, last = self.starts[context], self.starts[context + 1]
+        i = int(rng.choice(np.arange(first, last), p=self.row_weight[first:last]))
+        x = self.X[[i]].toarray()[0] if sparse.issparse(self.X) else self.X[i]
+        x = np.append(x, 1.0) if self.fit_intercept else x
+        matrix = theta.reshape(self.loss.n_outputs, self.width)
+        z = matrix @ x if self.loss.n_outputs == 1 else (matrix @ x)[None]
+        target = self.target[i : i + 1]
+        coefficients = theta * self.penalised
+        value = float(self.loss.value(target, z)[0]) + 0.5 * self.alpha * float(coefficients @ coefficients)
+        slope = self.loss.gradient(target, z).reshape(-1)
+        return value, np.outer(slope, x).ravel() + self.alpha * coefficients
+
     def start(self) -> Array:
         """Return the constant prediction that learns nothing."""
         theta = np.zeros((self.loss.n_outputs, self.width))

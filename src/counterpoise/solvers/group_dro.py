@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -14,19 +14,23 @@ from counterpoise.solvers._base import Array, Solver, State, projected
 
 @dataclass(frozen=True)
 class GroupDRO(Solver):
-    """The minimax method the paper compares with, on full batches.
+    """The minimax method the paper compares with.
 
     Parameters
     ----------
     step_size, p_step_size : float
         Of theta and of the distribution.
     average : bool
-        Judge the average of the iterates, for which there is a guarantee, instead of the last one, which is noisy.
+        Judge the average of the iterates, for which there is a guarantee, instead of the last one.
+    rng : numpy Generator, optional
+        With it a step draws one context and one row of it, as in the original; the last iterate is then noisy. Without,
+        a step uses all rows.
     """
 
     step_size: float = 0.1
     p_step_size: float = 0.1
     average: bool = False
+    rng: np.random.Generator | None = field(default=None, repr=False)
     max_iter: int = 20_000
 
     check_every: ClassVar[int] = 1000
@@ -44,14 +48,30 @@ class GroupDRO(Solver):
 
     def step(self, objective: RobustObjective, state: State) -> State:
         """Raise the weight of contexts with a large score, then descend under the new weights."""
-        scores = objective.scores(state.point)
-        p = state.p * np.exp(self.p_step_size * (scores - scores.max()))
-        p = p / p.sum()
-        theta = projected(objective, state.point.theta - self.step_size * (p @ state.point.jacobian))
+        if self.rng is not None:
+            p, gradient = self._sampled(objective, state, self.rng)
+        else:
+            scores = objective.scores(state.point)
+            p = state.p * np.exp(self.p_step_size * (scores - scores.max()))
+            p = p / p.sum()
+            gradient = p @ state.point.jacobian
+        theta = projected(objective, state.point.theta - self.step_size * gradient)
         count, mean_theta, mean_p = state.extra
         count += 1
         means = (mean_theta + (theta - mean_theta) / count, mean_p + (p - mean_p) / count)
         return State(objective.oracle.at(theta), p, extra=(count, *means))
+
+    def _sampled(self, objective: RobustObjective, state: State, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Return the distribution and the gradient after a look at one row of one context."""
+        draw = getattr(objective.oracle, "random_row", None)
+        if draw is None:
+            raise InvalidInputError("sampled group DRO needs rows to draw from, which these risks have not. Drop rng.")
+        context = int(rng.integers(objective.oracle.n_contexts))
+        value, gradient = draw(context, state.point.theta, rng)
+        p = state.p.copy()
+        p[context] *= np.exp(self.p_step_size * (value - objective.references.upper[context]))
+        p /= p.sum()
+        return p, p[context] * gradient
 
     def result(self, objective: RobustObjective, state: State) -> State:
         """Return the average of the iterates if asked to."""

@@ -1,0 +1,88 @@
+"""What an experiment is: a draw of data, methods that meet the same draw, and a judge."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+SWITCHES: Mapping[str, Mapping[str, Any]] = {
+    "robust": {"radius": "types"},
+    "erm": {"radius": 0.0, "score": "risk"},
+    "minimax-risk": {"radius": math.inf, "score": "risk"},
+    "minimax-regret": {"radius": math.inf},
+    "inverse-frequency": {"radius": 0.0, "score": "risk"},
+    "robust-agrawal": {"radius": "agrawal"},
+    "robust-chi2": {"radius": "chi2"},
+}
+"""What the estimators are told for each method; inverse-frequency also weighs every context alike."""
+
+
+class Row(NamedTuple):
+    """One value of the results table."""
+
+    experiment: str
+    method: str
+    metric: str
+    run: int
+    value: float
+
+
+def generator(seed: int, *names: str | int) -> np.random.Generator:
+    """Return a source of randomness for this purpose alone: adding another purpose moves nobody's draws."""
+    keys = [name if isinstance(name, int) else zlib.crc32(name.encode()) for name in names]
+    return np.random.default_rng([seed, *keys])
+
+
+def balanced(contexts: NDArray[Any]) -> Array:
+    """Return weights under which every context counts alike."""
+    _, codes, counts = np.unique(contexts, return_inverse=True, return_counts=True)
+    return np.asarray(len(codes) / (len(counts) * counts[codes]), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Experiment(ABC):
+    """A Monte Carlo study.
+
+    The data of a run depend on the experiment and the run alone, so all methods meet the same draws; a method's own
+    randomness is seeded by its name.
+    """
+
+    name: ClassVar[str]
+    runs: ClassVar[int] = 50
+    methods: ClassVar[tuple[str, ...]] = tuple(SWITCHES)
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator) -> Any:
+        """Draw the data of one run."""
+
+    @abstractmethod
+    def fit(self, method: str, data: Any, rng: np.random.Generator) -> Any:
+        """Return the decision of a method, made by the library."""
+
+    @abstractmethod
+    def evaluate(self, decision: Any) -> Mapping[str, float]:
+        """Judge a decision by the truth; a value for each metric."""
+
+    def run(self, number: int, seed: int) -> list[Row]:
+        """Return what every method made of one draw."""
+        data = self.sample(generator(seed, self.name, number))
+        return [
+            Row(self.name, method, metric, number, float(value))
+            for method in self.methods
+            for metric, value in self.evaluate(
+                self.fit(method, data, generator(seed, self.name, number, method))
+            ).items()
+        ]
+
+    def facts(self) -> list[Row]:
+        """Return what does not depend on any draw, such as the least error of each context."""
+        return []
