@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -48,6 +48,11 @@ def balanced(contexts: NDArray[Any]) -> Array:
     return np.asarray(len(codes) / (len(counts) * counts[codes]), dtype=np.float64)
 
 
+def series(experiment: str, method: str, metric: str, values: Iterable[float]) -> list[Row]:
+    """Return values as rows, numbered in their order."""
+    return [Row(experiment, method, metric, k, float(value)) for k, value in enumerate(values)]
+
+
 @dataclass(frozen=True)
 class Experiment(ABC):
     """A Monte Carlo study.
@@ -82,6 +87,10 @@ class Experiment(ABC):
                 self.fit(method, data, generator(seed, self.name, number, method))
             ).items()
         ]
+
+    def picture(self, seed: int) -> list[Row]:
+        """Return the data of the first run, for a figure, under the name of the experiment and ``-data``."""
+        return []
 
     def facts(self) -> list[Row]:
         """Return what does not depend on any draw, such as the least error of each context."""

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, ndtr
 
 from counterpoise.estimators.linear import RobustLogisticRegression
-from counterpoise.experiments._base import SWITCHES, Array, Experiment, Row, balanced
+from counterpoise.experiments._base import SWITCHES, Array, Experiment, Row, balanced, generator, series
 from counterpoise.fit import fit_linear
 from counterpoise.losses import Logistic
 from counterpoise.solvers import GroupDRO
@@ -113,6 +113,20 @@ class Classification(Experiment):
         errors = np.array([self.population.error(decision, c) for c in range(3)])
         excess = 100.0 * (errors - self.population.least_errors)
         return {"worst": excess.max(), "nominal": self.mix @ excess}
+
+    def picture(self, seed: int) -> list[Row]:
+        """Return the features and labels by context, and the line of every method."""
+        data = self.sample(generator(seed, self.name, 0))
+        rows = [
+            row
+            for c in range(3)
+            for metric, values in (("x1", data.X[:, 0]), ("x2", data.X[:, 1]), ("label", data.y))
+            for row in series(f"{self.name}-data", f"context-{c + 1}", metric, values[data.contexts == c])
+        ]
+        for method in self.methods:
+            line = self.fit(method, data, generator(seed, self.name, 0, method))
+            rows += series(f"{self.name}-data", method, "line", line)
+        return rows
 
     def facts(self) -> list[Row]:
         """Return the least error of each context."""

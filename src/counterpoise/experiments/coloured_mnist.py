@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from counterpoise.estimators.linear import RobustLogisticRegression
 from counterpoise.exceptions import OneContextWarning
-from counterpoise.experiments._base import SWITCHES, Array, Experiment, Row, balanced
+from counterpoise.experiments._base import SWITCHES, Array, Experiment, Row, balanced, generator, series
 from counterpoise.experiments.classification import Samples
 from counterpoise.experiments.mnist import Digits, default_cache
 
@@ -150,6 +150,20 @@ class ColouredMNIST(Experiment):
             Row(self.name, f"context-{c + 1}", "least-error", 0, 100.0 * error)
             for c, error in enumerate(self.least_errors)
         ]
+
+
+def coloured_digits(digits: Digits, seed: int, per_context: int = 6) -> list[Row]:
+    """Return a few coloured training images of every context, pixel by pixel."""
+    rng = generator(seed, ColouredMNIST.name, "picture")
+    rows = []
+    for c, agrees in enumerate(COLOUR_AGREES):
+        for k, image in enumerate(rng.choice(len(digits.train_images), size=per_context, replace=False)):
+            high = int(digits.train_labels[image] >= 5)
+            red = 1 - high if rng.random() < agrees else high
+            name = f"context-{c + 1}-image-{k + 1}"
+            rows += series(f"{ColouredMNIST.name}-data", name, "pixel", digits.train_images[image])
+            rows.append(Row(f"{ColouredMNIST.name}-data", name, "red", 0, red))
+    return rows
 
 
 def _rule(model: Any) -> Array:

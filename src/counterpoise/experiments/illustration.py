@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from counterpoise.experiments._base import Array, Row, generator
+from counterpoise.experiments._base import Array, Row, generator, series
 from counterpoise.experiments.stock_control import Market
 from counterpoise.minimization import minimize
 from counterpoise.sets import KLBall, confidence_radius
@@ -41,8 +42,8 @@ class Illustration:
         """Return everything the six panels are drawn from."""
         return [*self._data(seed), *self._curves(), *self._intervals(seed), *self._decisions(), *self._contours()]
 
-    def _row(self, method: str, metric: str, values: Array | list[float]) -> list[Row]:
-        return [Row(self.name, method, metric, k, float(value)) for k, value in enumerate(values)]
+    def _row(self, method: str, metric: str, values: Iterable[float]) -> list[Row]:
+        return series(self.name, method, metric, values)
 
     def _data(self, seed: int) -> list[Row]:
         contexts = np.repeat([0, 1], [90, 10])

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from counterpoise.estimators.newsvendor import RobustNewsvendor
-from counterpoise.experiments._base import SWITCHES, Array, Experiment, Row, balanced
+from counterpoise.experiments._base import SWITCHES, Array, Experiment, Row, balanced, generator, series
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 
@@ -137,6 +137,16 @@ class StockControl(Experiment):
         """Return the worst and the nominal excess risk, and the level itself."""
         excess = self.market.excess(decision)
         return {"worst": excess.max(), "nominal": self.mix @ excess, "level": decision}
+
+    def picture(self, seed: int) -> list[Row]:
+        """Return costs and demands by context."""
+        data = self.sample(generator(seed, self.name, 0))
+        return [
+            row
+            for c in range(10)
+            for metric, values in (("cost", data.cost), ("demand", data.demand))
+            for row in series(f"{self.name}-data", f"context-{c + 1}", metric, values[data.contexts == c])
+        ]
 
     def facts(self) -> list[Row]:
         """Return the best level of each context."""
