@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, LeaveOneGroupOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -243,7 +243,15 @@ def test_large_contexts_are_resampled_alike():
 def test_no_resampling_gives_values_without_intervals():
     features, y, codes = known_losses(VERDICTS["robust wins"][0])
     result = cpo.compare(features, y, codes, estimator=Known(), n_bootstrap=0)
-    np.testing.assert_array_equal(result.summary["worst_excess_low"], result.summary["worst_excess"])
+    assert np.isnan(result.summary["worst_excess_low"]).all()
+    assert "[" not in result.verdict
+
+
+def test_one_group_per_context_says_nothing_about_chance():
+    features, y, codes = known_losses(VERDICTS["robust wins"][0])
+    result = cpo.compare(features, y, codes, estimator=Known(), groups=codes, cv=LeaveOneGroupOut())
+    assert np.isnan(result.summary["worst_excess_low"]).all()
+    assert "does not clearly change" in result.verdict
 
 
 # --- groups and weights -------------------------------------------------------------------------------------

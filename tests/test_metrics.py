@@ -375,7 +375,7 @@ def test_scorers_are_cloned_and_shown_with_their_parameters(scorer):
     assert copy(PLAIN, X, Y, LABELS) == scorer(PLAIN, X, Y, LABELS)
 
 
-@pytest.mark.parametrize("scorer", [WorstExcessScorer({"east": 0.1}), NominalScorer({"east": 1.0})])
+@pytest.mark.parametrize("scorer", [WorstExcessScorer({"east": 0.1})])
 def test_a_context_that_the_mapping_lacks_is_named(scorer):
     with pytest.raises(InvalidInputError, match="north"):
         scorer(PLAIN, X, Y, LABELS)
@@ -396,4 +396,25 @@ def test_a_scorer_takes_another_loss():
     y = X[:, 0] + CODES
     regression = LinearRegression().fit(X, y)
     squares = means((regression.predict(X) - y) ** 2)
-    assert WorstContextScorer()(regression, X, y, LABELS) == pytest.approx(-squares.max())
+    assert WorstContextScorer()(regression, X, y, LABELS) == pytest.approx(-0.5 * squares.max())
+    assert WorstContextScorer("squared_error")(regression, X, y, LABELS) == pytest.approx(-squares.max())
+
+
+def test_contexts_that_a_mix_does_not_name_have_no_share():
+    risks = means(log_losses(PLAIN, X, Y), LABELS)
+    assert NominalScorer({"east": 1.0})(PLAIN, X, Y, LABELS) == pytest.approx(-risks[0])
+    with pytest.raises(InvalidInputError, match="NominalScorer: mix"):
+        NominalScorer({"Osten": 1.0})(PLAIN, X, Y, LABELS)
+
+
+def test_references_that_name_no_context_are_refused():
+    with pytest.raises(InvalidInputError, match=r"names none of the contexts: it has East.*east"):
+        by_context(PLAIN, X, Y, LABELS, reference={"East": 0.1})
+
+
+@pytest.mark.parametrize("judge", [by_context, reference_risks])
+def test_an_index_in_another_order_is_refused(judge):
+    frame, labels = pd.DataFrame(X), pd.Series(LABELS)
+    shuffled = labels.sample(frac=1.0, random_state=0)
+    with pytest.raises(InvalidInputError, match=r"contexts has the same index as X in another order.*loc"):
+        judge(PLAIN, frame, Y, shuffled)

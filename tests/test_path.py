@@ -292,7 +292,7 @@ def test_the_model_itself_is_not_touched():
 
 def test_frames_weights_and_crossed_contexts():
     frame = pd.DataFrame(X, columns=["a", "b"], index=np.arange(len(Y))[::-1])
-    crossed = pd.DataFrame({"place": LABELS, "half": np.arange(len(Y)) % 2})
+    crossed = pd.DataFrame({"place": LABELS, "half": np.arange(len(Y)) % 2}, index=frame.index)
     weight = 1 + np.arange(len(Y)) % 2
     path = cpo.confidence_path(MODEL, frame, Y, crossed, radii=[0.0, 0.1], sample_weight=weight)
     repeated = (np.repeat(part, weight, axis=0) for part in (X, Y, crossed.to_numpy(dtype=object)))

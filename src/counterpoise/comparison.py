@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.multiclass import type_of_target
 
-from counterpoise.contexts import Contexts, encode, shown
+from counterpoise.contexts import Contexts, encode, plain, shown
 from counterpoise.estimators.linear import RobustLinearRegression, RobustLogisticRegression
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.learners import (
@@ -33,7 +33,7 @@ from counterpoise.learners import (
     weighted_rows,
 )
 from counterpoise.tables import Table
-from counterpoise.validation import checked_row_weights, unwrapped
+from counterpoise.validation import check_aligned, checked_row_weights, unwrapped
 
 Array = NDArray[np.float64]
 
@@ -66,6 +66,8 @@ class Comparison:
         What to make of it, in words.
     confidence : float
         Level of the intervals.
+    model : str
+        What was fitted, in words.
     """
 
     summary: Table
@@ -73,6 +75,7 @@ class Comparison:
     references: dict[Any, float]
     verdict: str
     confidence: float
+    model: str = ""
 
     @property
     def overview(self) -> Table:
@@ -93,7 +96,7 @@ class Comparison:
                 "mean risk": self.summary["nominal_risk"],
                 "its change": np.array(with_interval("nominal_risk_change")),
             },
-            f"on held-out rows; {100 * self.confidence:g}% bootstrap intervals",
+            f"{self.model}, on held-out rows; {100 * self.confidence:g}% bootstrap intervals",
         )
 
     def __repr__(self) -> str:
@@ -153,6 +156,7 @@ def compare(
         )
     if not 0.0 < confidence < 1.0:
         raise InvalidInputError(f"confidence = {confidence}; the level of an interval lies between 0 and 1.")
+    check_aligned(X, contexts)
     X, target = indexable(X, np.asarray(unwrapped(y)))
     encoded = encode(contexts, len(target))
     units = _group_codes(groups, len(target))
@@ -160,9 +164,10 @@ def compare(
     base = default_estimator(target) if estimator is None else estimator
     if n_bootstrap < 0:
         raise InvalidInputError(f"n_bootstrap = {n_bootstrap}; pass a number of resamples, 0 or more.")
-    if not hasattr(innermost(base), "get_params") or "radius" not in innermost(base).get_params():
+    last = innermost(base)
+    if isinstance(base, type) or not hasattr(last, "get_params") or "radius" not in last.get_params():
         raise InvalidInputError(
-            f"compare needs a robust estimator, got {type(innermost(base)).__name__}. Use ContextRobust(estimator)."
+            f"compare needs a robust estimator, got {base!r:.60}. Wrap others: ContextRobust(estimator)."
         )
     folds = fold_of_rows(base, X, target, encoded.codes, weight, cv, units)
     units = units if units is None else units[weight > 0]
@@ -173,8 +178,10 @@ def compare(
             name: held_out_losses(_fit(base, name, X, target, encoded, weight), X, target, folds, **judge)
             for name in methods
         }
-        alone = specialist_losses(_variant(base, "erm"), X, target, weight, encoded.codes, folds, **judge)
-    return _judged(rows, alone, weight, encoded, units, confidence, n_bootstrap, random_state)
+        alone = specialist_losses(_variant(base, "erm", [0]), X, target, weight, encoded.codes, folds, **judge)
+    model = type(last).__name__ if estimator is not None else f"{type(last).__name__}, chosen by the kind of y"
+    judged = _judged(rows, alone, weight, encoded, units, confidence, n_bootstrap, random_state)
+    return replace(judged, model=model)
 
 
 def _group_codes(groups: Any, n_rows: int) -> NDArray[np.intp] | None:
@@ -199,9 +206,10 @@ def _each_warning_once() -> Iterator[None]:
 def default_estimator(y: NDArray[Any]) -> Any:
     """Return scaled features and a robust linear model for this kind of target."""
     kind = type_of_target(y)
-    # More distinct numbers than anyone would name classes: a count, or a rounded measurement.
-    many = y.dtype.kind in "iuf" and len(np.unique(y)) > 20
-    if kind in ("binary", "multiclass") and not many:
+    # Two numbers are classes; more are, as whole numbers, unless there are more than anyone would name.
+    n_values = len(np.unique(y))
+    number = n_values > 2 and (y.dtype.kind == "f" or (y.dtype.kind in "iu" and n_values > 20))
+    if kind in ("binary", "multiclass") and not number:
         return make_pipeline(StandardScaler(), RobustLogisticRegression(reference="cross-fit"))
     if kind in ("continuous", "multiclass"):
         return make_pipeline(StandardScaler(), RobustLinearRegression(reference="cross-fit"))
@@ -212,7 +220,7 @@ def _fit(
     base: Any, method: str, X: Any, y: NDArray[Any], contexts: Contexts, weight: Array
 ) -> Callable[[NDArray[np.intp]], Any]:
     """Return how a method is fitted to some of the rows."""
-    model, weight = _variant(base, method), _balanced(weight, contexts, method)
+    model, weight = _variant(base, method, contexts.labels), _balanced(weight, contexts, method)
     labels = contexts.labels[contexts.codes]
 
     def fit(rows: NDArray[np.intp]) -> Any:
@@ -222,10 +230,13 @@ def _fit(
     return fit
 
 
-def _variant(base: Any, method: str) -> Any:
-    """Return the estimator with its switches set for a method."""
-    prefix = step_name(base)
-    return clone(base).set_params(**{prefix + name: value for name, value in BASELINES[method].items()})
+def _variant(base: Any, method: str, contexts: Iterable[Any]) -> Any:
+    """Return the estimator with its switches set for a method; without contexts a fit has one, 0."""
+    prefix, switches = step_name(base), dict(BASELINES[method])
+    if switches.get("score") == "risk" and "reference" in innermost(base).get_params():
+        # What is not scored need not be estimated.
+        switches["reference"] = dict.fromkeys(map(plain, contexts), 0.0)
+    return clone(base).set_params(**{prefix + name: value for name, value in switches.items()})
 
 
 def _balanced(weight: Array, contexts: Contexts, method: str) -> Array:
@@ -264,15 +275,19 @@ def _judged(
     nominal, worst = risks @ shares, excess.max(axis=2)
     tail = 0.5 * (1.0 - confidence)
 
-    def interval(samples: Array) -> tuple[Array, Array]:
-        low, high = np.quantile(samples[1:], [tail, 1.0 - tail], axis=0) if n_bootstrap else (samples[0], samples[0])
-        return low, high
-
     # What one row, or one group, would have been otherwise, nobody knows.
     n_units = contexts.counts
     if units is not None:
         n_units = np.array([len(np.unique(units[contexts.codes == c])) for c in range(len(labels))])
     alone_in_context = n_units == 1
+    known = n_bootstrap > 0 and not alone_in_context.all()
+
+    def interval(samples: Array) -> tuple[Array, Array]:
+        if not known:
+            return np.full_like(samples[0], np.nan), np.full_like(samples[0], np.nan)
+        low, high = np.quantile(samples[1:], [tail, 1.0 - tail], axis=0)
+        return low, high
+
     erm = names.index("erm")
     columns: dict[str, Any] = {"method": np.array(names)}
     for name, samples in (
@@ -283,9 +298,7 @@ def _judged(
         ("nominal_risk_change", nominal - nominal[:, [erm]]),
     ):
         columns[name] = samples[0]
-        columns[f"{name}_low"], columns[f"{name}_high"] = (
-            np.where(alone_in_context.all(), np.nan, end) for end in interval(samples)
-        )
+        columns[f"{name}_low"], columns[f"{name}_high"] = interval(samples)
     columns["worst_context"] = labels[excess[0].argmax(axis=1)]
     summary = Table(columns)
     cells: dict[str, Any] = {
@@ -298,7 +311,7 @@ def _judged(
         ends = (np.where(alone_in_context, np.nan, end) for end in interval(samples))
         cells[f"{name}_low"], cells[f"{name}_high"] = (end.ravel() for end in ends)
     references = dict(zip(labels.tolist(), least[0].tolist(), strict=True))
-    verdict = _verdict(names, worst, nominal, labels[excess[0].argmax(axis=1)], tail)
+    verdict = _verdict(names, worst, nominal, labels[excess[0].argmax(axis=1)], interval)
     return Comparison(summary, Table(cells), references, verdict, confidence)
 
 
@@ -324,34 +337,41 @@ def _resampled(
     return np.asarray(np.where(finite, total[:, :-1] / total[:, -1:], np.inf))
 
 
-def _verdict(names: list[str], worst: Array, nominal: Array, where: NDArray[Any], tail: float) -> str:
+def _verdict(
+    names: list[str],
+    worst: Array,
+    nominal: Array,
+    where: NDArray[Any],
+    interval: Callable[[Array], tuple[Array, Array]],
+) -> str:
     """Say in words which method serves the worst context best, and what that costs on average."""
-
-    def change(samples: Array, one: str, other: str) -> tuple[float, float, float]:
-        difference = samples[:, names.index(one)] - samples[:, names.index(other)]
-        low, high = np.quantile(difference[1:], [tail, 1.0 - tail]) if len(difference) > 1 else (difference[0],) * 2
-        return float(difference[0]), float(low), float(high)
-
     robust, erm = names.index("robust"), names.index("erm")
-    gain, low, high = change(worst, "robust", "erm")
-    cost, cost_low, cost_high = change(nominal, "robust", "erm")
+
+    def against(samples: Array, other: str) -> tuple[str, float, float]:
+        difference = samples[:, [robust]] - samples[:, [names.index(other)]]
+        low, high = (float(end[0]) for end in interval(difference))
+        words = f"{difference[0, 0]:+.4g}" + (f" [{low:+.4g}, {high:+.4g}]" if low == low else "")
+        return words, low, high
+
+    gain, low, high = against(worst, "erm")
     verb = "lowers" if high < 0 else "raises" if low > 0 else "does not clearly change"
     words = [
-        f"Robust {verb} the largest excess risk: {worst[0, robust]:.4g} (in {shown(where[robust])}) "
-        f"against {worst[0, erm]:.4g} (in {shown(where[erm])}) for plain empirical risk minimisation, a difference of "
-        f"{gain:+.4g} [{low:+.4g}, {high:+.4g}].",
-        f"On average its risk is {nominal[0, robust]:.4g} against {nominal[0, erm]:.4g}, a difference of {cost:+.4g} "
-        f"[{cost_low:+.4g}, {cost_high:+.4g}].",
+        f"Robust {verb} the largest excess risk: {worst[0, robust]:.4g} (in {shown(where[robust])}) against "
+        f"{worst[0, erm]:.4g} (in {shown(where[erm])}) for plain empirical risk minimisation, a difference of {gain}.",
+        f"On average its risk is {nominal[0, robust]:.4g} against {nominal[0, erm]:.4g}, a difference of "
+        f"{against(nominal, 'erm')[0]}.",
     ]
     if "inverse-frequency" in names:
-        gain, low, high = change(worst, "robust", "inverse-frequency")
-        value = worst[0, names.index("inverse-frequency")]
+        _, low, high = against(worst, "inverse-frequency")
+        value = f"{worst[0, names.index('inverse-frequency')]:.4g}"
         if low > 0:
-            words.append(f"Plain inverse-frequency weights do better in the worst context ({value:.4g}).")
-        elif high >= 0:
-            words.append(f"Plain inverse-frequency weights are as good in the worst context ({value:.4g}).")
+            words.append(f"Plain inverse-frequency weights do better in the worst context ({value}).")
+        elif high < 0:
+            words.append(f"Inverse-frequency weights do not do as well ({value}).")
         else:
-            words.append(f"Inverse-frequency weights do not do as well ({value:.4g}).")
+            words.append(
+                f"Plain inverse-frequency weights are as good in the worst context, within the noise ({value})."
+            )
     best = int(worst[0].argmin())
     words.append(f"Lowest worst-context excess: {names[best]} ({worst[0, best]:.4g}).")
     return " ".join(words)

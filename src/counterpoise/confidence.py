@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from counterpoise.contexts import shown
 from counterpoise.estimators.linear import RobustLinearModel
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import LinearFit
+from counterpoise.objective import Certificate
 from counterpoise.path import solve_path
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius, implied_confidence
 from counterpoise.tables import Table
@@ -28,7 +30,7 @@ class ConfidencePath(Table):
 
     Columns are ``confidence``, ``radius`` (in bits), ``nominal_risk`` (the mean over the data), ``worst_risk`` and
     ``worst_excess`` (the largest of any context), ``objective`` (the worst case over the set), ``gap`` (proven), and
-    ``excess[c]`` and ``weight[c]`` of every context ``c``.
+    ``excess[c]`` and ``weight[c]`` of every context ``c``. Risks are those of the fit: in sample, with the ridge.
 
     Attributes
     ----------
@@ -59,8 +61,8 @@ def confidence_path(
     """Fit a model at many levels of confidence.
 
     Without ``confidences`` or ``radii`` the levels reach from empirical risk minimisation (radius 0) to minimax
-    regret (the whole simplex), in steps along which the solution moves evenly; the confidence beside each is the one
-    for which the model's method of sizing the set gives that radius.
+    regret (the whole simplex), in steps along which the solution moves evenly. The confidence beside each is the one
+    for which the model's method of sizing the set gives that radius: mostly 0 or nearly 1, so plot against the radius.
 
     Parameters
     ----------
@@ -83,7 +85,8 @@ def confidence_path(
         path = confidence_path(
             final, X, y, contexts, confidences, radii=radii, levels=levels, sample_weight=sample_weight
         )
-        return replace(path, models=tuple(Pipeline([*before.steps, (name, one)]) for one in path.models))
+        whole = (clone(model).set_params(steps=[*before.steps, (name, one)]) for one in path.models)
+        return replace(path, models=tuple(whole))
     model = model.steps[0][1] if isinstance(model, Pipeline) else model
     if not hasattr(model, "get_params") or "radius" not in model.get_params():
         raise InvalidInputError(
@@ -140,17 +143,17 @@ class _Levels:
 def _linear_path(
     model: RobustLinearModel, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any
 ) -> ConfidencePath:
-    problem = model.problem(X, y, contexts, sample_weight)
+    problem = model._problem(X, y, contexts, sample_weight)
     radii = levels.bits(problem.counts)
     centre = problem.counts / problem.counts.sum()
-    references, scored = model.references(problem, KLBall(centre, radii[-1]))
+    references, scored = model._references(problem, KLBall(centre, radii[-1]))
     fitted = []
     for radius, solution in zip(radii, solve_path(problem, scored, centre, radii, model.tol), strict=True):
         one = clone(model).set_params(radius=float(radius))
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             if hasattr(model, name):
                 setattr(one, name, getattr(model, name))
-        fitted.append(one.keep(LinearFit.of(problem, KLBall(centre, radius), scored, solution), references))
+        fitted.append(one._keep(LinearFit.of(problem, KLBall(centre, radius), scored, solution), references))
     return _path(fitted, levels, problem.counts)
 
 
@@ -167,6 +170,11 @@ def _refitted_path(model: Any, levels: _Levels, X: Any, y: Any, contexts: Any, s
     return _path(fitted, levels, counts)
 
 
+def _proven(model: Any) -> Certificate:
+    """Return what a model proves; boosters prove nothing."""
+    return getattr(model, "certificate_", Certificate(math.nan, math.nan))
+
+
 def _path(models: list[Any], levels: _Levels, counts: Array) -> ConfidencePath:
     shares = counts / counts.sum()
     risks, excess, weights = (
@@ -180,8 +188,8 @@ def _path(models: list[Any], levels: _Levels, counts: Array) -> ConfidencePath:
         "nominal_risk": risks @ shares,
         "worst_risk": risks.max(axis=1),
         "worst_excess": excess.max(axis=1),
-        "objective": np.array([model.certificate_.upper for model in models]),
-        "gap": np.array([model.certificate_.gap for model in models]),
+        "objective": np.array([_proven(model).upper for model in models]),
+        "gap": np.array([_proven(model).gap for model in models]),
     }
     names = [shown(label) for label in labels]
     if len(set(names)) < len(names):

@@ -147,7 +147,8 @@ def _to_array(labels: Any) -> NDArray[Any]:
         if isinstance(labels, np.ma.MaskedArray):
             return _objects([None if hidden else label for label, hidden in zip(*_flat_mask(labels), strict=True)])
         return labels if labels.dtype.kind != "T" else _objects(list(labels))
-    if isinstance(labels, (str, bytes, Set, Mapping)) or not isinstance(labels, Iterable):
+    sparse = hasattr(labels, "tocsr")
+    if sparse or isinstance(labels, (str, bytes, Set, Mapping)) or not isinstance(labels, Iterable):
         raise InvalidInputError(f"contexts must be one label per row, got {labels!r:.60}.")
     # Not through numpy, which would turn [1, "a", None] into text and merge large integers beside a float.
     return _objects(list(labels))

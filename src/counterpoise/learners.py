@@ -22,7 +22,7 @@ from counterpoise.references import folds_within
 from counterpoise.validation import unwrapped
 
 Array = NDArray[np.float64]
-LossName = Literal["log_loss", "zero_one", "squared_error", "absolute_error"]
+LossName = Literal["log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"]
 RowLoss = LossName | Callable[[Any, Any], Any]
 """A loss by name, or a function of the targets and the predictions that returns one number per row."""
 
@@ -78,10 +78,10 @@ def row_losses(learner: Any, X: Any, y: Any, loss: RowLoss | None = None, floor:
 
     Parameters
     ----------
-    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+    loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
         A callable gets the targets and ``learner.predict(X)``. By default the loss the learner was fitted by, where it
         tells (the robust linear models do); else the log loss of a classifier with probabilities, the error of one
-        without, the squared error of a regressor.
+        without, half the squared error of a regressor, as in :class:`counterpoise.RobustLinearRegression`.
     floor : float, optional
         Probabilities below it count as this much in the log loss: none is known to be lower from so many rows. By
         default half of one over the number of rows judged.
@@ -108,14 +108,15 @@ def row_losses(learner: Any, X: Any, y: Any, loss: RowLoss | None = None, floor:
         rows = _log_losses(learner.classes_, learner.predict_proba(X), target, floor)
     elif loss == "zero_one":
         rows = (np.asarray(learner.predict(X)) != target).astype(np.float64)
-    elif loss == "squared_error":
+    elif loss in ("squared_error", "half_squared_error"):
         rows = np.square(np.asarray(learner.predict(X), dtype=np.float64) - target)
+        rows = 0.5 * rows if loss == "half_squared_error" else rows
     elif loss == "absolute_error":
         rows = np.abs(np.asarray(learner.predict(X), dtype=np.float64) - target)
     else:
         raise InvalidInputError(
-            f"loss is {loss!r}; choose 'log_loss', 'zero_one', 'squared_error' or 'absolute_error', or pass a function "
-            "of targets and predictions."
+            f"loss is {loss!r}; choose 'log_loss', 'zero_one', 'half_squared_error', 'squared_error' or "
+            "'absolute_error', or pass a function of targets and predictions."
         )
     if not np.isfinite(rows).all():
         row = int(np.flatnonzero(~np.isfinite(rows))[0])
@@ -126,7 +127,7 @@ def row_losses(learner: Any, X: Any, y: Any, loss: RowLoss | None = None, floor:
 def default_loss(learner: Any) -> LossName:
     """Return the loss by which a learner is judged unless one is chosen."""
     if not is_classifier(learner):
-        return "squared_error"
+        return "half_squared_error"
     return "log_loss" if hasattr(learner, "predict_proba") else "zero_one"
 
 

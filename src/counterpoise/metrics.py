@@ -26,7 +26,7 @@ from counterpoise.learners import (
 )
 from counterpoise.problem import given_references, keyed
 from counterpoise.tables import Table
-from counterpoise.validation import checked_row_weights, unwrapped
+from counterpoise.validation import check_aligned, checked_row_weights, unwrapped
 
 Array = NDArray[np.float64]
 
@@ -52,7 +52,7 @@ def by_context(
     reference : mapping from context to risk, optional
         The least risk of contexts; by default the ``reference_risks_`` of a robust model. In-sample references make
         small contexts look worse served than they are: see :func:`reference_risks`.
-    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+    loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
         By default the one the model was fitted by; see :func:`counterpoise.learners.row_losses`.
     confidence : float
         Level of the intervals of each mean (Student's t; it does not cover the error of the reference).
@@ -66,6 +66,7 @@ def by_context(
     """
     if not 0.0 < confidence < 1.0:
         raise InvalidInputError(f"confidence = {confidence}; the level of an interval lies between 0 and 1.")
+    check_aligned(X, contexts)
     rows = row_losses(model, X, y, loss)
     encoded = encode(contexts, len(rows))
     rows, encoded, weight = weighted_rows(rows, encoded, checked_row_weights(sample_weight, encoded))
@@ -77,8 +78,15 @@ def by_context(
     known = keyed(reference) if reference is not None else _own_references(own)
     least = np.array([known.get(plain(label), np.nan) for label in labels], dtype=np.float64)
     seen = np.array([plain(label) in trained for label in labels]) if trained else np.ones(len(labels), dtype=bool)
-    unseen = [shown(label) for label in labels[~seen]]
-    note = f"not in the training data: {', '.join(unseen)}" if unseen else ""
+    if reference is not None and np.isnan(least).all():
+        raise InvalidInputError(
+            f"reference names none of the contexts: it has {', '.join(shown(label) for label in list(known)[:5])}, and "
+            f"the data have {', '.join(shown(label) for label in labels[:5])}. Use the same labels."
+        )
+    notes = {"not in the training data": labels[~seen], "without a reference": labels[np.isnan(least)]}
+    # A model that knows of no references leaves nothing to name.
+    notes = notes if known else {"not in the training data": labels[~seen]}
+    note = "; ".join(f"{words}: {', '.join(map(shown, which))}" for words, which in notes.items() if len(which))
     return Table.of(
         note,
         context=labels,
@@ -114,6 +122,7 @@ def reference_risks(
     dict
         From context to risk, for ``reference=`` of the estimators, :func:`by_context` and :class:`WorstExcessScorer`.
     """
+    check_aligned(X, contexts)
     X, target = indexable(X, np.asarray(unwrapped(y)))
     encoded = encode(contexts, len(target))
     weight = checked_row_weights(sample_weight, encoded)
@@ -133,7 +142,7 @@ class ContextScorer(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+    loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
         By default the one the model was fitted by; see :func:`counterpoise.learners.row_losses`.
     """
 
@@ -168,7 +177,7 @@ class WorstContextScorer(ContextScorer):
 
     Parameters
     ----------
-    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+    loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
     """
 
     def _aggregate(self, risks: Array, contexts: Contexts) -> float:
@@ -181,8 +190,8 @@ class NominalScorer(ContextScorer):
     Parameters
     ----------
     mix : mapping from context to share, optional
-        The mix of contexts to judge by; shares are rescaled to the contexts present.
-    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+        The mix of contexts to judge by; shares are rescaled to the contexts present, and those not named have none.
+    loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
     """
 
     def __init__(self, mix: Mapping[Any, float] | None = None, loss: RowLoss | None = None) -> None:
@@ -190,9 +199,14 @@ class NominalScorer(ContextScorer):
         self.mix = mix
 
     def _aggregate(self, risks: Array, contexts: Contexts) -> float:
-        shares = contexts.counts if self.mix is None else given_references(self.mix, contexts)
+        shares: NDArray[Any] = contexts.counts
+        if self.mix is not None:
+            given = keyed(self.mix)
+            shares = np.array([given.get(plain(label), 0.0) for label in contexts.labels], dtype=np.float64)
         if (shares < 0).any() or not shares.sum() > 0:
-            raise InvalidInputError(f"NominalScorer: mix is {self.mix!r:.60}; shares are 0 or more, and not all 0.")
+            raise InvalidInputError(
+                f"NominalScorer: mix is {self.mix!r:.60}; shares are 0 or more, and not all 0 in the contexts present."
+            )
         return float(np.average(risks, weights=shares))
 
 
@@ -203,7 +217,7 @@ class WorstExcessScorer(ContextScorer):
     ----------
     reference : mapping from context to risk
         The least risk of each context, the same for every model that is compared; see :func:`reference_risks`.
-    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+    loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
     """
 
     def __init__(self, reference: Mapping[Any, float], loss: RowLoss | None = None) -> None:

@@ -26,7 +26,10 @@ _MOST_ENTRIES = 1 << 25
 _TRIES = 6
 
 _DRAWN_GAP = 1e-3
-"""Relative gap of a level that is drawn between two others instead of solved: far below what a plot shows."""
+"""Largest relative gap of a level that is drawn between two others instead of solved."""
+
+_VISIBLE = 0.01
+"""Share of a whole path's change below which an error is not seen in a plot of it."""
 
 _MOST_STEPS = 6
 """Newton steps after which the worst-case value is taken to have a kink nearby."""
@@ -95,18 +98,37 @@ def _bisect(
     def fill(i: int, j: int) -> None:
         if j - i < 2:
             return
-        drawn = {k: between(k, i, j) for k in range(i + 1, j)}
-        if all(one.certificate.relative_gap <= max(tol, _DRAWN_GAP) for one in drawn.values()):
-            solutions.update(drawn)
-            return
-        middle = (i + j) // 2
-        solve(middle)
-        fill(i, middle)
-        fill(middle, j)
+        drawn, middle = {k: between(k, i, j) for k in range(i + 1, j)}, (i + j) // 2
+        if not good(drawn):
+            solve(middle)
+            # Where the middle, once solved, is where it was drawn, so are the others.
+            if np.abs(solutions[middle].scores - drawn[middle].scores).max() > _VISIBLE * moves:
+                fill(i, middle)
+                fill(middle, j)
+                return
+            parts = {k: between(k, *((i, middle) if k < middle else (middle, j))) for k in drawn if k != middle}
+            if not good(parts):
+                fill(i, middle)
+                fill(middle, j)
+                return
+            drawn = parts
+        solutions.update(drawn)
 
-    for k in {0, len(radii) - 1}:
+    def good(drawn: dict[int, Solution]) -> bool:
+        # The whole path may change little beside the risks, on which the tolerance is measured.
+        return all(
+            one.certificate.gap
+            <= max(tol * one.certificate.scale, min(_VISIBLE * rises, _DRAWN_GAP * one.certificate.scale))
+            for one in drawn.values()
+        )
+
+    last = len(radii) - 1
+    for k in {0, last, last // 2}:
         solve(k)
-    fill(0, len(radii) - 1)
+    rises = max(solutions[last].value - solutions[0].value, 0.0)
+    moves = float(np.abs(solutions[last].scores - solutions[0].scores).max())
+    fill(0, last // 2)
+    fill(last // 2, last)
     return [solutions[k] for k in range(len(radii))]
 
 

@@ -79,6 +79,18 @@ def _not_finite(row: int, column: int, value: float) -> str:
     return f"X is {value} in row {row}, column {column}. Impute or drop values that are not finite."
 
 
+def check_aligned(X: Any, contexts: Any) -> None:
+    """Refuse contexts whose index holds the rows of X in another order: one of the two has been sorted or shuffled."""
+    index, other = getattr(X, "index", None), getattr(contexts, "index", None)
+    if index is None or other is None or callable(index) or callable(other) or len(index) != len(other):
+        return
+    if not index.equals(other) and index.is_unique and index.sort_values().equals(other.sort_values()):
+        raise InvalidInputError(
+            "contexts has the same index as X in another order. Rows are matched by position: use "
+            "contexts.loc[X.index], or .to_numpy() if the order is right as it is."
+        )
+
+
 def unwrapped(y: Any) -> Any:
     """Return the array inside a series or a data frame, and anything else as it is."""
     series = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)

@@ -284,7 +284,7 @@ def log_losses(model, rows, y):
     [
         (TREE, Y, None, log_losses),
         (SVC(), Y, None, lambda m, rows, y: m.predict(rows) != y),
-        (Ridge(), Z, None, lambda m, rows, y: (m.predict(rows) - y) ** 2),
+        (Ridge(), Z, None, lambda m, rows, y: 0.5 * (m.predict(rows) - y) ** 2),
         (TREE, Y, "zero_one", lambda m, rows, y: m.predict(rows) != y),
         (Ridge(), Z, "absolute_error", lambda m, rows, y: np.abs(m.predict(rows) - y)),
         (Ridge(), Z, lambda y, z: np.abs(y - z) ** 3, lambda m, rows, y: np.abs(m.predict(rows) - y) ** 3),
@@ -363,13 +363,12 @@ def test_a_learner_that_minimises_its_risk_comes_near_the_certified_optimum():
     optimum = fit_problem(problem, KLBall(p_hat, 0.3), nothing).solution.value
     model = cpo.ContextRobust(Ridge(alpha=1e-6), radius=0.3, score="risk", tol=1e-4)
     model.fit(features, y, contexts=codes)
-    # The learner's loss is the square, the library's half of it.
-    assert model.certificate_.upper == pytest.approx(2 * optimum, rel=5e-3)
+    assert model.certificate_.upper == pytest.approx(optimum, rel=5e-3)
 
 
 def test_row_losses_are_those_of_its_kind():
     np.testing.assert_allclose(fitted("svc").row_losses(X, Y), fitted("svc").predict(X) != Y)
-    np.testing.assert_allclose(fitted("ridge").row_losses(X, Z), (fitted("ridge").predict(X) - Z) ** 2)
+    np.testing.assert_allclose(fitted("ridge").row_losses(X, Z), 0.5 * (fitted("ridge").predict(X) - Z) ** 2)
     p = fitted("forest").predict_proba(X)[np.arange(len(Y)), Y]
     np.testing.assert_allclose(fitted("forest").row_losses(X, Y)[p > 0.01], -np.log(p[p > 0.01]))
 

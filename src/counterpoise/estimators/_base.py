@@ -67,6 +67,20 @@ def _is_whole(value: Any) -> bool:
 
 
 @contextmanager
+def explaining_text() -> Iterator[None]:
+    """Say what to do about text among the features."""
+    try:
+        yield
+    except ValueError as error:
+        if isinstance(error, InvalidInputError) or "could not convert string" not in str(error):
+            raise
+        raise InvalidInputError(
+            f"X must be numbers ({error}). Encode categories, e.g. with OneHotEncoder; drop the column from X if it "
+            "holds the contexts."
+        ) from error
+
+
+@contextmanager
 def speaking_as(estimator: Any) -> Iterator[None]:
     """Put the estimator's name in front of what is wrong with its input."""
     try:
@@ -78,10 +92,17 @@ def speaking_as(estimator: Any) -> Iterator[None]:
 def contexts_or_one(estimator: Any, contexts: Any, n_rows: int, stacklevel: int = 3) -> Any:
     """Return the contexts, or one for all rows and a warning that says so."""
     if contexts is not None:
+        numbers = np.asarray(contexts) if not hasattr(contexts, "tocsr") else np.empty(0)
+        if numbers.ndim == 1 and numbers.dtype.kind == "f" and 1 < len(numbers) == len(np.unique(numbers)):
+            raise InvalidInputError(
+                "contexts are as many different numbers as there are rows. If they are weights, pass sample_weight=; "
+                "if they are measurements, bin them."
+            )
         return contexts
     warnings.warn(
         f"{type(estimator).__name__}.fit got no contexts, so all rows are one context and the fit is plain empirical "
-        "risk minimisation. Pass contexts=, one label per row.",
+        "risk minimisation. Pass contexts=, one label per row; in a pipeline STEP__contexts=, or contexts= with "
+        "sklearn.set_config(enable_metadata_routing=True).",
         OneContextWarning,
         stacklevel=stacklevel,
     )

@@ -42,7 +42,7 @@ from counterpoise.objective import Certificate
 from counterpoise.problem import Reference, given_references
 from counterpoise.sets import RadiusMethod
 from counterpoise.solvers.best_response import best_response
-from counterpoise.validation import checked_row_weights, unwrapped
+from counterpoise.validation import check_aligned, checked_row_weights, unwrapped
 
 
 def _has(name: str) -> Any:
@@ -78,13 +78,14 @@ class ContextRobust(ScoredByParameter):
     reference : {"cross-fit", "in-sample"} or mapping from context to risk, default="cross-fit"
         The least risk of each context: what the learner reaches on held-out rows when trained on the context alone, or
         on all contexts where that is lower; or on the rows it was trained on.
-    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+    loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
         Of targets and predictions, one number per row. By default the log loss of a classifier with probabilities, the
-        error of one without, the squared error of a regressor.
+        error of one without, half the squared error of a regressor.
     cv : int or splitter, default=5
-        How rows are held out. A number deals every context to that many folds, along the targets.
+        How rows are held out. A number deals every context to that many folds, along the targets; rows that belong
+        together need a splitter, or its list of splits.
     tol : float, default=1e-3
-        Smallest gap worth another round, relative to the worst-case risk.
+        Smallest gap worth another round, relative to the objective.
     max_iter : int, default=20
         Rounds; each costs as many fits as there are folds.
     n_jobs : int, optional
@@ -164,6 +165,7 @@ class ContextRobust(ScoredByParameter):
             check_switches(self)
             X, y = indexable(X, self._checked_target(y))
             n_rows = len(y)
+            check_aligned(X, contexts)
             encoded = encode(contexts_or_one(self, contexts, n_rows), n_rows)
             weight = checked_row_weights(sample_weight, encoded)
             folds = fold_of_rows(self.estimator, X, y, encoded.codes, weight, self.cv)
@@ -194,7 +196,7 @@ class ContextRobust(ScoredByParameter):
             )
         self.estimator_ = fit_weighted(self.estimator, X, y, weight, (game.p / ball.p_hat)[encoded.codes])
         self.contexts_ = encoded.labels
-        self.context_rows_ = n_rows
+        self._n_rows = n_rows
         self.context_counts_ = counts if sample_weight is not None else encoded.counts
         self.context_weights_ = game.p
         self.context_risks_ = game.risks
@@ -202,12 +204,12 @@ class ContextRobust(ScoredByParameter):
         self.excess_risks_ = game.risks - references
         self.radius_ = ball.radius
         upper = float(game.upper[game.best])
-        scale = max(float(ball.worst_case(np.abs(game.risks)).value), np.finfo(np.float64).tiny)
+        scale = max(float(ball.worst_case(np.abs(game.risks - scored)).value), np.finfo(np.float64).tiny)
         self.certificate_ = Certificate(min(game.bound, upper), upper, "local", scale)
         if not game.converged and self.certificate_.relative_gap > self.tol:
             warnings.warn(
                 f"ContextRobust: the rounds ran out with a gap of {self.certificate_.gap:.3g}, "
-                f"{self.certificate_.relative_gap:.1g} of the worst-case risk; asked for {self.tol:g}. Raise max_iter, "
+                f"{self.certificate_.relative_gap:.1g} of the objective; asked for {self.tol:g}. Raise max_iter, "
                 "or tol.",
                 NotCertifiedWarning,
                 stacklevel=2,
@@ -278,7 +280,7 @@ class ContextRobust(ScoredByParameter):
     def row_losses(self, X: Any, y: Any) -> Array:
         """Return the loss of each row, of the kind the fit was about."""
         check_is_fitted(self)
-        return row_losses(self.estimator_, X, y, self.loss, least_probability(int(self.context_rows_)))
+        return row_losses(self.estimator_, X, y, self.loss, least_probability(int(self._n_rows)))
 
     @property
     def classes_(self) -> NDArray[Any]:

@@ -31,7 +31,7 @@ from counterpoise.fit import Robustness, Score
 from counterpoise.learners import LossName, row_losses
 from counterpoise.problem import Reference, given_references
 from counterpoise.sets import RadiusMethod
-from counterpoise.validation import checked_weights
+from counterpoise.validation import check_aligned, checked_weights
 
 _FLOATS = (np.float64, np.float32)
 
@@ -159,10 +159,12 @@ class RobustBooster(ScoredByParameter):
         contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
         sample_weight : array of shape (n_samples,), optional
         """
+        given = X
         X, y = self._checked(X, y)
         with speaking_as(self):
             self._check_switches()
             recipe = self._recipe(self._seed())
+            check_aligned(given, contexts)
             encoded = encode(contexts_or_one(self, contexts, len(y)), len(y))
             weight, (X, y, encoded) = checked_weights(sample_weight, X, y, encoded)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
@@ -281,7 +283,7 @@ class _RobustBoosterClassifier(ClassifierMixin, RobustBooster):  # type: ignore[
 class _RobustBoosterRegressor(RegressorMixin, RobustBooster):  # type: ignore[misc]
     """A booster of a number."""
 
-    _loss = "squared_error"
+    _loss = "half_squared_error"
 
     score = ScoreParameter(RegressorMixin.score)
 
@@ -308,7 +310,7 @@ class RobustXGBClassifier(_RobustBoosterClassifier):
 class RobustXGBRegressor(_RobustBoosterRegressor):
     """XGBoost for a number, and an uncertain mix of contexts.
 
-    The risk of a context is its mean squared error. Otherwise as :class:`RobustXGBClassifier`.
+    The risk of a context is half its mean squared error. Otherwise as :class:`RobustXGBClassifier`.
     """
 
     _library = XGBoostRun
@@ -328,7 +330,7 @@ class RobustLGBMClassifier(_RobustBoosterClassifier):
 class RobustLGBMRegressor(_RobustBoosterRegressor):
     """LightGBM for a number, and an uncertain mix of contexts.
 
-    The risk of a context is its mean squared error. Otherwise as :class:`RobustLGBMClassifier`.
+    The risk of a context is half its mean squared error. Otherwise as :class:`RobustLGBMClassifier`.
     """
 
     _library = LightGBMRun

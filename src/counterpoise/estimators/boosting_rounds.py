@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from counterpoise.estimators.boosters import Array, Recipe, Run
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.learners import mean_by_context
+from counterpoise.learners import least_probability, mean_by_context
 from counterpoise.references import folds_within
 from counterpoise.sets import KLBall
 
@@ -69,10 +69,9 @@ class Split:
         """Return the mean loss of each context's rows held out, from their predictions."""
         y, given = self.held.y, predictions.astype(np.float64)
         if given.ndim == 1:
-            losses = np.square(given - y)
+            losses = 0.5 * np.square(given - y)
         else:
-            # From n rows no probability is known to be below about 1 / n.
-            floor = 0.5 / (len(self.train.y) + len(y))
+            floor = least_probability(len(self.train.y) + len(y))
             losses = -np.log(np.clip(given[np.arange(len(y)), y.astype(np.intp)], floor, 1.0))
         return mean_by_context(losses, self.held.weight, self.held.codes, self.n_contexts)
 

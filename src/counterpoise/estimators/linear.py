@@ -19,16 +19,18 @@ from counterpoise.estimators._base import (
     ScoreParameter,
     check_switches,
     contexts_or_one,
+    explaining_text,
     speaking_as,
     warn_of_small_contexts,
 )
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import LinearFit, Robustness, Score, fit_problem
+from counterpoise.learners import least_probability
 from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poisson, Squared
 from counterpoise.objective import ReferenceRisks
 from counterpoise.problem import LinearProblem, Reference
 from counterpoise.sets import KLBall, RadiusMethod
-from counterpoise.validation import unwrapped
+from counterpoise.validation import check_aligned, unwrapped
 
 if TYPE_CHECKING:
     from sklearn.linear_model import (
@@ -64,7 +66,7 @@ class RobustLinearModel(ScoredByParameter):
         The least risk of each context. In-sample minima are exact for the data but too good for small contexts;
         cross-fitted ones are estimated on held-out rows.
     tol : float, default=1e-6
-        Largest gap between the proven bounds, relative to the objective.
+        Largest gap between the proven bounds, relative to the risks above the least the loss allows.
     max_iter : int, default=100
     verbose : int, default=0
         1 shows a live line with iteration, objective and gap.
@@ -75,7 +77,7 @@ class RobustLinearModel(ScoredByParameter):
     contexts_ : ndarray of shape (n_contexts,)
         Labels; tuples where contexts are crossed. What follows is in their order.
     context_counts_ : ndarray of shape (n_contexts,)
-        Rows, or the sum of their weights.
+        Rows, or the sum of their weights, which is what the size of the set follows from unless ``draws`` is given.
     context_weights_ : ndarray of shape (n_contexts,)
         The least favourable mix of contexts, under which the model is optimal.
     context_risks_, reference_risks_, excess_risks_ : ndarray of shape (n_contexts,)
@@ -143,11 +145,11 @@ class RobustLinearModel(ScoredByParameter):
         sample_weight : array of shape (n_samples,), optional
             A whole number is the same as repeating the row.
         """
-        problem = self.problem(X, y, contexts, sample_weight)
+        problem = self._problem(X, y, contexts, sample_weight)
         line = ProgressLine(type(self).__name__) if self.verbose else None
         with speaking_as(self):
-            ball = self.robustness.ball(problem.counts)
-            references, scored = self.references(problem, ball)
+            ball = self._robustness.ball(problem.counts)
+            references, scored = self._references(problem, ball)
             fit = fit_problem(
                 problem,
                 ball,
@@ -159,19 +161,22 @@ class RobustLinearModel(ScoredByParameter):
             )
         if line is not None:
             line.close()
-        return self.keep(fit, references)
+        return self._keep(fit, references)
 
     @property
-    def robustness(self) -> Robustness:
+    def _robustness(self) -> Robustness:
         """What is scored, and how large the set is."""
         return Robustness(self.confidence, self.radius, self.draws, vars(self)["score"])
 
-    def problem(self, X: Any, y: Any, contexts: Any, sample_weight: Any = None) -> LinearProblem:
+    def _problem(self, X: Any, y: Any, contexts: Any, sample_weight: Any = None) -> LinearProblem:
         """Check the data, and return the problem they pose."""
         with speaking_as(self):
             check_switches(self)
-        X, target = self._checked(X, y)
+        given = X
+        with speaking_as(self), explaining_text():
+            X, target = self._checked(X, y)
         with speaking_as(self):
+            check_aligned(given, contexts)
             return LinearProblem.from_data(
                 X,
                 target,
@@ -182,17 +187,17 @@ class RobustLinearModel(ScoredByParameter):
                 sample_weight=sample_weight,
             )
 
-    def references(self, problem: LinearProblem, ball: KLBall) -> tuple[ReferenceRisks, ReferenceRisks]:
+    def _references(self, problem: LinearProblem, ball: KLBall) -> tuple[ReferenceRisks, ReferenceRisks]:
         """Return the least risk of each context, and what is taken off the risks in the score."""
         in_sample = isinstance(self.reference, str) and self.reference == "in-sample"
-        if in_sample and self.robustness.score == "excess" and not ball.is_point:
+        if in_sample and self._robustness.score == "excess" and not ball.is_point:
             warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters)
         references = problem.references(self.reference, self.tol)
-        if self.robustness.score == "excess":
+        if self._robustness.score == "excess":
             return references, references
         return references, ReferenceRisks.exactly(np.zeros_like(references.upper))
 
-    def keep(self, fit: LinearFit, references: ReferenceRisks) -> Self:
+    def _keep(self, fit: LinearFit, references: ReferenceRisks) -> Self:
         """Store what a fit found."""
         whole = np.array_equal(fit.counts, fit.contexts.counts)
         self.contexts_: NDArray[Any] = fit.contexts.labels
@@ -256,9 +261,7 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             only = self.classes_.tolist()[0]
-            raise InvalidInputError(
-                f"{type(self).__name__}: y holds one class, {only!r}; a classifier needs two or more."
-            )
+            raise InvalidInputError(f"y holds one class, {only!r}; a classifier needs two or more.")
         return X, codes.astype(np.float64)
 
     def _shaped(self, fit: LinearFit) -> tuple[Array, Array]:
@@ -268,12 +271,12 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
         return Logistic() if len(self.classes_) == 2 else Multinomial(len(self.classes_))
 
     def row_losses(self, X: Any, y: Any) -> Array:
-        """Return the loss of each row; that of a class which was not among those in fit is what rounding allows."""
+        """Return the loss of each row; that of a class which was not among those in fit is large."""
         z = self._linear(X)
         position = {label: k for k, label in enumerate(self.classes_.tolist())}
         codes = np.array([position.get(label, -1) for label in np.asarray(unwrapped(y)).tolist()], dtype=np.float64)
         known = self._loss().value(np.maximum(codes, 0.0), z)
-        return np.where(codes >= 0, known, -np.log(np.finfo(np.float64).eps))
+        return np.where(codes >= 0, known, -np.log(least_probability(len(codes))))
 
     def decision_function(self, X: Any) -> Array:
         """Return the log-odds of the second class, or one linear score per class."""

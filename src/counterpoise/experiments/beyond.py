@@ -10,11 +10,11 @@ from counterpoise.experiments.coloured_mnist import MIX
 from counterpoise.experiments.stock_control import StockControl
 from counterpoise.fit import Robustness, fit_linear
 from counterpoise.losses import Logistic
-from counterpoise.sets import confidence_radius
+from counterpoise.sets import RadiusMethod, confidence_radius
 from counterpoise.solvers import GradientDescent, InteriorPoint, Progress, Solver
 
 CONFIDENCES = (0.5, 0.9, 0.99)
-METHODS = ("types", "agrawal", "chi2")
+METHODS: tuple[RadiusMethod, ...] = ("types", "agrawal", "chi2")
 
 
 def coverage(seed: int, n_draws: int) -> list[Row]:

@@ -47,7 +47,7 @@ CONTEXTS = [
     "#17becf",
     "#bcbd22",
     "#8c564b",
-    "#7f7f7f",
+    "#777777",
     "#d62728",
 ]
 
@@ -70,7 +70,8 @@ def panel_1a(results: Results, ax: Axes) -> Axes:
     for c, marker in ((1, "o"), (2, "^")):
         name = f"context-{c}"
         cost, demand = (results.series("illustration", name, metric) for metric in ("cost", "demand"))
-        ax.scatter(cost, demand, 18, CONTEXTS[c - 1], marker, alpha=0.8, label=f"context {c} ($n_{c}$ = {len(cost)})")
+        words = f"context {c} ($n_{c}$ = {len(cost)})"
+        ax.scatter(cost, demand, 18, CONTEXTS[c - 1], marker=marker, alpha=0.8, label=words)
     ax.set(xlabel="cost per unit, $x$ (money)", ylabel="demand, $y$ (units)")
     ax.legend()
     return ax
@@ -199,7 +200,7 @@ def panel_5a(results: Results, ax: Axes) -> Axes:
         for y, marker in ((0, "o"), (1, "^")):
             chosen = label == y
             words = f"context {c + 1}" if y == 0 else None
-            ax.scatter(x1[chosen], x2[chosen], 9, CONTEXTS[c], marker, alpha=0.45, linewidths=0, label=words)
+            ax.scatter(x1[chosen], x2[chosen], 9, CONTEXTS[c], marker=marker, alpha=0.45, linewidths=0, label=words)
     x2 = np.array(ax.get_ylim())
     for method in ("robust", "erm", "minimax-risk", "group-dro"):
         line = results.series("classification-data", method, "line")
@@ -286,8 +287,8 @@ PANELS: dict[str, Panel] = {
             "1a",
             ("illustration",),
             panel_1a,
-            "Two contexts of one market: the cost of a unit is alike, demand is not. 90 samples of the first, 10 of the "
-            "second.",
+            "Two contexts of one market: the cost of a unit is alike, demand is not. 90 samples of the first, 10 of "
+            "the second.",
         ),
         Panel(
             "1b",
@@ -311,8 +312,8 @@ PANELS: dict[str, Panel] = {
             "3a",
             ("illustration",),
             panel_3a,
-            "What the data say about the share of the first context, at three levels of confidence, as they come in. At "
-            "100% the set is every mix.",
+            "What the data say about the share of the first context, at three levels of confidence, as they come in. "
+            "At 100% the set is every mix.",
         ),
         Panel(
             "3b",
@@ -332,7 +333,7 @@ PANELS: dict[str, Panel] = {
             "4b",
             ("stock-control",),
             panel_4b,
-            "Excess risk of the level each method chooses, by the true risks: in the worst context, and in the true mix.",
+            "Excess risk of the level each method chooses, by the true risks: in the worst context, in the true mix.",
         ),
         Panel(
             "5a",
@@ -352,7 +353,7 @@ PANELS: dict[str, Panel] = {
             "6a",
             ("coloured-mnist-data",),
             panel_6a,
-            "Digits in colours. In the first context red nearly always means low (0 to 4), in the last it means nothing.",
+            "Digits in colours. In the first context red nearly always means low (0 to 4), in the last nothing.",
         ),
         Panel(
             "6b",

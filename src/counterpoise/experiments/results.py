@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -119,7 +119,8 @@ def collect(
     facts = experiment.facts()
     jobs = (delayed(_one)(experiment, k, seed) for k in missing)
     for k, found in Parallel(n_jobs=n_jobs, return_as="generator_unordered")(jobs):
-        whole(kept / f"{k:05d}.json", lambda path, found=found: path.write_text(json.dumps(found), encoding="utf-8"))
+        text = json.dumps(found)
+        whole(kept / f"{k:05d}.json", partial(Path.write_text, data=text, encoding="utf-8"))
         rows[k] = found
         if advance is not None:
             advance(len(rows))

@@ -81,7 +81,7 @@ def best_response(
         Maps weights of shape (n_contexts,) to the risks of the model trained under them.
     references : ndarray of shape (n_contexts,)
     tol : float
-        Stop when the gap is at most this share of the worst-case risk.
+        Stop when the gap is at most this share of the worst case of the scores' size.
     callback : callable, optional
         Called with the round, the lower and the upper value.
     """
@@ -98,7 +98,7 @@ def best_response(
         rounds.append(this)
         if callback is not None:
             callback(n, this.lower, this.upper)
-        if ball.is_point or this.gap <= tol * float(ball.worst_case(np.abs(risks)).value):
+        if ball.is_point or this.gap <= tol * float(ball.worst_case(np.abs(this.scores)).value):
             converged = True
             break
         if centre is None or this.gap < centre.gap:
