@@ -24,6 +24,7 @@ _MOST_ENTRIES = 1 << 25
 """Entries of all contexts' Hessians together, up to which they are kept (256 MB)."""
 
 _TRIES = 6
+_MOST_FAILURES = 2
 
 _DRAWN_GAP = 1e-3
 """Largest relative gap of a level that is drawn between two others instead of solved."""
@@ -45,8 +46,8 @@ def solve_path(
     solution. They certify it, with the kept Hessians bounding the curvature there; or they are the next parabolas.
     Hessians are computed anew where they are too far from the truth.
 
-    Losses with kinks have no parabolas; there some levels are solved and the others drawn between them, with a gap that
-    says how good that is.
+    Losses with kinks have no parabolas; there some levels are solved and the others drawn between them, where that would
+    not be seen in a plot, with a gap that says how good it is.
 
     Parameters
     ----------
@@ -60,11 +61,16 @@ def solve_path(
     if not (smooth and fits):
         yield from _bisect(problem, references, centre, radii, tol)
         return
-    follower = _Follower(problem, references, tol)
+    follower, failures = _Follower(problem, references, tol), 0
     for radius in radii:
         ball = KLBall(centre, radius)
-        solution = follower.solve(ball)
-        yield fit_problem(problem, ball, references, tol=tol).solution if solution is None else solution
+        # Where parabolas lead nowhere time after time, they are not tried again.
+        solution = follower.solve(ball) if failures < _MOST_FAILURES else None
+        failures = failures + 1 if solution is None else 0
+        if solution is None:
+            solution = fit_problem(problem, ball, references, tol=tol).solution
+            follower.restart(solution)
+        yield solution
 
 
 def _bisect(
@@ -201,6 +207,11 @@ class _Follower:
             if attempt > 0 or share < 0.5:
                 self._look(self.point)
         return None
+
+    def restart(self, solution: Solution) -> None:
+        """Go on from a solution that was found in another way."""
+        self.point, self.last = self.problem.oracle.at(solution.theta), solution
+        self.lower = max(self.lower, solution.certificate.lower)
 
     def _certified(self, objective: RobustObjective, point: LinearPoint, p: Array, n_iter: int) -> Solution | None:
         """Return a point as the solution, if the bound that is known proves it."""

@@ -22,6 +22,9 @@ _BLOCK_ENTRIES = 1 << 20
 _LARGEST_HESSIAN = 2500
 """Parameters up to which a square matrix is formed (50 MB, a second to factor)."""
 
+_LARGEST_SPARSE_HESSIAN = 300
+"""The same for sparse rows, whose products are cheap."""
+
 _MANY_ROWS = 64
 """Rows per context from which a BLAS call each beats one sparse product."""
 
@@ -94,8 +97,11 @@ class LinearOracle:
 
     @property
     def forms_hessian(self) -> bool:
-        """Whether a square matrix of the size of theta is affordable."""
-        return self.n_parameters <= _LARGEST_HESSIAN
+        """Whether a square matrix of the size of theta is affordable, and worth its price."""
+        # Products with sparse rows cost so little that a dense matrix soon costs more; without a ridge it is needed, to
+        # prove anything.
+        cheap_products = sparse.issparse(self.X) and self.alpha > 0.0
+        return self.n_parameters <= (_LARGEST_SPARSE_HESSIAN if cheap_products else _LARGEST_HESSIAN)
 
     @property
     def is_rigorous(self) -> bool:
