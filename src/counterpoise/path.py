@@ -46,8 +46,8 @@ def solve_path(
     solution. They certify it, with the kept Hessians bounding the curvature there; or they are the next parabolas.
     Hessians are computed anew where they are too far from the truth.
 
-    Losses with kinks have no parabolas; there some levels are solved and the others drawn between them, where that would
-    not be seen in a plot, with a gap that says how good it is.
+    Losses with kinks have no parabolas; there some levels are solved and the others drawn between them, where that
+    would not be seen in a plot, with a gap that says how good it is.
 
     Parameters
     ----------

@@ -1,0 +1,70 @@
+"""The command: it parses, calls one function, and says what it wrote and where."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from counterpoise import __version__
+from counterpoise.exceptions import CounterpoiseError
+
+app = typer.Typer(
+    name="counterpoise",
+    help="Learn from data of different contexts when the future mix of contexts is uncertain.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"counterpoise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Learn from data of different contexts when the future mix of contexts is uncertain."""
+
+
+@app.command()
+def reproduce(
+    panel: Annotated[list[str] | None, typer.Option(help="A panel, such as 4b; may be repeated; else all.")] = None,
+    runs: Annotated[int | None, typer.Option(help="Monte Carlo runs of each experiment (50; with --quick 5).")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Processes; -1 is one per core.")] = -1,
+    out: Annotated[Path, typer.Option(help="Where figures, table and page go.")] = Path("reproduction"),
+    quick: Annotated[bool, typer.Option("--quick", help="A first look in a minute: fewer runs and steps.")] = False,
+    mnist: Annotated[Path | None, typer.Option(help="Folder of the four standard MNIST files.")] = None,
+    features: Annotated[str, typer.Option(help="Of the images: autoencoder or pca.")] = "autoencoder",
+) -> None:
+    """Regenerate the paper: every panel of every figure, and every number in its text."""
+    from counterpoise.experiments.reproduce import Settings, shown_progress
+    from counterpoise.experiments.reproduce import reproduce as run
+
+    settings = Settings(out, tuple(panel or ()), runs, seed, jobs, quick, mnist, features)  # type: ignore[arg-type]
+    with shown_progress() as progress:
+        made = run(settings, progress)
+    typer.echo(made.numbers)
+    for note in made.notes:
+        typer.secho(f"NOTE: {note}", fg="red", err=True)
+    typer.echo(f"\nfigures, results.csv, results.parquet and the page are in {out}; open {made.index}")
+
+
+def main() -> None:
+    """Run the command; a mistake of the user is one line, not a traceback."""
+    try:
+        app()
+    except CounterpoiseError as error:
+        typer.secho(f"Error: {error}", fg="red", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.secho("Interrupted. What was finished is kept; the same command goes on from there.", err=True)
+        sys.exit(130)

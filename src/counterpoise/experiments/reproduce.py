@@ -1,0 +1,233 @@
+"""The paper, regenerated: compute what is missing, draw every panel, and write a page about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from counterpoise.exceptions import CounterpoiseError, InvalidInputError
+from counterpoise.experiments import beyond, page
+from counterpoise.experiments._base import Experiment, Row
+from counterpoise.experiments.classification import Classification
+from counterpoise.experiments.coloured_mnist import ColouredMNIST, Encoded, Features, coloured_digits
+from counterpoise.experiments.figures import PANELS, Panel, draw
+from counterpoise.experiments.illustration import Illustration
+from counterpoise.experiments.mnist import Digits, load_digits
+from counterpoise.experiments.numbers import number_table
+from counterpoise.experiments.results import Results, collect, whole
+from counterpoise.experiments.stock_control import StockControl
+from counterpoise.tables import Table
+
+
+class Progress(Protocol):
+    """Whoever wants to know how far things are."""
+
+    def begin(self, title: str, total: int) -> Callable[[int], None]:
+        """Announce something long; the answer is called with how much of it is done."""
+
+    def say(self, words: str) -> None:
+        """Tell something."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to reproduce, and how.
+
+    Parameters
+    ----------
+    out : path
+        Where figures, table and page go; what has been computed is kept in ``out/runs``.
+    panels : tuple of names
+        Of :data:`counterpoise.experiments.figures.PANELS`; empty for all.
+    runs : int, optional
+        Monte Carlo runs of each experiment; by default 50, or 5 where ``quick``.
+    seed : int
+    jobs : int, optional
+        Processes; by default one per core.
+    quick : bool
+        Fewer runs and steps, for a first look.
+    mnist : path, optional
+        The folder of the four standard files.
+    features : {"autoencoder", "pca"}
+        Of the images.
+    cache : path, optional
+        Where downloads and features are kept.
+    """
+
+    out: Path
+    panels: tuple[str, ...] = ()
+    runs: int | None = None
+    seed: int = 0
+    jobs: int | None = -1
+    quick: bool = False
+    mnist: Path | None = None
+    features: Features = "autoencoder"
+    cache: Path | None = None
+
+    def __post_init__(self) -> None:
+        strange = [name for name in self.panels if name not in PANELS]
+        if strange:
+            raise InvalidInputError(f"there is no panel {strange[0]!r}; choose from {', '.join(PANELS)}.")
+        if self.runs is not None and self.runs < 1:
+            raise InvalidInputError(f"runs = {self.runs}; pass a whole number, 1 or more.")
+        if self.features not in ("autoencoder", "pca"):
+            raise InvalidInputError(f"features is {self.features!r}; choose 'autoencoder' or 'pca'.")
+
+    @property
+    def n_runs(self) -> int:
+        """Runs of each experiment."""
+        return self.runs if self.runs is not None else 5 if self.quick else 50
+
+    @property
+    def wanted(self) -> list[Panel]:
+        """The panels to draw."""
+        return [PANELS[name] for name in self.panels or PANELS]
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """What was made.
+
+    Attributes
+    ----------
+    results : Results
+    numbers : Table
+    index : path
+        The page.
+    notes : tuple of str
+        What has to be said about the data.
+    """
+
+    results: Results
+    numbers: Table
+    index: Path
+    notes: tuple[str, ...]
+
+
+def reproduce(settings: Settings, progress: Progress) -> Reproduction:
+    """Regenerate panels and numbers; whatever an earlier call finished is used again."""
+    _require_extra()
+    settings.out.mkdir(parents=True, exist_ok=True)
+    needed = {name for panel in settings.wanted for name in panel.experiments}
+    notes = []
+    if settings.quick:
+        notes.append(f"quick: {settings.n_runs} runs, fewer steps")
+    rows: list[Row] = []
+    for title, names, compute in _parts(settings):
+        if needed & names:
+            found, note = compute(progress)
+            rows += [row for row in found if row.experiment in needed or row.experiment in names]
+            notes += [note] if note else []
+            progress.say(f"{title}: done")
+    results = Results.load(settings.out).merged(Results(tuple(rows)))
+    results.save(settings.out)
+    numbers = number_table(results)
+    for panel in settings.wanted:
+        said = [note for note in notes if note.startswith("quick") or "coloured-mnist" in panel.experiments[0]]
+        figure = draw(panel, results, "; ".join(said))
+        for ending in ("png", "svg"):
+            whole(settings.out / f"{panel.name}.{ending}", _saver(figure, ending))
+    index = settings.out / "index.html"
+    drawn = [panel for panel in PANELS.values() if (settings.out / f"{panel.name}.svg").exists()]
+    whole(index, lambda path: path.write_text(page.written(drawn, numbers, settings, notes), encoding="utf-8"))
+    return Reproduction(results, numbers, index, tuple(notes))
+
+
+def _saver(figure: Any, ending: str) -> Callable[[Path], None]:
+    # No date in the file: the same table gives the same picture.
+    metadata = {"Date": None} if ending == "svg" else {"Software": None}
+    return lambda path: figure.savefig(path, format=ending, dpi=150, metadata=metadata)
+
+
+_Part = tuple[str, set[str], Callable[[Progress], tuple[list[Row], str]]]
+
+
+def _parts(settings: Settings) -> Iterator[_Part]:
+    """Yield what can be computed: a title, the experiments in the table it fills, and how."""
+
+    def study(experiment: Experiment) -> Callable[[Progress], tuple[list[Row], str]]:
+        def compute(progress: Progress) -> tuple[list[Row], str]:
+            return _study(experiment, settings, progress), ""
+
+        return compute
+
+    yield "illustration", {"illustration"}, lambda _: (Illustration().rows(settings.seed), "")
+    stock = StockControl()
+    yield "stock control", {stock.name, f"{stock.name}-data"}, study(stock)
+    lines = Classification(group_dro_steps=2000) if settings.quick else Classification()
+    yield "classification", {lines.name, f"{lines.name}-data"}, study(lines)
+    yield "coloured MNIST", {ColouredMNIST.name, f"{ColouredMNIST.name}-data"}, lambda on: _mnist(settings, on)
+    coverage = {f"coverage-{name}" for name in ("stock-control", "classification", "coloured-mnist")}
+    n_draws = 20_000 if settings.quick else 200_000
+    yield "coverage", coverage, lambda _: (beyond.coverage(settings.seed, n_draws), "")
+    n_steps = 500 if settings.quick else 10_000
+    yield "convergence", {"convergence"}, lambda _: (beyond.convergence(settings.seed, n_steps), "")
+
+
+def _study(experiment: Experiment, settings: Settings, progress: Progress) -> list[Row]:
+    advance = progress.begin(experiment.name, settings.n_runs)
+    runs = collect(experiment, settings.n_runs, settings.seed, settings.out / "runs", settings.jobs, advance)
+    return [*experiment.picture(settings.seed), *runs]
+
+
+def _mnist(settings: Settings, progress: Progress) -> tuple[list[Row], str]:
+    digits = load_digits(settings.mnist, settings.cache)
+    progress.say(f"MNIST from {digits.source}: {len(digits.train_labels):,} images to train on")
+    note = "" if digits.complete else f"coloured MNIST on {digits.source} only, not on the complete set"
+    if settings.quick:
+        # A smaller set, so that the features are learnt in seconds.
+        digits = _some(digits)
+    encoded = Encoded.of(digits, settings.features, settings.seed, settings.cache)
+    rows = _study(ColouredMNIST(encoded), settings, progress)
+    return [*rows, *coloured_digits(digits, settings.seed)], note
+
+
+def _some(digits: Digits) -> Digits:
+    every = max(1, len(digits.train_labels) // 6000)
+    return replace(digits, train_images=digits.train_images[::every], train_labels=digits.train_labels[::every])
+
+
+def _require_extra() -> None:
+    try:
+        import matplotlib  # noqa: F401
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise CounterpoiseError(
+            f"reproducing needs the package {error.name}. Run: pip install 'counterpoise[experiments]'"
+        ) from error
+
+
+class Silent:
+    """Progress nobody looks at."""
+
+    def begin(self, title: str, total: int) -> Callable[[int], None]:
+        """Announce nothing."""
+        return lambda done: None
+
+    def say(self, words: str) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def shown_progress() -> Iterator[Progress]:
+    """Show bars with the time left, on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description:<16}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=console) as bars:
+
+        class Shown:
+            def begin(self, title: str, total: int) -> Callable[[int], None]:
+                task = bars.add_task(title, total=total)
+                return lambda done: bars.update(task, completed=done)
+
+            def say(self, words: str) -> None:
+                bars.console.print(words)
+
+        yield Shown()
