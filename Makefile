@@ -6,7 +6,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types layers format clean
+.PHONY: help demo test lint types layers reproduce bench-path format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,12 @@ types: $(VENV)/.dev  ## static types of src
 
 layers: $(VENV)/.dev  ## the one-way dependencies
 	$(BIN)/lint-imports
+
+reproduce: $(VENV)/.test  ## the whole paper, into reproduction/ (a few minutes; MNIST=DIR names its files)
+	OMP_NUM_THREADS=1 $(BIN)/counterpoise reproduce $(if $(MNIST),--mnist $(MNIST))
+
+bench-path: $(VENV)/.core  ## what a path of 50 levels costs, in fits
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/confidence_path.py
 
 format: $(VENV)/.dev  ## rewrite the code in the house style
 	$(BIN)/ruff check --fix .

@@ -83,9 +83,9 @@ def panel_1b(results: Results, ax: Axes) -> Axes:
     for c in (1, 2):
         name, colour = f"context-{c}", CONTEXTS[c - 1]
         best = results.series("illustration", name, "best-level")[0]
-        ax.plot(level, results.series("illustration", name, "risk"), color=colour, label=f"context {c}")
+        words = f"context {c}, best level {best:.1f}"
+        ax.plot(level, results.series("illustration", name, "risk"), color=colour, label=words)
         ax.axvline(best, color=colour, lw=1, ls=":")
-        ax.annotate(f"{best:.1f}", (best, ax.get_ylim()[1]), ha="center", va="bottom", color=colour, fontsize=9)
     ax.set(xlabel="stock level, $\\theta$ (units)", ylabel="risk, $R_c(\\theta)$ (money)")
     ax.legend()
     return ax
@@ -179,7 +179,13 @@ def _boxes(results: Results, ax: Axes, experiment: str, label: str) -> Axes:
     ax.set_xticks([middle, width + middle], ["worst case", "nominal"])
     ax.axvline(width - 1, color="#bbbbbb", lw=1)
     ax.set(ylabel=label)
-    ax.set_ylim(bottom=0)
+    # A few runs far off would leave no room for the boxes; how many is said.
+    values = [results.series(experiment, method, metric) for method in methods for metric in ("worst", "nominal")]
+    top = 1.1 * max(float(np.quantile(one, 0.75) + 1.5 * np.ptp(np.quantile(one, [0.25, 0.75]))) for one in values)
+    beyond = sum(int((one > top).sum()) for one in values)
+    ax.set_ylim(0.0, top)
+    if beyond:
+        ax.set_title(f"{beyond} values above", fontsize=9, loc="center")
     n = len(results.series(experiment, methods[0], "worst"))
     ax.set_title(f"{n} runs", fontsize=9, loc="right")
     ax.legend(fontsize=7, ncol=2)
@@ -231,7 +237,8 @@ def panel_6a(results: Results, ax: Axes) -> Axes:
             canvas[c * 30 + 1 : c * 30 + 29, k * 30 + 1 : k * 30 + 29] = tile
     ax.imshow(canvas, interpolation="nearest")
     ax.set_xticks([])
-    ax.set_yticks([c * 30 + 15 for c in range(contexts)], [f"context {c + 1}" for c in range(contexts)])
+    ax.set_yticks([c * 30 + 15 for c in range(contexts)], [str(c + 1) for c in range(contexts)])
+    ax.set_ylabel("context")
     return ax
 
 
@@ -255,6 +262,7 @@ def panel_coverage(results: Results, ax: Axes) -> Axes:
             ax.annotate(f"{100 * covered:.2f}%", place, (0, 7), textcoords="offset points", ha="center", fontsize=7)
     ax.set_xticks(range(3), ["stock control\n(10 contexts)", "classification\n(3)", "coloured MNIST\n(5)"])
     ax.set(ylabel="radius for 99% confidence (bits)", yscale="log", xlim=(-0.5, 2.5))
+    ax.set_ylim(top=2.0 * ax.get_ylim()[1])
     ax.legend(fontsize=8)
     return ax
 
@@ -388,5 +396,5 @@ def draw(panel: Panel, results: Results, note: str = "") -> Any:
     FigureCanvasAgg(figure)
     panel.draw(results, figure.add_subplot())
     if note:
-        figure.text(0.005, 0.005, note, fontsize=7, color="#a00000")
+        figure.suptitle(note, fontsize=8, color="#a00000", x=0.01, ha="left")
     return figure

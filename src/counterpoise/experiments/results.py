@@ -56,12 +56,13 @@ class Results:
 
         paths = [folder / "results.csv", folder / "results.parquet"]
         columns = {name: [getattr(row, name) for row in self.rows] for name in Row._fields}
+        columns["value"] = [float(value) for value in columns["value"]]
 
         def write_csv(path: Path) -> None:
             with path.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)
                 writer.writerow(Row._fields)
-                writer.writerows((*row[:4], repr(row.value)) for row in self.rows)
+                writer.writerows((*row[:4], repr(float(row.value))) for row in self.rows)
 
         whole(paths[0], write_csv)
         whole(paths[1], lambda path: pq.write_table(pa.table(columns), path))
