@@ -52,7 +52,7 @@ def reproduce(
     settings = Settings(out, tuple(panel or ()), runs, seed, jobs, quick, mnist, features)  # type: ignore[arg-type]
     with shown_progress() as progress:
         made = run(settings, progress)
-    typer.echo(made.numbers)
+    typer.echo(f"{made.numbers}\n\n{made.claims}")
     for note in made.notes:
         typer.secho(f"NOTE: {note}", fg="red", err=True)
     typer.echo(f"\nfigures, results.csv, results.parquet and the page are in {out}; open {made.index}")

@@ -79,3 +79,68 @@ def number_table(results: Results, seed: int = 0) -> Table:
         runs=[n for *_, n, _ in lines],
         verdict=[verdict for *_, verdict in lines],
     )
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, or of ours beside it: one method's value lies below another's."""
+
+    where: str
+    words: str
+    experiment: str
+    metric: str
+    lower: str
+    higher: str
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim("stock control", "robust below ERM in the worst case", "stock-control", "worst", "robust", "erm"),
+    Claim(
+        "stock control", "robust below minimax in the worst case", "stock-control", "worst", "robust", "minimax-risk"
+    ),
+    Claim("stock control", "at some expense in the nominal case", "stock-control", "nominal", "erm", "robust"),
+    Claim("classification", "robust below ERM in the worst case", "classification", "worst", "robust", "erm"),
+    Claim(
+        "classification",
+        "robust below minimax in the worst case, by online group DRO as in the paper",
+        "classification",
+        "worst",
+        "robust",
+        "group-dro",
+    ),
+    Claim(
+        "classification",
+        "robust below minimax in the worst case, solved exactly (ours)",
+        "classification",
+        "worst",
+        "robust",
+        "minimax-risk",
+    ),
+    Claim("classification", "at some expense in the nominal case", "classification", "nominal", "erm", "robust"),
+    Claim("coloured MNIST", "robust below ERM in the worst case", "coloured-mnist", "worst", "robust", "erm"),
+    Claim("coloured MNIST", "at some expense in the nominal case", "coloured-mnist", "nominal", "erm", "robust"),
+)
+
+
+def claim_table(results: Results) -> Table:
+    """Count the runs in which each claim holds, and compare medians."""
+    lines = []
+    for claim in CLAIMS:
+        low, high = (results.series(claim.experiment, one, claim.metric) for one in (claim.lower, claim.higher))
+        if low.size == 0 or low.size != high.size:
+            lines.append((claim, 0, 0, np.nan, "not computed"))
+            continue
+        runs = int((low < high).sum())
+        gap = float(np.median(high - low))
+        # More often than a fair coin would have it, at two standard deviations.
+        clear = abs(2 * runs - low.size) >= 2.0 * np.sqrt(low.size)
+        verdict = ("holds" if runs > low.size / 2 else "does not hold") if clear else "undecided"
+        lines.append((claim, runs, low.size, gap, verdict))
+    return Table.of(
+        "runs: in which the claim holds; difference: its median",
+        where=[claim.where for claim, *_ in lines],
+        claim=[claim.words for claim, *_ in lines],
+        runs=[f"{runs} of {total}" for _, runs, total, *_ in lines],
+        difference=[gap for *_, gap, _ in lines],
+        verdict=[verdict for *_, verdict in lines],
+    )

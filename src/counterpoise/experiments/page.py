@@ -31,7 +31,7 @@ th:nth-child(-n+2), td:nth-child(-n+2), th:last-child, td:last-child { text-alig
 _PACKAGES = ("counterpoise", "numpy", "scipy", "scikit-learn", "matplotlib")
 
 
-def written(panels: Sequence[Panel], numbers: Table, settings: Settings, notes: Sequence[str]) -> str:
+def written(panels: Sequence[Panel], numbers: Table, claims: Table, settings: Settings, notes: Sequence[str]) -> str:
     """Return the page as HTML; it needs nothing but the pictures beside it."""
     figures = "".join(
         f'<figure id="{panel.name}"><img src="{panel.name}.svg" alt="{escape(panel.caption)}">'
@@ -55,6 +55,7 @@ def written(panels: Sequence[Panel], numbers: Table, settings: Settings, notes: 
         "<p>Every panel of the paper by Osama, Zachariah and Stoica, and some beyond it, drawn by counterpoise from "
         '<a href="results.csv">one table of results</a>.</p>'
         f"{said}<h2>Numbers in the text</h2><div class='wide'>{numbers._repr_html_()}</div>"
+        f"<h2>Claims</h2><div class='wide'>{claims._repr_html_()}</div>"
         f"<h2>Figures</h2><div class='panels'>{figures}</div>"
         f"<h2>Made with</h2><table>{rows}</table></body></html>\n"
     )

@@ -16,7 +16,7 @@ from counterpoise.experiments.coloured_mnist import ColouredMNIST, Encoded, Feat
 from counterpoise.experiments.figures import PANELS, Panel, draw
 from counterpoise.experiments.illustration import Illustration
 from counterpoise.experiments.mnist import Digits, load_digits
-from counterpoise.experiments.numbers import number_table
+from counterpoise.experiments.numbers import claim_table, number_table
 from counterpoise.experiments.results import Results, collect, whole
 from counterpoise.experiments.stock_control import StockControl
 from counterpoise.tables import Table
@@ -94,7 +94,8 @@ class Reproduction:
     Attributes
     ----------
     results : Results
-    numbers : Table
+    numbers, claims : Table
+        What the paper prints, and what it says, beside ours.
     index : path
         The page.
     notes : tuple of str
@@ -103,6 +104,7 @@ class Reproduction:
 
     results: Results
     numbers: Table
+    claims: Table
     index: Path
     notes: tuple[str, ...]
 
@@ -124,7 +126,7 @@ def reproduce(settings: Settings, progress: Progress) -> Reproduction:
             progress.say(f"{title}: done")
     results = Results.load(settings.out).merged(Results(tuple(rows)))
     results.save(settings.out)
-    numbers = number_table(results)
+    numbers, claims = number_table(results), claim_table(results)
     for panel in settings.wanted:
         said = [note for note in notes if note.startswith("quick") or "coloured-mnist" in panel.experiments[0]]
         figure = draw(panel, results, "; ".join(said))
@@ -132,8 +134,8 @@ def reproduce(settings: Settings, progress: Progress) -> Reproduction:
             whole(settings.out / f"{panel.name}.{ending}", _saver(figure, ending))
     index = settings.out / "index.html"
     drawn = [panel for panel in PANELS.values() if (settings.out / f"{panel.name}.svg").exists()]
-    whole(index, lambda path: path.write_text(page.written(drawn, numbers, settings, notes), encoding="utf-8"))
-    return Reproduction(results, numbers, index, tuple(notes))
+    whole(index, lambda path: path.write_text(page.written(drawn, numbers, claims, settings, notes), encoding="utf-8"))
+    return Reproduction(results, numbers, claims, index, tuple(notes))
 
 
 def _saver(figure: Any, ending: str) -> Callable[[Path], None]:
