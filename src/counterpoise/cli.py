@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import sys
+import functools
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ParamSpec
 
 import typer
 
 from counterpoise import __version__
-from counterpoise.exceptions import CounterpoiseError
+from counterpoise.exceptions import CounterpoiseError, InvalidInputError
+
+P = ParamSpec("P")
 
 app = typer.Typer(
     name="counterpoise",
@@ -25,6 +28,27 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
+def spoken(command: Callable[P, None]) -> Callable[P, None]:
+    """Turn a mistake of the user, and an interruption, into one line and an exit code."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except CounterpoiseError as error:
+            typer.secho(f"Error: {error}", fg="red", err=True)
+            # What was asked for cannot be: usage. What was asked for did not work: failure.
+            raise typer.Exit(2 if isinstance(error, InvalidInputError) else 1) from None
+        except OSError as error:
+            typer.secho(f"Error: {error}. Choose another place, or make room.", fg="red", err=True)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            typer.secho("Interrupted. What was finished is kept; the same command goes on from there.", err=True)
+            raise typer.Exit(130) from None
+
+    return run
+
+
 @app.callback()
 def root(
     version: Annotated[
@@ -35,6 +59,7 @@ def root(
 
 
 @app.command()
+@spoken
 def reproduce(
     panel: Annotated[list[str] | None, typer.Option(help="A panel, such as 4b; may be repeated; else all.")] = None,
     runs: Annotated[int | None, typer.Option(help="Monte Carlo runs of each experiment (50; with --quick 5).")] = None,
@@ -59,12 +84,5 @@ def reproduce(
 
 
 def main() -> None:
-    """Run the command; a mistake of the user is one line, not a traceback."""
-    try:
-        app()
-    except CounterpoiseError as error:
-        typer.secho(f"Error: {error}", fg="red", err=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        typer.secho("Interrupted. What was finished is kept; the same command goes on from there.", err=True)
-        sys.exit(130)
+    """Run the command."""
+    app()

@@ -109,7 +109,7 @@ class LinearProblem:
     def remedy(self) -> str:
         """What to do where a risk has no minimum."""
         if self.oracle.n_parameters == 1:
-            return "Bound theta, e.g. to [0, max_stock]."
+            return "Bound theta, e.g. by max_stock=, and check costs and price."
         return "Check costs and price, or raise alpha."
 
 

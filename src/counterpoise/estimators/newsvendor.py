@@ -116,7 +116,8 @@ class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
     def _capacity(self) -> float:
         if self.max_stock is None:
             return math.inf
-        if not (isinstance(self.max_stock, (int, float, np.number)) and self.max_stock > 0):
+        number = isinstance(self.max_stock, (int, float, np.number)) and not isinstance(self.max_stock, bool)
+        if not (number and self.max_stock > 0):
             raise InvalidInputError(f"max_stock is {self.max_stock!r}; pass a positive number of units, or None.")
         return float(self.max_stock)
 

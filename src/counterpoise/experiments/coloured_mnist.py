@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.estimators.linear import RobustLogisticRegression
-from counterpoise.exceptions import OneContextWarning
+from counterpoise.exceptions import InvalidInputError, OneContextWarning
 from counterpoise.experiments._base import SWITCHES, Array, Experiment, Row, balanced, generator, series
 from counterpoise.experiments.classification import Samples
-from counterpoise.experiments.mnist import Digits, default_cache
+from counterpoise.experiments.mnist import Digits, cached, default_cache
 
 Features = Literal["autoencoder", "pca"]
 
@@ -45,9 +45,9 @@ class Encoded:
         name = f"{features}-{seed}-{key}"
         kept = (default_cache() if cache is None else cache) / f"{name}.npz"
         high = {"train_high": (digits.train_labels >= 5) * 1, "test_high": (digits.test_labels >= 5) * 1}
-        if kept.exists():
-            with np.load(kept) as arrays:
-                return cls(train=arrays["train"], test=arrays["test"], key=name, **high)
+        arrays = cached(kept, ("train", "test"))
+        if arrays is not None:
+            return cls(train=arrays["train"], test=arrays["test"], key=name, **high)
         train, test = (_autoencoded if features == "autoencoder" else _projected)(digits, seed)
         kept.parent.mkdir(parents=True, exist_ok=True)
         part = kept.with_suffix(f".{os.getpid()}.npz")
@@ -102,6 +102,11 @@ class ColouredMNIST(Experiment):
 
     def sample(self, rng: np.random.Generator) -> Samples:
         """Draw contexts, training images and colours."""
+        if len(self.encoded.train) < self.n_samples:
+            raise InvalidInputError(
+                f"there are {len(self.encoded.train)} training images; the experiment draws {self.n_samples} without "
+                "replacement. Name the complete set with --mnist."
+            )
         contexts = rng.choice(5, size=self.n_samples, p=MIX)
         images = rng.choice(len(self.encoded.train), size=self.n_samples, replace=False)
         y = self.encoded.train_high[images]

