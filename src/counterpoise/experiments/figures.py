@@ -138,8 +138,8 @@ def panel_3b(results: Results, ax: Axes) -> Axes:
         ax.plot(level, worst, color=colours[name], ls=style, label=f"least favourable, {name}")
         theta = results.series("illustration", name, "robust-level")[0]
         words = "robust decisions" if name == "90%" else None
-        share_there = np.interp(theta, level, worst)
-        ax.plot(theta, share_there, "o", color=COLOURS["robust"], mec="white", ms=8, label=words, ls="none")
+        there = results.series("illustration", name, "robust-share")[0]
+        ax.plot(theta, there, "o", color=COLOURS["robust"], mec="white", ms=8, label=words, ls="none")
     for method, marker in (("erm", "s"), ("minimax-risk", "*")):
         theta = results.series("illustration", method, "level")[0]
         words = LABELS[method].replace("\n(exact)", "")

@@ -14,6 +14,7 @@ from counterpoise.experiments._base import Array, Row, generator, series
 from counterpoise.experiments.stock_control import Market
 from counterpoise.minimization import minimize
 from counterpoise.sets import KLBall, confidence_radius
+from counterpoise.solvers import Solution
 
 LEVELS = {"90%": 0.9, "99%": 0.99, "100%": 1.0}
 """The confidence levels that are shown."""
@@ -68,7 +69,7 @@ class Illustration:
         for name, p in mixes.items():
             rows += self._row(name, "risk", risks @ p)
             rows += self._row(name, "excess", excess @ p)
-            rows += self._row(name, "best-level", [self._decide(counts=100.0 * p, radius=0.0)])
+            rows += self._row(name, "best-level", self._decide(counts=100.0 * p, radius=0.0).theta)
         return rows
 
     def _intervals(self, seed: int) -> list[Row]:
@@ -85,10 +86,10 @@ class Illustration:
             rows += self._row(name, "high", [high for _, high in ends])
         return rows
 
-    def _decide(self, counts: Array, **switches: float) -> float:
-        """Return the level the library chooses for the true risks and given counts."""
+    def _decide(self, counts: Array, **switches: float) -> Solution:
+        """Return what the library chooses for the true risks and given counts."""
         references = None if switches.pop("score", 1.0) else np.zeros(2)
-        solution = minimize(
+        return minimize(
             lambda level: self.market.risks(float(level[0])),
             20.0,
             counts=counts,
@@ -97,16 +98,18 @@ class Illustration:
             reference_risks=self.market.least_risks if references is None else references,
             **switches,  # type: ignore[arg-type]
         )
-        return float(solution.theta[0])
 
     def _decisions(self) -> list[Row]:
         """Return the levels at 20 samples, 19 of them of the first context."""
         counts = np.array([19.0, 1.0])
         rows = []
         for name, confidence in LEVELS.items():
-            rows += self._row(name, "robust-level", [self._decide(counts, confidence=confidence)])
-        rows += self._row("erm", "level", [self._decide(counts, radius=0.0)])
-        return rows + self._row("minimax-risk", "level", [self._decide(counts, radius=math.inf, score=0.0)])
+            solution = self._decide(counts, confidence=confidence)
+            rows += self._row(name, "robust-level", solution.theta)
+            # On a jump of the least favourable share, the one under which the level is best.
+            rows += self._row(name, "robust-share", solution.p_worst[:1])
+        rows += self._row("erm", "level", self._decide(counts, radius=0.0).theta)
+        return rows + self._row("minimax-risk", "level", self._decide(counts, radius=math.inf, score=0.0).theta)
 
     def _contours(self) -> list[Row]:
         """Return the excess risk over levels and shares, and the least favourable share of every level."""
