@@ -210,7 +210,9 @@ def _tilt(p_hat: Array, eps: float, gaps: Array, spread: Array) -> tuple[Array, 
 
     log_above, vanishing = _asymptote(p_hat, eps, gaps)
     solved = np.flatnonzero(~vanishing)
-    if solved.size:
+    if len(gaps) == 1 and solved.size:
+        log_above[0] = _root_of_one(p_hat, eps, gaps[0], float(log_above[0]))
+    elif solved.size:
         log_above[solved] = _root(p_hat, eps, gaps[solved], log_above[solved])
     with np.errstate(under="ignore", divide="ignore"):
         offset = np.exp(log_above)[:, None]
@@ -280,6 +282,41 @@ def _root(p_hat: Array, eps: float, gaps: Array, lower: Array) -> Array:
         if active.size == 0:
             break
     return log_offset
+
+
+def _root_of_one(p_hat: Array, eps: float, gaps: Array, lower: float) -> float:
+    """Solve as :func:`_root` does for one row: the same steps in plain numbers, which take a third of the time."""
+    mean = float(gaps @ p_hat)
+    from_mean = gaps - mean
+    x = lower
+    if eps <= 1.0:
+        guess = max(math.sqrt(float((from_mean * from_mean) @ p_hat) / (2.0 * eps)) - mean, 1e-3 * mean)
+        x = max(math.log(guess), lower) if guess > 0.0 else lower
+    low, high = lower, -0.5 * math.log(4.0 * eps) + 1e-6
+    x = min(max(x, low), high)
+    for _ in range(200):
+        # As in _divergence, whose comments apply.
+        offset = math.exp(x)
+        centre = offset + mean
+        u, one_plus_u = from_mean / centre, (offset + gaps) / centre
+        pull = u / one_plus_u
+        inflation = float((u * pull) @ p_hat)
+        divergence = float(_log1p_minus(u, one_plus_u) @ p_hat) + math.log1p(inflation)
+        pull += inflation
+        slope = -offset / centre / (1.0 + inflation) * float((pull * pull) @ p_hat)
+        low, high = (x, high) if divergence > eps else (low, x)
+        if eps > 1.0:
+            step = (eps - divergence) / slope if slope != 0.0 else math.nan
+        else:
+            step = divergence * math.log(eps / divergence) / slope if divergence > 0.0 and slope != 0.0 else math.nan
+        new = x + step
+        if not low <= new <= high:
+            new = 0.5 * (low + high)
+        done = abs(new - x) <= 1e-9
+        x = new
+        if done:
+            break
+    return x
 
 
 def _divergence(p_hat: Array, gaps: Array, mean: Array, offset: Array) -> tuple[Array, Array]:
