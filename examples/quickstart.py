@@ -24,7 +24,8 @@ def stock_control(rng: np.random.Generator) -> None:
     def risks(level: np.ndarray) -> np.ndarray:
         return np.array([np.mean(level * cost - price * np.minimum(level, demand)) for cost, demand in past])
 
-    print("1. Stock level, with 19 dry days and 1 wet day seen (price 10, unit cost about 5)\n")
+    print("1. Stock level, with 19 dry days and 1 wet day seen (price 10, unit cost about 5)")
+    print("   Regret: what a level costs more than the best one for the weather. Gap: how far from optimal, at most.\n")
     print(f"   {'rule':<24}{'level':>8}{'worst regret':>15}{'regret in the usual mix':>26}{'gap':>11}")
     settings = {
         "ERM": {"radius": 0.0},

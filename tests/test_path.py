@@ -18,7 +18,7 @@ from counterpoise import path as path_module
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import fit_problem
 from counterpoise.losses import Huber, Logistic, Multinomial, Pinball, Poisson, Squared
-from counterpoise.objective import ReferenceRisks
+from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.path import solve_path
 from counterpoise.problem import LinearProblem
 from counterpoise.sets import KLBall, confidence_radius
@@ -359,3 +359,15 @@ def test_bad_input_is_named(options, words):
     arguments = {"model": MODEL, "X": X, "y": Y, "contexts": LABELS} | options
     with pytest.raises(InvalidInputError, match=words):
         cpo.confidence_path(**arguments)
+
+
+def test_a_bound_above_a_value_that_is_attained_is_not_kept():
+    problem, references, centre = posed(Logistic(), "dense")
+    follower = path_module._Follower(problem, references, TOL)
+    objective = RobustObjective(problem.oracle, KLBall(centre, 0.1), references)
+    point = problem.oracle.at(problem.oracle.start())
+    value = objective.upper_bound(point)
+    assert follower._certified(objective, point, centre, 1, bound=value + 1.0) is None
+    assert follower.lower == -math.inf
+    follower._certified(objective, point, centre, 1, bound=value - 1.0)
+    assert follower.lower == value - 1.0

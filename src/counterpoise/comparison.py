@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from sklearn.utils.multiclass import type_of_target
 from counterpoise.contexts import Contexts, encode, plain, shown
 from counterpoise.estimators.linear import RobustLinearRegression, RobustLogisticRegression
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.fit import METHODS
 from counterpoise.learners import (
     RowLoss,
     fit_routed,
@@ -39,10 +39,7 @@ Array = NDArray[np.float64]
 
 BASELINES: Mapping[str, Mapping[str, Any]] = {
     "robust": {},
-    "erm": {"radius": 0.0, "score": "risk"},
-    "inverse-frequency": {"radius": 0.0, "score": "risk"},
-    "minimax-risk": {"radius": math.inf, "score": "risk"},
-    "minimax-regret": {"radius": math.inf, "score": "excess"},
+    **{name: METHODS[name].switches for name in ("erm", "inverse-frequency", "minimax-risk", "minimax-regret")},
 }
 """What each method changes in the estimator; inverse-frequency also weighs every context alike."""
 
@@ -138,7 +135,7 @@ def compare(
     groups : labels of shape (n_samples,), optional
         Rows that belong together (one patient, one day): they are kept in one fold, and drawn together in the
         bootstrap.
-    loss : {"log_loss", "zero_one", "squared_error", "absolute_error"} or callable, optional
+    loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
         By default the one the models are fitted by.
     confidence : float
         Level of the bootstrap intervals, which reflect the rows that happened to be there, not the folds.
@@ -220,7 +217,8 @@ def _fit(
     base: Any, method: str, X: Any, y: NDArray[Any], contexts: Contexts, weight: Array
 ) -> Callable[[NDArray[np.intp]], Any]:
     """Return how a method is fitted to some of the rows."""
-    model, weight = _variant(base, method, contexts.labels), _balanced(weight, contexts, method)
+    model = _variant(base, method, contexts.labels)
+    weight = contexts.balanced(weight) if METHODS[method].balanced else weight
     labels = contexts.labels[contexts.codes]
 
     def fit(rows: NDArray[np.intp]) -> Any:
@@ -237,13 +235,6 @@ def _variant(base: Any, method: str, contexts: Iterable[Any]) -> Any:
         # What is not scored need not be estimated.
         switches["reference"] = dict.fromkeys(map(plain, contexts), 0.0)
     return clone(base).set_params(**{prefix + name: value for name, value in switches.items()})
-
-
-def _balanced(weight: Array, contexts: Contexts, method: str) -> Array:
-    if method != "inverse-frequency":
-        return weight
-    totals = np.bincount(contexts.codes, weight, len(contexts.labels))
-    return np.asarray(weight * (weight.sum() / (len(totals) * totals))[contexts.codes])
 
 
 def _judged(

@@ -45,6 +45,11 @@ class Contexts:
             return None
         return np.argsort(self.codes, kind="stable")
 
+    def balanced(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return row weights of the same sum under which every context counts alike."""
+        totals = np.bincount(self.codes, weight, len(self.labels))
+        return np.asarray(weight * (weight.sum() / (len(totals) * totals))[self.codes])
+
     def describe(self, c: int) -> str:
         """Return a context's label for a message."""
         return f"context {shown(self.labels[c]):.60}"

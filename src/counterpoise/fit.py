@@ -59,6 +59,15 @@ class Robustness:
     score: Score = "excess"
     balanced: bool = False
 
+    @property
+    def switches(self) -> dict[str, Any]:
+        """The same in the words of an estimator: its radius and its score."""
+        return {"radius": math.inf if self.confidence == 1.0 else self.radius, "score": self.score}
+
+    def scored(self, references: ReferenceRisks) -> ReferenceRisks:
+        """Return what is taken off each risk: the references, or nothing where the score is the risk itself."""
+        return references if self.score == "excess" else ReferenceRisks.exactly(np.zeros_like(references.upper))
+
     def ball(self, counts: Array) -> KLBall:
         """Return the set of context distributions for these counts."""
         if isinstance(self.radius, str):

@@ -197,11 +197,10 @@ class _Follower:
                 return None
             share = point.curvature_share(self.anchor)
             p = ball.pull_inside(p)
-            # The sets are nested, so what bounds the optimum of a smaller one bounds this one too.
             curvature = share * np.tensordot(p, self.hessians, 1)
-            self.lower = max(self.lower, objective.lower_bound(point, p, curvature))
+            bound = objective.lower_bound(point, p, curvature)
             self.point = point
-            solution = self._certified(objective, point, p, attempt + 1)
+            solution = self._certified(objective, point, p, attempt + 1, bound)
             if solution is not None:
                 return solution
             if attempt > 0 or share < 0.5:
@@ -213,9 +212,15 @@ class _Follower:
         self.point, self.last = self.problem.oracle.at(solution.theta), solution
         self.lower = max(self.lower, solution.certificate.lower)
 
-    def _certified(self, objective: RobustObjective, point: LinearPoint, p: Array, n_iter: int) -> Solution | None:
-        """Return a point as the solution, if the bound that is known proves it."""
+    def _certified(
+        self, objective: RobustObjective, point: LinearPoint, p: Array, n_iter: int, bound: float = -math.inf
+    ) -> Solution | None:
+        """Return a point as the solution, if a bound found there or earlier proves it."""
         upper = objective.upper_bound(point)
+        # Above the value at this very point it is no bound but a failure of arithmetic. Otherwise it is kept: sets are
+        # nested, so what bounds the optimum of a smaller one bounds those after it.
+        if bound <= upper + 1e-9 * (self.scale or 0.0):
+            self.lower = max(self.lower, bound)
         # The scale changes little from level to level; far from done, the last one will do.
         if self.scale is not None and upper - self.lower > 3.0 * self.tol * self.scale:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 import warnings
@@ -124,6 +125,14 @@ def warn_of_small_contexts(estimator: Any, contexts: Contexts, n_parameters: int
         SmallContextWarning,
         stacklevel=4,
     )
+
+
+def share_parameters(cls: type, source: type) -> None:
+    """Let the documentation of a class list the parameters and attributes of the one it extends."""
+    _, heading, shared = inspect.cleandoc(source.__doc__ or "").partition("Parameters\n----------\n")
+    if not cls.__name__.startswith("_"):
+        own = inspect.cleandoc(cls.__doc__ or "")
+        cls.__doc__ = own + ("\n" if heading in own else f"\n\n{heading}") + shared
 
 
 class ProgressLine:

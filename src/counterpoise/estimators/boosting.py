@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Mapping
 from numbers import Real
@@ -22,6 +21,7 @@ from counterpoise.estimators._base import (
     ScoreParameter,
     check_switches,
     contexts_or_one,
+    share_parameters,
     speaking_as,
 )
 from counterpoise.estimators.boosters import LightGBMRun, Recipe, Run, XGBoostRun
@@ -137,11 +137,9 @@ class RobustBooster(ScoredByParameter):
         self.verbose = verbose
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Let every booster's documentation list the parameters and attributes above."""
+        """Let every estimator's documentation list the parameters and attributes above."""
         super().__init_subclass__(**kwargs)
-        _, heading, shared = inspect.cleandoc(RobustBooster.__doc__ or "").partition("Parameters\n----------\n")
-        if not cls.__name__.startswith("_"):
-            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{heading}{shared}"
+        share_parameters(cls, RobustBooster)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

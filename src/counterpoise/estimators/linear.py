@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +19,7 @@ from counterpoise.estimators._base import (
     check_switches,
     contexts_or_one,
     explaining_text,
+    share_parameters,
     speaking_as,
     warn_of_small_contexts,
 )
@@ -124,10 +124,7 @@ class RobustLinearModel(ScoredByParameter):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let every estimator's documentation list the parameters and attributes above."""
         super().__init_subclass__(**kwargs)
-        own = inspect.cleandoc(cls.__doc__ or "")
-        _, heading, shared = inspect.cleandoc(RobustLinearModel.__doc__ or "").partition("Parameters\n----------\n")
-        if not cls.__name__.startswith("_"):
-            cls.__doc__ = own + ("\n" if heading in own else f"\n\n{heading}") + shared
+        share_parameters(cls, RobustLinearModel)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -193,9 +190,7 @@ class RobustLinearModel(ScoredByParameter):
         if in_sample and self._robustness.score == "excess" and not ball.is_point:
             warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters)
         references = problem.references(self.reference, self.tol)
-        if self._robustness.score == "excess":
-            return references, references
-        return references, ReferenceRisks.exactly(np.zeros_like(references.upper))
+        return references, self._robustness.scored(references)
 
     def _keep(self, fit: LinearFit, references: ReferenceRisks) -> Self:
         """Store what a fit found."""

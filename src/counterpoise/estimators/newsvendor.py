@@ -13,7 +13,6 @@ from counterpoise.estimators._base import Array, check_switches, contexts_or_one
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import Robustness, Score, fit_problem
 from counterpoise.losses import Newsvendor
-from counterpoise.objective import ReferenceRisks
 from counterpoise.problem import LinearProblem, Reference
 from counterpoise.references import fit_specialists
 from counterpoise.sets import RadiusMethod
@@ -96,10 +95,10 @@ class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
                 sample_weight=sample_weight,
                 bounds=(0.0, self._capacity()),  # type: ignore[arg-type]
             )
-            ball = Robustness(self.confidence, self.radius, self.draws, self.score).ball(problem.counts)
+            robustness = Robustness(self.confidence, self.radius, self.draws, self.score)
+            ball = robustness.ball(problem.counts)
             references = problem.references(self.reference, 0.0)
-            scored = references if self.score == "excess" else ReferenceRisks.exactly(np.zeros_like(references.upper))
-            fit = fit_problem(problem, ball, scored, tol=1e-12, speaker=type(self).__name__)
+            fit = fit_problem(problem, ball, robustness.scored(references), tol=1e-12, speaker=type(self).__name__)
         whole = np.array_equal(fit.counts, fit.contexts.counts)
         self.stock_level_ = float(fit.solution.theta[0])
         self.context_levels_ = fit_specialists(problem.oracle, 0.0).theta[:, 0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -12,14 +11,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.contexts import encode
+from counterpoise.fit import METHODS
+
 Array = NDArray[np.float64]
 
 SWITCHES: Mapping[str, Mapping[str, Any]] = {
-    "robust": {"radius": "types"},
-    "erm": {"radius": 0.0, "score": "risk"},
-    "minimax-risk": {"radius": math.inf, "score": "risk"},
-    "minimax-regret": {"radius": math.inf},
-    "inverse-frequency": {"radius": 0.0, "score": "risk"},
+    **{
+        name: METHODS[name].switches
+        for name in ("robust", "erm", "minimax-risk", "minimax-regret", "inverse-frequency")
+    },
     "robust-agrawal": {"radius": "agrawal"},
     "robust-chi2": {"radius": "chi2"},
 }
@@ -44,8 +45,7 @@ def generator(seed: int, *names: str | int) -> np.random.Generator:
 
 def balanced(contexts: NDArray[Any]) -> Array:
     """Return weights under which every context counts alike."""
-    _, codes, counts = np.unique(contexts, return_inverse=True, return_counts=True)
-    return np.asarray(len(codes) / (len(counts) * counts[codes]), dtype=np.float64)
+    return encode(contexts).balanced(np.ones(len(contexts)))
 
 
 def series(experiment: str, method: str, metric: str, values: Iterable[float]) -> list[Row]:
