@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from counterpoise.experiments.classification import Classification
 from counterpoise.experiments.coloured_mnist import ColouredMNIST, Encoded, Features, coloured_digits
 from counterpoise.experiments.figures import PANELS, Panel, draw
 from counterpoise.experiments.illustration import Illustration
-from counterpoise.experiments.mnist import Digits, load_digits
+from counterpoise.experiments.mnist import load_digits
 from counterpoise.experiments.numbers import claim_table, number_table
 from counterpoise.experiments.results import Results, collect, whole
 from counterpoise.experiments.stock_control import StockControl
@@ -221,19 +221,11 @@ def _mnist(settings: Settings, progress: Progress) -> tuple[list[Row], str]:
     digits = load_digits(settings.mnist, settings.cache)
     progress.say(f"MNIST from {digits.source}: {len(digits.train_labels):,} images to train on")
     note = "" if digits.complete else f"coloured MNIST on {digits.source} only, not on the complete set"
-    if settings.quick:
-        # A smaller set, so that the features are learnt in seconds.
-        digits = _some(digits)
     encoded = Encoded.of(digits, settings.features, settings.seed, settings.cache)
     rows = _study(ColouredMNIST(encoded), settings, progress)
     if settings.features != "autoencoder":
         note = f"{note}; " * bool(note) + f"coloured MNIST with features by {settings.features}"
     return [*rows, *coloured_digits(digits, settings.seed)], note
-
-
-def _some(digits: Digits) -> Digits:
-    every = max(1, len(digits.train_labels) // 6000)
-    return replace(digits, train_images=digits.train_images[::every], train_labels=digits.train_labels[::every])
 
 
 def _require_extra() -> None:
