@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         RobustQuantileRegressor,
     )
     from counterpoise.estimators.newsvendor import RobustNewsvendor
+    from counterpoise.estimators.order_rule import RobustNewsvendorRegressor
 
 __version__ = "0.1.0.dev0"
 
@@ -41,6 +42,7 @@ __all__ = [
     "RobustLinearRegression",
     "RobustLogisticRegression",
     "RobustNewsvendor",
+    "RobustNewsvendorRegressor",
     "RobustPoissonRegressor",
     "RobustQuantileRegressor",
     "RobustXGBClassifier",
@@ -66,6 +68,7 @@ _WHEN_USED = {
     "RobustLinearRegression": "estimators.linear",
     "RobustLogisticRegression": "estimators.linear",
     "RobustNewsvendor": "estimators.newsvendor",
+    "RobustNewsvendorRegressor": "estimators.order_rule",
     "RobustPoissonRegressor": "estimators.linear",
     "RobustQuantileRegressor": "estimators.linear",
     "RobustXGBClassifier": "estimators.boosting",

@@ -224,6 +224,7 @@ def fit_problem(
     max_iter: int | None = None,
     callback: Callable[[Progress], None] | None = None,
     speaker: str = "fit",
+    stacklevel: int = 3,
 ) -> LinearFit:
     """Solve a problem for a set and references that are there already; see :func:`fit_linear`."""
     with warnings.catch_warnings():
@@ -235,7 +236,7 @@ def fit_problem(
         if solver is None or solver.certifies:
             asked = tol if solver is None else solver.tol
             words = not_certified(solution.status, solution.certificate, asked)
-            warnings.warn(f"{speaker}: {words}", NotCertifiedWarning, stacklevel=3)
+            warnings.warn(f"{speaker}: {words}", NotCertifiedWarning, stacklevel=stacklevel)
     return LinearFit.of(problem, ball, references, solution)
 
 

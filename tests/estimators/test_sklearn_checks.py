@@ -12,6 +12,7 @@ ESTIMATORS = [
     cpo.RobustHuberRegressor(),
     cpo.RobustPoissonRegressor(),
     cpo.RobustQuantileRegressor(),
+    cpo.RobustNewsvendorRegressor(10.0, cost=4.0),
     cpo.ContextRobust(LogisticRegression(max_iter=1000)),
     cpo.ContextRobust(Ridge()),
 ]

@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 
 from counterpoise import losses
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.losses import Hinged, Huber, Logistic, Loss, Multinomial, Newsvendor, Pinball, Poisson, Squared
+from counterpoise.losses import (
+    Hinged,
+    Hinges,
+    Huber,
+    Logistic,
+    Loss,
+    Multinomial,
+    Newsvendor,
+    Pinball,
+    Poisson,
+    Squared,
+)
 
 PROPERTY = settings(max_examples=50, deadline=None, derandomize=True)
 
@@ -31,11 +42,19 @@ class Entry:
 
 REALS = [-1e3, -2.5, -1.0, 0.0, 1e-3, 0.5, 1.0, 7.0, 1e4]
 PURCHASES = [[5.0, 3.0], [2.0, 0.0], [0.5, 20.0], [12.0, 4.0], [0.0, 1.0], [-1.0, 2.0]]
+SLOPES = [
+    [-2.0, 3.0, 1.0, 4.0],
+    [0.0, 5.0, -2.0, 0.0],
+    [1.0, 1.0, 0.0, -3.0],
+    [-4.0, -1.0, 7.0, 2.5],
+    [2.0, 6.0, 0.0, 1.0],
+]
 
 REGISTRY = {
     Huber: Entry([Huber(), Huber(0.1), Huber(20.0)], REALS),
     Logistic: Entry([Logistic()], [0.0, 1.0], refused=[-1.0, 2.0, 0.5]),
     Multinomial: Entry([Multinomial(2), Multinomial(3), Multinomial(6)], [0.0, 1.0], refused=[-1.0, 0.5, 6.0]),
+    Hinges: Entry([Hinges()], SLOPES, refused=[[1.0, 0.0, 0.0, 0.0]]),
     Newsvendor: Entry([Newsvendor(10.0), Newsvendor(0.3)], PURCHASES, refused=[[5.0, -1.0], [5.0, -1e-9]]),
     Pinball: Entry([Pinball(), Pinball(0.1), Pinball(0.99)], REALS),
     Poisson: Entry([Poisson()], [0.0, 0.3, 1.0, 7.0, 250.0], refused=[-1.0, -1e-9], largest_prediction=8.0),

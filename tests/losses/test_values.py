@@ -8,7 +8,7 @@ import pytest
 from mpmath import mpf
 from scipy import optimize
 
-from counterpoise.losses import Huber, Logistic, Multinomial, Newsvendor, Pinball, Poisson, Squared
+from counterpoise.losses import Hinges, Huber, Logistic, Multinomial, Newsvendor, Pinball, Poisson, Squared
 from tests.losses.test_contract import CASES, EXPORTED, every_hinged, every_loss
 from tests.referees import losses as referee
 
@@ -20,6 +20,7 @@ EXTREMES = [709.0, 745.0, 800.0, 1e5]
 
 
 PARAMETERS = {
+    Hinges: lambda loss: {},
     Huber: lambda loss: {"delta": loss.delta},
     Logistic: lambda loss: {},
     Multinomial: lambda loss: {"n_classes": loss.n_classes},
@@ -119,7 +120,7 @@ def test_lowest_is_the_infimum_where_it_is_finite(loss, entry):
     elif isinstance(loss, Logistic):
         best = 1e3 * (2 * targets - 1)
     else:
-        best = targets if targets.ndim == 1 else targets[:, 1]
+        best = targets if targets.ndim == 1 else targets[:, -1]
     finite = np.isfinite(lowest)
     np.testing.assert_allclose(loss.value(targets, best)[finite], lowest[finite], rtol=1e-13, atol=1e-13)
 

@@ -1,6 +1,7 @@
 """High-precision pointwise losses with first and second derivatives in the prediction ``z``.
 
-Inputs are floats taken as exact.  The newsvendor's ``y`` is the pair ``(cost, demand)``; the multinomial's
+Inputs are floats taken as exact.  The newsvendor's ``y`` is the pair ``(cost, demand)``, that of hinges
+``(left, right, height, hinge)``; the multinomial's
 ``z`` is a list of scores and its ``y`` a class index.  At a kink the right derivative is returned.
 """
 
@@ -80,7 +81,14 @@ def _newsvendor(y, z, price):
     return z * cost - price * min(z, demand), cost if z >= demand else cost - price, mpf(0)
 
 
+def _hinges(y, z):
+    left, right, height, hinge = (_exact(v) for v in y)
+    slope = right if _exact(z) >= hinge else left
+    return height + slope * (_exact(z) - hinge), slope, mpf(0)
+
+
 _LOSSES = {
+    "hinges": _hinges,
     "logistic": _logistic,
     "multinomial": _multinomial,
     "squared": _squared,

@@ -123,7 +123,7 @@ def warn_of_small_contexts(estimator: Any, contexts: Contexts, n_parameters: int
         "model of their own reaches on the rows it was fitted to is too good to be true, so they look worse served "
         "than they are. Use reference='cross-fit', raise alpha, or merge them.",
         SmallContextWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
 
 

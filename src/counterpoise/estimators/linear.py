@@ -142,7 +142,10 @@ class RobustLinearModel(ScoredByParameter):
         sample_weight : array of shape (n_samples,), optional
             A whole number is the same as repeating the row.
         """
-        problem = self._problem(X, y, contexts, sample_weight)
+        return self._solved(self._problem(X, y, contexts, sample_weight))
+
+    def _solved(self, problem: LinearProblem) -> Self:
+        """Fit the model to a problem."""
         line = ProgressLine(type(self).__name__) if self.verbose else None
         with speaking_as(self):
             ball = self._robustness.ball(problem.counts)
@@ -155,6 +158,7 @@ class RobustLinearModel(ScoredByParameter):
                 max_iter=self.max_iter,
                 callback=line,
                 speaker=type(self).__name__,
+                stacklevel=4,
             )
         if line is not None:
             line.close()
@@ -165,16 +169,16 @@ class RobustLinearModel(ScoredByParameter):
         """What is scored, and how large the set is."""
         return Robustness(self.confidence, self.radius, self.draws, vars(self)["score"])
 
-    def _problem(self, X: Any, y: Any, contexts: Any, sample_weight: Any = None) -> LinearProblem:
-        """Check the data, and return the problem they pose."""
+    def _problem(self, X: Any, y: Any, contexts: Any, sample_weight: Any = None, **columns: Any) -> LinearProblem:
+        """Check the data, and return the problem they pose; ``columns`` are what a loss knows of rows beside y."""
         with speaking_as(self):
             check_switches(self)
         given = X
         with speaking_as(self), explaining_text():
-            X, target = self._checked(X, y)
+            X, target = self._checked(X, y, **columns)
         with speaking_as(self):
             check_aligned(given, contexts)
-            return LinearProblem.from_data(
+            problem = LinearProblem.from_data(
                 X,
                 target,
                 contexts_or_one(self, contexts, X.shape[0], stacklevel=4),
@@ -183,6 +187,11 @@ class RobustLinearModel(ScoredByParameter):
                 fit_intercept=self.fit_intercept,
                 sample_weight=sample_weight,
             )
+            return self._posed(problem)
+
+    def _posed(self, problem: LinearProblem) -> LinearProblem:
+        """Return the problem in the form that is solved."""
+        return problem
 
     def _references(self, problem: LinearProblem, ball: KLBall) -> tuple[ReferenceRisks, ReferenceRisks]:
         """Return the least risk of each context, and what is taken off the risks in the score."""
@@ -207,7 +216,7 @@ class RobustLinearModel(ScoredByParameter):
         self.coef_, self.intercept_ = self._shaped(fit)
         return self
 
-    def _checked(self, X: Any, y: Any) -> tuple[Any, Array]:
+    def _checked(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Array]:
         """Check X and y as scikit-learn does, and return y in the domain of the loss."""
         raise NotImplementedError
 
@@ -250,7 +259,7 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
 
     score = ScoreParameter(ClassifierMixin.score)
 
-    def _checked(self, X: Any, y: Any) -> tuple[Any, Array]:
+    def _checked(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Array]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -305,12 +314,12 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
         return self._plain(LogisticRegression(fit_intercept=self.fit_intercept), n_iter_=np.array([self.n_iter_]))
 
 
-class _RobustRegressor(RegressorMixin, RobustLinearModel):  # type: ignore[misc]
+class RobustRegressor(RegressorMixin, RobustLinearModel):  # type: ignore[misc]
     """A linear model of a number."""
 
     score = ScoreParameter(RegressorMixin.score)
 
-    def _checked(self, X: Any, y: Any) -> tuple[Any, Array]:
+    def _checked(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Array]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS, y_numeric=True)
         return X, y
 
@@ -322,7 +331,7 @@ class _RobustRegressor(RegressorMixin, RobustLinearModel):  # type: ignore[misc]
         return self._linear(X)
 
 
-class RobustLinearRegression(_RobustRegressor):
+class RobustLinearRegression(RobustRegressor):
     """Least squares for an uncertain mix of contexts.
 
     The risk of a context is half its mean squared residual.
@@ -339,7 +348,7 @@ class RobustLinearRegression(_RobustRegressor):
         return self._plain(LinearRegression(fit_intercept=self.fit_intercept))
 
 
-class RobustPoissonRegressor(_RobustRegressor):
+class RobustPoissonRegressor(RobustRegressor):
     """Poisson regression of counts, with a log link, for an uncertain mix of contexts.
 
     The risk of a context is its mean negative log-likelihood, without the factorial.
@@ -368,7 +377,7 @@ class RobustPoissonRegressor(_RobustRegressor):
         return self._plain(model, n_iter_=self.n_iter_)
 
 
-class RobustHuberRegressor(_RobustRegressor):
+class RobustHuberRegressor(RobustRegressor):
     """Regression that outliers pull at with bounded force, for an uncertain mix of contexts.
 
     The risk of a context is its mean Huber loss: half the squared residual up to ``delta``, linear beyond.
@@ -421,7 +430,7 @@ class RobustHuberRegressor(_RobustRegressor):
         return self._plain(model, scale_=self.delta / model.epsilon, n_iter_=self.n_iter_)
 
 
-class RobustQuantileRegressor(_RobustRegressor):
+class RobustQuantileRegressor(RobustRegressor):
     """Regression of a quantile for an uncertain mix of contexts.
 
     The risk of a context is its mean pinball loss: ``quantile`` per unit predicted too low, ``1 - quantile`` per unit

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from counterpoise.estimators._base import Array, check_switches, contexts_or_one, speaking_as
-from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import Robustness, Score, fit_problem
-from counterpoise.losses import Newsvendor
-from counterpoise.problem import LinearProblem, Reference
-from counterpoise.references import fit_specialists
+from counterpoise.estimators._base import check_switches, contexts_or_one, speaking_as
+from counterpoise.fit import Robustness, Score
+from counterpoise.problem import Reference
 from counterpoise.sets import RadiusMethod
-from counterpoise.validation import unwrapped
+from counterpoise.stock import StockProblem, Terms
 
 
 class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
@@ -34,6 +30,9 @@ class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
         Per unit left over, and per unit of demand not met.
     max_stock : float, optional
         The most that can be stocked.
+    integer : bool, default=False
+        Order whole units only. The best level of each context is then a whole number too, and ``context_weights_`` is
+        the least favourable mix at the level.
     confidence, radius, draws, score, reference
         As in :class:`counterpoise.RobustLogisticRegression`.
 
@@ -55,6 +54,7 @@ class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
         salvage: float = 0.0,
         shortage: float = 0.0,
         max_stock: float | None = None,
+        integer: bool = False,
         confidence: float = 0.99,
         radius: RadiusMethod | float = "types",
         draws: float | None = None,
@@ -65,6 +65,7 @@ class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
         self.salvage = salvage
         self.shortage = shortage
         self.max_stock = max_stock
+        self.integer = integer
         self.confidence = confidence
         self.radius = radius
         self.draws = draws
@@ -84,54 +85,27 @@ class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
         """
         with speaking_as(self):
             check_switches(self)
-            loss = Newsvendor(self.price, self.salvage, self.shortage)
-            target = _cost_and_demand(costs, demand)
-            problem = LinearProblem.from_data(
-                np.empty((len(target), 0)),
-                target,
-                contexts_or_one(self, contexts, len(target)),
-                loss,
-                alpha=0.0,
+            rows = len(demand) if hasattr(demand, "__len__") else 0
+            stock = StockProblem.from_data(
+                costs,
+                demand,
+                contexts_or_one(self, contexts, rows),
+                Terms(self.price, self.salvage, self.shortage, self.max_stock, self.integer),
                 sample_weight=sample_weight,
-                bounds=(0.0, self._capacity()),  # type: ignore[arg-type]
+                reference=self.reference,
             )
             robustness = Robustness(self.confidence, self.radius, self.draws, self.score)
-            ball = robustness.ball(problem.counts)
-            references = problem.references(self.reference, 0.0)
-            fit = fit_problem(problem, ball, robustness.scored(references), tol=1e-12, speaker=type(self).__name__)
-        whole = np.array_equal(fit.counts, fit.contexts.counts)
-        self.stock_level_ = float(fit.solution.theta[0])
-        self.context_levels_ = fit_specialists(problem.oracle, 0.0).theta[:, 0]
-        self.contexts_: NDArray[Any] = fit.contexts.labels
-        self.context_counts_: NDArray[Any] = fit.contexts.counts if whole else fit.counts
-        self.context_weights_ = fit.solution.p_worst
-        self.context_risks_ = fit.solution.risks
-        self.reference_risks_ = references.upper
-        self.excess_risks_ = fit.solution.risks - references.upper
-        self.radius_ = ball.radius
-        self.certificate_ = fit.solution.certificate
+            solution = stock.solve(robustness, speaker=type(self).__name__)
+        problem = stock.problem
+        whole = np.array_equal(problem.counts, problem.contexts.counts)
+        self.stock_level_ = float(solution.theta[0])
+        self.context_levels_ = stock.context_levels
+        self.contexts_: NDArray[Any] = problem.contexts.labels
+        self.context_counts_: NDArray[Any] = problem.contexts.counts if whole else problem.counts
+        self.context_weights_ = solution.p_worst
+        self.context_risks_ = solution.risks
+        self.reference_risks_ = stock.references.upper
+        self.excess_risks_ = solution.risks - stock.references.upper
+        self.radius_ = robustness.ball(problem.counts).radius
+        self.certificate_ = solution.certificate
         return self
-
-    def _capacity(self) -> float:
-        if self.max_stock is None:
-            return math.inf
-        number = isinstance(self.max_stock, (int, float, np.number)) and not isinstance(self.max_stock, bool)
-        if not (number and self.max_stock > 0):
-            raise InvalidInputError(f"max_stock is {self.max_stock!r}; pass a positive number of units, or None.")
-        return float(self.max_stock)
-
-
-def _cost_and_demand(costs: Any, demand: Any) -> Array:
-    """Return rows of unit cost and demand."""
-    try:
-        units = np.asarray(unwrapped(demand), dtype=np.float64)
-        paid = np.asarray(unwrapped(costs), dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"costs and demand must be numbers ({error}).") from error
-    if units.ndim != 1:
-        raise InvalidInputError(f"demand has shape {units.shape}; pass one number per row.")
-    if paid.ndim == 0:
-        paid = np.full(len(units), float(paid))
-    if paid.shape != units.shape:
-        raise InvalidInputError(f"costs have shape {paid.shape} for {len(units)} rows of demand. Pass one per row.")
-    return np.column_stack([paid, units])

@@ -1,6 +1,7 @@
 """Losses of a target and a prediction, one file each."""
 
 from counterpoise.losses._base import Hinged, Loss
+from counterpoise.losses.hinges import Hinges
 from counterpoise.losses.huber import Huber
 from counterpoise.losses.logistic import Logistic
 from counterpoise.losses.multinomial import Multinomial
@@ -11,6 +12,7 @@ from counterpoise.losses.squared import Squared
 
 __all__ = [
     "Hinged",
+    "Hinges",
     "Huber",
     "Logistic",
     "Loss",

@@ -107,10 +107,12 @@ class ScalarOracle:
         theta = np.where(self.below > noise, -np.inf, theta)
         theta = np.clip(theta, self.bounds[0][0], self.bounds[1][0])
         finite = np.isfinite(theta)
-        risks = self.constant + self.below * np.where(finite, theta, 0.0)
-        beyond = np.maximum(np.where(finite, theta, 0.0)[codes] - kinks, 0.0)
-        risks = risks + _sums(codes, jump * beyond, self.n_contexts)
-        return np.where(finite, risks, -np.inf), theta
+        return np.where(finite, self.own_risks(np.where(finite, theta, 0.0)), -np.inf), theta
+
+    def own_risks(self, theta: Array) -> Array:
+        """Return the risk of each context at a theta of its own."""
+        beyond = np.maximum(theta[self.codes] - self.kinks, 0.0)
+        return self.constant + self.below * theta + _sums(self.codes, self.jump * beyond, self.n_contexts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,179 @@
+"""How much to order, as a linear rule of what is known beforehand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from counterpoise.estimators._base import Array, speaking_as
+from counterpoise.estimators.linear import RobustRegressor
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.fit import Score
+from counterpoise.losses import Hinges, Loss, Newsvendor
+from counterpoise.oracle import LinearOracle
+from counterpoise.problem import LinearProblem, Reference
+from counterpoise.sets import RadiusMethod
+from counterpoise.stock import Terms
+
+
+class RobustNewsvendorRegressor(RobustRegressor):
+    """A linear rule for how much to order, for an uncertain mix of contexts.
+
+    A unit is bought at ``costs`` and sold at ``price`` while there is demand; see :class:`RobustNewsvendor`. The order
+    is linear in X (weekday, temperature, promotion), and never negative nor above ``max_stock``: what the line says
+    beyond these ends is cut off.
+
+    The risk of a context is its mean cost, that is minus its mean profit. While fitting, a row in which nothing is
+    gained beyond an end counts with the order that is placed, and any other row as if its line went on: that is convex,
+    and never less than what the order costs.
+
+    Parameters
+    ----------
+    price : float
+        Per unit sold.
+    cost : float, optional
+        Per unit bought, where ``fit`` gets no ``costs``.
+    salvage, shortage : float, default=0.0
+        Per unit left over, and per unit of demand not met.
+    max_stock : float, optional
+        The most that can be ordered.
+    integer : bool, default=False
+        Round orders to whole units.
+    """
+
+    __metadata_request__fit: ClassVar = {"contexts": True, "costs": True}
+
+    def __init__(
+        self,
+        price: float,
+        *,
+        cost: float | None = None,
+        salvage: float = 0.0,
+        shortage: float = 0.0,
+        max_stock: float | None = None,
+        integer: bool = False,
+        confidence: float = 0.99,
+        radius: RadiusMethod | float = "types",
+        draws: float | None = None,
+        score: Score = "excess",
+        alpha: float = 1e-4,
+        fit_intercept: bool = True,
+        reference: Reference = "in-sample",
+        tol: float = 1e-6,
+        max_iter: int = 100,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            confidence=confidence,
+            radius=radius,
+            draws=draws,
+            score=score,
+            alpha=alpha,
+            fit_intercept=fit_intercept,
+            reference=reference,
+            tol=tol,
+            max_iter=max_iter,
+            verbose=verbose,
+        )
+        self.price = price
+        self.cost = cost
+        self.salvage = salvage
+        self.shortage = shortage
+        self.max_stock = max_stock
+        self.integer = integer
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    def fit(self, X: Any, y: Any, contexts: Any = None, sample_weight: Any = None, costs: Any = None) -> Self:
+        """Find the rule.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+            Demand, 0 or more.
+        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+        sample_weight : array of shape (n_samples,), optional
+        costs : float or array of shape (n_samples,), optional
+            Per unit bought; ``cost`` where it is not given.
+        """
+        return self._solved(self._problem(X, y, contexts, sample_weight, costs=costs))
+
+    def predict(self, X: Any) -> Array:
+        """Return the order of each row."""
+        order = np.clip(self._linear(X), 0.0, self._terms.highest)
+        return np.floor(order + 0.5) if self.integer else order
+
+    def row_losses(self, X: Any, y: Any, costs: Any = None) -> Array:
+        """Return what the order of each row costs: minus its profit."""
+        order = self.predict(X)
+        with speaking_as(self):
+            return self._loss().value(self._terms.sales(self._paid(costs), y)[:, :2], order)
+
+    @property
+    def _terms(self) -> Terms:
+        return Terms(self.price, self.salvage, self.shortage, self.max_stock, self.integer)
+
+    def _paid(self, costs: Any) -> Any:
+        if costs is None and self.cost is None:
+            raise InvalidInputError("what does a unit cost? Pass costs= to fit, one number or one per row.")
+        return self.cost if costs is None else costs
+
+    def _checked(self, X: Any, y: Any, costs: Any = None, **columns: Any) -> tuple[Any, Array]:
+        paid = self._paid(costs)
+        X, demand = super()._checked(X, y)
+        return X, self._terms.sales(paid, demand)[:, :2]
+
+    def _loss(self) -> Loss:
+        return Newsvendor(self.price, self.salvage, self.shortage)
+
+    def _posed(self, problem: LinearProblem) -> LinearProblem:
+        return replace(problem, oracle=_placed(problem.oracle, self._terms))
+
+
+def _placed(oracle: LinearOracle, terms: Terms) -> LinearOracle:
+    """Return the risks of orders as they are placed, between 0 and the most that is possible.
+
+    Where a loss rises from 0 on, nothing is gained by a line below 0; where it still falls at the most that can be
+    ordered, nothing is gained by one above. Such a loss is flat beyond that end, and convex. Elsewhere flatness would
+    not be convex, and the line goes on. A row with two kinks becomes two rows of half the weight.
+    """
+    cost, demand = oracle.target.T
+    left, right = cost - terms.price - terms.shortage, cost - terms.salvage
+    high = terms.highest
+    if math.isinf(high) and (right < 0).any():
+        row = int(np.flatnonzero(right < 0)[0])
+        raise InvalidInputError(
+            f"a unit that costs {cost[row]:g} brings {terms.salvage:g} if left over, so the more is ordered, the "
+            "better. Set max_stock, or check salvage and costs."
+        )
+    most = np.minimum(demand, high)
+    height = (cost - terms.price) * most + terms.shortage * (demand - most)
+    last = np.where((demand < high) | (left >= 0), right, 0.0)
+    rising, falling = left > 0, (demand < high) & (right < 0)
+    first = np.column_stack([left, last, height, most])
+    # Beside the kink at 0 the one at the demand adds what is left of the turn; at the other end it is the reverse.
+    first[rising] = np.column_stack([0 * left, last - left, 0 * left, most])[rising]
+    second = np.column_stack([0 * left, left, terms.shortage * demand, 0 * left])
+    second[falling] = np.column_stack([0 * left, -right, 0 * left, np.full_like(left, high)])[falling]
+    double = rising | falling
+    times = 1 + double
+    rows = np.repeat(np.arange(len(cost)), times)
+    is_second = np.append(False, rows[1:] == rows[:-1])
+    target = np.where(is_second[:, None], second[rows], first[rows])
+    target[:, :3] *= times[rows, None]
+    starts = np.concatenate([[0], np.cumsum(times)])[oracle.starts]
+    return replace(
+        oracle,
+        X=oracle.X[rows] if double.any() else oracle.X,
+        target=target,
+        row_weight=(oracle.row_weight / times)[rows],
+        starts=starts,
+        loss=Hinges(),
+    )

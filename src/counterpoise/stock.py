@@ -1,0 +1,205 @@
+"""One product's costs and demand: what each level costs in each context, and the levels that are best."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.fit import Robustness
+from counterpoise.losses import Hinges, Newsvendor
+from counterpoise.objective import ReferenceRisks, RobustObjective
+from counterpoise.oracle.scalar import ScalarOracle
+from counterpoise.problem import LinearProblem, Reference
+from counterpoise.sets import KLBall
+from counterpoise.solvers import ScalarSearch, Solution
+from counterpoise.solvers._base import not_certified
+from counterpoise.solvers.whole_units import best_whole
+from counterpoise.validation import unwrapped
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What units are sold for, and how many may be ordered.
+
+    Parameters
+    ----------
+    price : float or ndarray of shape (n_samples,)
+        Per unit sold.
+    salvage, shortage : float
+        Per unit left over, and per unit of demand not met.
+    max_stock : float, optional
+        The most that can be ordered.
+    integer : bool
+        Whether only whole units can be ordered.
+    """
+
+    price: Any
+    salvage: float = 0.0
+    shortage: float = 0.0
+    max_stock: float | None = None
+    integer: bool = False
+
+    @property
+    def highest(self) -> float:
+        """The most that can be ordered; infinite where there is no limit."""
+        if not isinstance(self.integer, (bool, np.bool_)):
+            raise InvalidInputError(f"integer is {self.integer!r:.60}; pass True or False.")
+        if self.max_stock is None:
+            return math.inf
+        number = isinstance(self.max_stock, (int, float, np.number)) and not isinstance(self.max_stock, bool)
+        if not (number and self.max_stock > 0):
+            raise InvalidInputError(f"max_stock is {self.max_stock!r}; pass a positive number of units, or None.")
+        if self.integer and self.max_stock < 1:
+            raise InvalidInputError(f"max_stock is {self.max_stock!r}, so that not one whole unit can be ordered.")
+        limit = float(self.max_stock)
+        return float(math.floor(limit)) if self.integer and math.isfinite(limit) else limit
+
+    def of(self, rows: NDArray[Any]) -> Terms:
+        """Return the terms of some rows."""
+        return self if np.ndim(self.price) == 0 else replace(self, price=self.price[rows])
+
+    def sales(self, costs: Any, demand: Any) -> Array:
+        """Return checked rows of unit cost, demand and price.
+
+        Parameters
+        ----------
+        costs : float or array of shape (n_samples,)
+        demand : array of shape (n_samples,)
+        """
+        if np.ndim(self.price) == 0:
+            Newsvendor(self.price, self.salvage, self.shortage)
+        cost, units, price = _columns(costs, demand, self.price)
+        if len(price) == 0:
+            raise InvalidInputError("there are no rows: demand is empty.")
+        # Prices are checked by the lowest.
+        Newsvendor(float(price.min()), self.salvage, self.shortage).checked_target(np.column_stack([cost, units]))
+        return np.column_stack([cost, units, price])
+
+    def pieces(self, sales: Array) -> Array:
+        """Return the loss of each row as (left slope, right slope, height, hinge)."""
+        cost, units, price = sales.T
+        return np.column_stack([cost - price - self.shortage, cost - self.salvage, (cost - price) * units, units])
+
+
+def _columns(costs: Any, demand: Any, prices: Any) -> tuple[Array, Array, Array]:
+    """Return costs, demand and prices, one each per row."""
+    try:
+        units = np.asarray(unwrapped(demand), dtype=np.float64)
+        others = [np.asarray(unwrapped(values), dtype=np.float64) for values in (costs, prices)]
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"costs, demand and price must be numbers ({error}).") from error
+    if units.ndim != 1:
+        raise InvalidInputError(f"demand has shape {units.shape}; pass one number per row.")
+    columns = []
+    for name, values in zip(("costs", "price"), others, strict=True):
+        if values.ndim > 0 and values.shape != units.shape:
+            raise InvalidInputError(
+                f"{name} of shape {values.shape} for {len(units)} rows of demand. Pass one number, or one per row."
+            )
+        columns.append(np.broadcast_to(values, units.shape))
+    if not np.isfinite(columns[1]).all():
+        row = int(np.flatnonzero(~np.isfinite(columns[1]))[0])
+        raise InvalidInputError(f"price is {columns[1][row]} in row {row}; pass finite numbers.")
+    return columns[0], units, columns[1]
+
+
+@dataclass(frozen=True, eq=False)
+class StockProblem:
+    """The cost of every level in every context, exactly: piecewise linear, with a kink at each demand.
+
+    Attributes
+    ----------
+    problem : LinearProblem
+    oracle : ScalarOracle
+    references : ReferenceRisks
+        The least cost of each context.
+    context_levels : ndarray of shape (n_contexts,)
+        The level that has it on these rows.
+    integer : bool
+    """
+
+    problem: LinearProblem
+    oracle: ScalarOracle
+    references: ReferenceRisks
+    context_levels: Array
+    integer: bool = False
+
+    @classmethod
+    def from_data(
+        cls,
+        costs: Any,
+        demand: Any,
+        contexts: Any,
+        terms: Terms,
+        *,
+        sample_weight: Any = None,
+        reference: Reference = "in-sample",
+    ) -> StockProblem:
+        """Check, group and sort the rows."""
+        high = terms.highest
+        sales = terms.sales(costs, demand)
+        problem = LinearProblem.from_data(
+            np.empty((len(sales), 0)),
+            terms.pieces(sales),
+            contexts,
+            Hinges(),
+            alpha=0.0,
+            sample_weight=sample_weight,
+            bounds=(0.0, high),  # type: ignore[arg-type]
+        )
+        oracle = ScalarOracle.of(problem.oracle)
+        least, levels = oracle.context_minima()
+        problem.bounded(ReferenceRisks.exactly(least))
+        if terms.integer:
+            least, levels = _whole_minima(oracle, levels)
+        in_sample = isinstance(reference, str) and reference == "in-sample"
+        references = ReferenceRisks.exactly(least) if in_sample else problem.references(reference, 1e-12)
+        return cls(problem, oracle, references, levels, terms.integer)
+
+    def risks(self, level: float) -> Array:
+        """Return the mean cost of a level in each context."""
+        return self.oracle.at(np.array([level])).risks
+
+    def solve(self, robustness: Robustness, charge: float = 0.0, speaker: str = "stock") -> Solution:
+        """Return the best level for a set of mixes, with its proof.
+
+        Parameters
+        ----------
+        charge : float
+            Per unit ordered, on top of its cost; the least cost of each context does not change with it.
+        """
+        return self.solve_in(robustness.ball(self.problem.counts), robustness.scored(self.references), charge, speaker)
+
+    def solve_in(
+        self, ball: KLBall, references: ReferenceRisks, charge: float = 0.0, speaker: str = "stock"
+    ) -> Solution:
+        """Return the best level for a set and references that are there already; see :meth:`solve`."""
+        oracle = replace(self.oracle, below=self.oracle.below + charge) if charge else self.oracle
+        objective = RobustObjective(oracle, ball, references)
+        tol = 1e-12
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotCertifiedWarning)
+            solution = ScalarSearch(tol=tol).solve(objective)
+        if self.integer:
+            return best_whole(objective, solution)
+        if not solution.success:
+            words = not_certified(solution.status, solution.certificate, tol)
+            warnings.warn(f"{speaker}: {words}", NotCertifiedWarning, stacklevel=3)
+        return solution
+
+
+def _whole_minima(oracle: ScalarOracle, levels: Array) -> tuple[Array, Array]:
+    """Return each context's least cost at a whole level, and that level: next to the best of all levels."""
+    c = np.arange(oracle.n_contexts)
+    sides = np.stack([np.floor(levels), np.minimum(np.ceil(levels), np.floor(oracle.bounds[1][0]))])
+    costs = np.stack([oracle.own_risks(side) for side in sides])
+    best = costs.argmin(axis=0)
+    return costs[best, c], sides[best, c]
