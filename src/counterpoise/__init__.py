@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from counterpoise.estimators.newsvendor import RobustNewsvendor
     from counterpoise.estimators.order_rule import RobustNewsvendorRegressor
+    from counterpoise.stock.planning import plan_stock
 
 __version__ = "0.1.0.dev0"
 
@@ -55,12 +56,14 @@ __all__ = [
     "confidence_path",
     "confidence_radius",
     "minimize",
+    "plan_stock",
 ]
 
 # What needs scikit-learn, which takes longer to import than everything else together, is imported when first used.
 _WHEN_USED = {
     "compare": "comparison",
     "confidence_path": "confidence",
+    "plan_stock": "stock.planning",
     "ContextRobust": "estimators.any_learner",
     "RobustHuberRegressor": "estimators.linear",
     "RobustLGBMClassifier": "estimators.boosting",

@@ -87,17 +87,16 @@ class LinearProblem:
         if isinstance(reference, str):
             # Their error enters the certificate in full, so they are solved well below its tolerance.
             if reference == "in-sample":
-                return self.bounded(reference_risks(self.oracle, max(1e-2 * tol, 1e-12)))
+                return self._bounded(reference_risks(self.oracle, max(1e-2 * tol, 1e-12)))
             if reference == "cross-fit":
                 risks = cross_fitted_risks(self.oracle, self.counts, min(max(tol, 1e-12), 1e-6))
-                return self.bounded(ReferenceRisks.exactly(risks))
+                return self._bounded(ReferenceRisks.exactly(risks))
             raise InvalidInputError(
                 f"reference is {reference!r}; choose 'in-sample' or 'cross-fit', or map each context to its risk."
             )
         return ReferenceRisks.exactly(given_references(reference, self.contexts))
 
-    def bounded(self, references: ReferenceRisks) -> ReferenceRisks:
-        """Return the references, or name a context whose risk has no minimum."""
+    def _bounded(self, references: ReferenceRisks) -> ReferenceRisks:
         unbounded = np.flatnonzero(~np.isfinite(references.upper) | ~np.isfinite(references.lower))
         if unbounded.size:
             raise InvalidInputError(

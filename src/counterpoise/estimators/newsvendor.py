@@ -12,7 +12,7 @@ from counterpoise.estimators._base import check_switches, contexts_or_one, speak
 from counterpoise.fit import Robustness, Score
 from counterpoise.problem import Reference
 from counterpoise.sets import RadiusMethod
-from counterpoise.stock import StockProblem, Terms
+from counterpoise.stock.problem import StockProblem, Terms
 
 
 class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]

@@ -16,7 +16,7 @@ from counterpoise.losses import Hinges, Loss, Newsvendor
 from counterpoise.oracle import LinearOracle
 from counterpoise.problem import LinearProblem, Reference
 from counterpoise.sets import RadiusMethod
-from counterpoise.stock import Terms
+from counterpoise.stock.problem import Terms
 
 
 class RobustNewsvendorRegressor(RobustRegressor):

@@ -208,6 +208,22 @@ class Solver(ABC):
         return _solution(objective, incumbent, certificate, status, n_iter)
 
 
+def solution_at(objective: RobustObjective, theta: Array) -> Solution:
+    """Return what is known of parameters that no solver found: nothing bounds the optimum from below."""
+    point = objective.oracle.at(theta)
+    worst, upper = objective.worst_case(point), objective.upper_bound(point)
+    return Solution(
+        theta=point.theta,
+        p_worst=worst.distribution,
+        value=float(worst.value),
+        certificate=Certificate(-math.inf, upper, scale=objective.scale(point)),
+        status=Status.FINISHED,
+        n_iter=0,
+        risks=point.risks,
+        scores=objective.scores(point),
+    )
+
+
 def not_certified(status: Status, certificate: Certificate, tol: float) -> str:
     """Return the words of a warning: how the solver ended, the gap, and what was asked for."""
     return (

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from counterpoise.objective import Certificate, RobustObjective
-from counterpoise.solvers._base import Solution, Status
+from counterpoise.objective import RobustObjective
+from counterpoise.solvers._base import Solution, Status, solution_at
 
 
 def best_whole(objective: RobustObjective, solution: Solution) -> Solution:
@@ -33,15 +33,10 @@ def best_whole(objective: RobustObjective, solution: Solution) -> Solution:
     # One step or none, unless rounding put the solution beyond a whole number.
     while (nearby := min((best, best - 1.0, best + 1.0), key=value)) != best:
         best = nearby
-    point = oracle.at(np.array([best]))
-    upper = objective.upper_bound(point)
+    found = solution_at(objective, np.array([best]))
     return replace(
-        solution,
-        theta=point.theta,
-        p_worst=objective.worst_case(point).distribution,
-        value=value(best),
-        certificate=Certificate(min(value(best), upper), upper, scale=objective.scale(point)),
+        found,
+        certificate=replace(found.certificate, lower=min(found.value, found.certificate.upper)),
         status=Status.CERTIFIED,
-        risks=point.risks,
-        scores=objective.scores(point),
+        n_iter=solution.n_iter,
     )

@@ -16,7 +16,6 @@ from counterpoise.losses import Hinges, Newsvendor
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.problem import LinearProblem, Reference
-from counterpoise.sets import KLBall
 from counterpoise.solvers import ScalarSearch, Solution
 from counterpoise.solvers._base import not_certified
 from counterpoise.solvers.whole_units import best_whole
@@ -157,7 +156,7 @@ class StockProblem:
         )
         oracle = ScalarOracle.of(problem.oracle)
         least, levels = oracle.context_minima()
-        problem.bounded(ReferenceRisks.exactly(least))
+        _refuse_bottomless(problem, levels, terms)
         if terms.integer:
             least, levels = _whole_minima(oracle, levels)
         in_sample = isinstance(reference, str) and reference == "in-sample"
@@ -168,22 +167,21 @@ class StockProblem:
         """Return the mean cost of a level in each context."""
         return self.oracle.at(np.array([level])).risks
 
-    def solve(self, robustness: Robustness, charge: float = 0.0, speaker: str = "stock") -> Solution:
-        """Return the best level for a set of mixes, with its proof.
+    def objective(self, robustness: Robustness, charge: float = 0.0) -> RobustObjective:
+        """Return the worst-case cost over a set of mixes.
 
         Parameters
         ----------
         charge : float
             Per unit ordered, on top of its cost; the least cost of each context does not change with it.
         """
-        return self.solve_in(robustness.ball(self.problem.counts), robustness.scored(self.references), charge, speaker)
-
-    def solve_in(
-        self, ball: KLBall, references: ReferenceRisks, charge: float = 0.0, speaker: str = "stock"
-    ) -> Solution:
-        """Return the best level for a set and references that are there already; see :meth:`solve`."""
         oracle = replace(self.oracle, below=self.oracle.below + charge) if charge else self.oracle
-        objective = RobustObjective(oracle, ball, references)
+        ball = robustness.ball(self.problem.counts)
+        return RobustObjective(oracle, ball, robustness.scored(self.references))
+
+    def solve(self, robustness: Robustness, charge: float = 0.0, speaker: str = "stock") -> Solution:
+        """Return the best level for a set of mixes, with its proof; see :meth:`objective`."""
+        objective = self.objective(robustness, charge)
         tol = 1e-12
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotCertifiedWarning)
@@ -194,6 +192,18 @@ class StockProblem:
             words = not_certified(solution.status, solution.certificate, tol)
             warnings.warn(f"{speaker}: {words}", NotCertifiedWarning, stacklevel=3)
         return solution
+
+
+def _refuse_bottomless(problem: LinearProblem, levels: Array, terms: Terms) -> None:
+    """Name a context in which it pays to order without limit."""
+    without = np.flatnonzero(~np.isfinite(levels))
+    if without.size:
+        c = int(without[0])
+        raise InvalidInputError(
+            f"in {problem.contexts.describe(c)} a unit left over brings salvage = {terms.salvage:g}, no less than it "
+            "costs on average, so the cost has no minimum: the more is ordered, the better. Set max_stock, or check "
+            "salvage and costs."
+        )
 
 
 def _whole_minima(oracle: ScalarOracle, levels: Array) -> tuple[Array, Array]:

@@ -1,0 +1,1 @@
+"""Stock control: how much to order, when circumstances and their mix are uncertain."""

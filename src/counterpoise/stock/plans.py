@@ -1,0 +1,266 @@
+"""Orders with their reasons, in tables and in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.contexts import shown
+from counterpoise.fit import METHODS, Robustness
+from counterpoise.sets import implied_confidence
+from counterpoise.solvers import Solution
+from counterpoise.solvers._base import solution_at
+from counterpoise.stock.problem import StockProblem
+from counterpoise.tables import Table
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Money:
+    """How amounts are written: in which currency, and per what."""
+
+    currency: str = ""
+    period: str = "row"
+
+    def __call__(self, amount: float) -> str:
+        """Return an amount in words, without the period."""
+        if not math.isfinite(amount):
+            return "–"
+        size = abs(amount)
+        decimals = 2 if size >= 0.1 or size < 5e-13 else min(-math.floor(math.log10(size)) + 1, 12)
+        # Minus nothing is nothing.
+        text = f"{round(amount, decimals) + 0.0:,.{decimals}f}"
+        return f"{text} {self.currency}".rstrip()
+
+
+@dataclass(frozen=True, eq=False)
+class ProductPlan:
+    """The order of one product, and what it is made of.
+
+    Attributes
+    ----------
+    product : label, or None where there is one product without a name
+    contexts : ndarray of shape (n_contexts,)
+    stock : StockProblem
+    robustness : Robustness
+    orders : mapping from rule to Solution
+    charge : float
+        What the room for one more unit would save, where products share a capacity.
+    mean_cost, mean_price, mean_demand : ndarray of shape (n_contexts,)
+    """
+
+    product: Any
+    contexts: NDArray[Any]
+    stock: StockProblem
+    robustness: Robustness
+    mean_cost: Array
+    mean_price: Array
+    mean_demand: Array
+    orders: Mapping[str, Solution] = field(default_factory=dict)
+    charge: float = 0.0
+
+    @property
+    def order(self) -> float:
+        """The order that is recommended."""
+        return float(self.orders["robust"].theta[0])
+
+    @property
+    def counts(self) -> Array:
+        """Rows in each context."""
+        return self.stock.problem.counts
+
+    @property
+    def shares(self) -> Array:
+        """The share of each context in the data."""
+        return self.counts / self.counts.sum()
+
+    def excess(self, level: float) -> Array:
+        """Return what a level costs above the best of each context."""
+        return self.stock.risks(level) - self.stock.references.upper
+
+    def solve(self, rule: str, charge: float = 0.0) -> Solution:
+        """Return the best order under a rule."""
+        return self.stock.solve(self._switches(rule), charge)
+
+    def placed(self, rule: str, level: float) -> Solution:
+        """Return the outcome of an order, judged by a rule."""
+        return solution_at(self.stock.objective(self._switches(rule)), np.array([level]))
+
+    def _switches(self, rule: str) -> Robustness:
+        return self.robustness if rule == "robust" else METHODS[rule]
+
+    @property
+    def choices(self) -> Iterator[dict[str, Any]]:
+        """What every rule orders, and what comes of it."""
+        for rule, solution in self.orders.items():
+            level = float(solution.theta[0])
+            excess, profit = self.excess(level), 0.0 - self.stock.risks(level)
+            worst, poorest = int(excess.argmax()), int(profit.argmin())
+            yield {
+                "product": self.product,
+                "rule": rule,
+                "order": level,
+                "average_profit": float(self.shares @ profit),
+                "worst_profit": float(profit[poorest]),
+                "worst_profit_in": self.contexts[poorest],
+                "average_excess": float(self.shares @ excess),
+                "worst_excess": float(excess[worst]),
+                "worst_excess_in": self.contexts[worst],
+            }
+
+    @property
+    def reasons(self) -> Iterator[dict[str, Any]]:
+        """What there is to say about every context."""
+        excess, weights = self.excess(self.order), self.orders["robust"].p_worst
+        for c in range(len(self.contexts)):
+            yield {
+                "product": self.product,
+                "context": self.contexts[c],
+                "rows": float(self.counts[c]),
+                "share": float(self.shares[c]),
+                "weight": float(weights[c]),
+                "mean_demand": float(self.mean_demand[c]),
+                "mean_cost": float(self.mean_cost[c]),
+                "best_order": float(self.stock.context_levels[c]),
+                "best_profit": float(-self.stock.references.upper[c]),
+                "profit": float(-self.stock.references.upper[c] - excess[c]),
+                "excess": float(excess[c]),
+            }
+
+    def path(self, levels: int = 25) -> Table:
+        """Return the order as the set grows, from empirical risk minimisation to minimax regret.
+
+        Columns are ``radius`` (in bits), ``confidence`` (for which the method gives that radius), ``order``,
+        ``average_excess`` and ``worst_excess``.
+        """
+        with np.errstate(divide="ignore"):
+            ladder = -np.log2(1.0 - np.square(np.linspace(0.0, 1.0, levels))) + 0.0
+        radii = np.unique(np.append(ladder, self.radius))
+        sized = [replace(self.robustness, radius=float(radius)) for radius in radii]
+        orders = [float(self.stock.solve(one, self.charge).theta[0]) for one in sized]
+        excess = np.array([self.excess(order) for order in orders])
+        return Table.of(
+            radius=radii,
+            confidence=np.array([self.confidence_of(float(radius)) for radius in radii]),
+            order=orders,
+            average_excess=excess @ self.shares,
+            worst_excess=excess.max(axis=1),
+        )
+
+    def confidence_of(self, radius: float) -> float:
+        """Return the confidence for which the method of sizing the set gives a radius."""
+        method = self.robustness.radius if isinstance(self.robustness.radius, str) else "types"
+        return implied_confidence(radius, self.counts, method, draws=self.robustness.draws)
+
+    @property
+    def radius(self) -> float:
+        """Of the set, in bits."""
+        return self.robustness.ball(self.counts).radius
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StockPlan:
+    """Orders, with their reasons.
+
+    Attributes
+    ----------
+    plans : tuple of ProductPlan
+    money : Money
+    notes : tuple of str
+        What the reader should know about the data.
+    capacity : float, optional
+    """
+
+    plans: tuple[ProductPlan, ...]
+    money: Money
+    notes: tuple[str, ...] = ()
+    capacity: float | None = None
+
+    def __getitem__(self, product: Any) -> ProductPlan:
+        for plan in self.plans:
+            if plan.product == product:
+                return plan
+        names = ", ".join(shown(plan.product) for plan in self.plans[:20])
+        raise KeyError(f"there is no product {product!r}; the products are {names:.500}")
+
+    @cached_property
+    def levels(self) -> Table:
+        """A row per product: its order and what is expected of it."""
+        chosen = [row for row in self._all_choices if row["rule"] == "robust"]
+        return self._table([{name: row[name] for name in row if name != "rule"} for row in chosen])
+
+    @cached_property
+    def choices(self) -> Table:
+        """A row per product and rule: what it orders, and what comes of that in the average and the worst context."""
+        return self._table(self._all_choices)
+
+    @cached_property
+    def reasons(self) -> Table:
+        """A row per product and context: the best order there, the weight, the excess cost of the recommended order."""
+        return self._table([row for plan in self.plans for row in plan.reasons])
+
+    @cached_property
+    def _all_choices(self) -> list[dict[str, Any]]:
+        return [row for plan in self.plans for row in plan.choices]
+
+    def _table(self, rows: list[dict[str, Any]]) -> Table:
+        names = [
+            name for name in rows[0] if name != "product" or len(self.plans) > 1 or self.plans[0].product is not None
+        ]
+        return Table({name: _column([row[name] for row in rows]) for name in names})
+
+    def verdict(self, plan: ProductPlan) -> str:
+        """Return the recommendation for one product in a sentence or two."""
+        rows = {row["rule"]: row for row in plan.choices}
+        ours, plain = rows["robust"], rows["erm"]
+        per = f" per {self.money.period}"
+        of = "" if plan.product is None else f" of {shown(plan.product)}"
+        first = f"Order {units(ours['order'])}{of}."
+        if len(plan.contexts) == 1:
+            return f"{first} All rows are of one context, so there is nothing to be robust against."
+        least = f"{self.money(ours['worst_excess'])}{per}"
+        if abs(ours["order"] - plain["order"]) <= 1e-9 * max(abs(plain["order"]), 1.0):
+            return (
+                f"{first} That is what the average of the data asks for too: in the worst circumstance "
+                f"({_in(ours)}) it loses {least} against the best order there."
+            )
+        given = ours["average_excess"] - plain["average_excess"]
+        cost = f"costs {self.money(given)}" if given > 0 else f"saves {self.money(-given)}"
+        return (
+            f"{first} Compared with ordering for the average of the data ({units(plain['order'])}), that {cost}{per} "
+            f"on average; and in the worst circumstance it loses {least} against the best order there ({_in(ours)}), "
+            f"where ordering for the average loses {self.money(plain['worst_excess'])} ({_in(plain)})."
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join([*(self.verdict(plan) for plan in self.plans), "", repr(self.choices), *self.notes])
+
+    def _repr_html_(self) -> str:
+        return self.choices._repr_html_()
+
+
+def units(order: float) -> str:
+    """Return an order in words: as many decimals as matter."""
+    rounded = round(order, 2) if abs(order) < 1000 else round(order, 1)
+    return f"{rounded:,.2f}".rstrip("0").rstrip(".")
+
+
+def _in(choice: dict[str, Any]) -> str:
+    return f"{shown(choice['worst_excess_in']):.80}"
+
+
+def _column(values: list[Any]) -> NDArray[Any]:
+    """Return values as an array: of numbers, or else of the objects they are."""
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+        return np.array(values)
+    column = np.empty(len(values), dtype=object)
+    for k, value in enumerate(values):
+        column[k] = value
+    return column
