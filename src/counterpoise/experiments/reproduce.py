@@ -18,8 +18,9 @@ from counterpoise.experiments.figures import PANELS, Panel, draw
 from counterpoise.experiments.illustration import Illustration
 from counterpoise.experiments.mnist import load_digits
 from counterpoise.experiments.numbers import claim_table, number_table
-from counterpoise.experiments.results import Results, collect, whole
+from counterpoise.experiments.results import Results, collect
 from counterpoise.experiments.stock_control import StockControl
+from counterpoise.files import whole
 from counterpoise.tables import Table
 
 

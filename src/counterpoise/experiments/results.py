@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -16,6 +15,7 @@ from joblib import Parallel, delayed
 
 import counterpoise
 from counterpoise.experiments._base import Array, Experiment, Row
+from counterpoise.files import whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,17 +80,6 @@ class Results:
                 for row in csv.DictReader(file)
             ]
         return cls(tuple(rows))
-
-
-def whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file beside its place and move it there, so that nobody ever sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        write(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def collect(

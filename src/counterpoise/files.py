@@ -1,0 +1,51 @@
+"""Files that are written: whole or not at all, and never over another without being told to."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from counterpoise.exceptions import InvalidInputError
+
+
+def whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file beside its place and move it there, so that nobody ever sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The name is cut, so that a long one still fits a file system's limit with what is added here.
+    part = path.with_name(f".{path.name[:50]}.{os.getpid()}.{threading.get_ident()}.part")
+    try:
+        write(part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def check_output(path: Path, force: bool = False) -> None:
+    """Refuse a place where a file cannot or must not be written; called before any long work is done.
+
+    Parameters
+    ----------
+    force : bool
+        Whether a file that exists may be replaced.
+    """
+    try:
+        if path.is_dir():
+            raise InvalidInputError(f"{path} is a folder. Name a file, for example {path / 'report.html'}.")
+        if path.exists() and not path.is_file():
+            raise InvalidInputError(f"{path} is not a file that can be replaced. Name another file.")
+        if path.exists() and not force:
+            raise InvalidInputError(f"{path} exists already. Pass --force to replace it, or name another file.")
+        folder = next(one for one in path.absolute().parents if one.exists())
+        if not folder.is_dir():
+            raise InvalidInputError(f"{path} cannot be written: {folder} is a file, not a folder. Name another place.")
+        # Asked of the file system itself: permission bits say little on network drives, on Windows, and to root.
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInputError(f"{path} cannot be written: {reason}. Name another place.") from error

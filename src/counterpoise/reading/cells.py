@@ -1,0 +1,180 @@
+"""The cells of a column: as numbers, as labels, or as what they look like."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+_DECIMAL_COMMA = r"^[+-]?\d*,\d+([eE][+-]?\d+)?$"
+_THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
+_NO_NUMBER = ("na", "n/a", "nan", "-nan", "null", "none", "#n/a", "<na>")
+# NA may be North America, and None an answer; these are nobody's label.
+_NO_LABEL = ("nan", "null", "#n/a", "<na>")
+
+
+def plain_types(column: Any) -> Any:
+    """Return a column without what Arrow wraps around its values: dictionaries, views, extensions."""
+    import pyarrow as pa
+    import pyarrow.types as is_
+
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    if is_.is_dictionary(column.type):
+        # Not by a cast of the column, which Arrow has not for all types that a dictionary may have.
+        chunks = [plain_types(pa.chunked_array([one.dictionary])).take(one.indices) for one in column.chunks]
+        return pa.chunked_array([one for chunk in chunks for one in chunk.chunks], chunks[0].type if chunks else None)
+    if is_.is_string_view(column.type) or is_.is_string(column.type):
+        column = column.cast(pa.large_string())
+    return column
+
+
+def kind(column: Any) -> str:
+    """Return what a column of plain types holds: text, numbers, or in a word what else."""
+    import pyarrow.types as is_
+
+    tests = {
+        "text": (is_.is_large_string,),
+        "numbers": (is_.is_integer, is_.is_floating, is_.is_decimal, is_.is_null),
+        "true and false": (is_.is_boolean,),
+        "dates": (is_.is_date, is_.is_timestamp),
+        "times": (is_.is_time, is_.is_duration, is_.is_interval),
+    }
+    return next((word for word, asked in tests.items() if any(test(column.type) for test in asked)), str(column.type))
+
+
+def numbers(column: Any, comma: bool) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return a column of text or numbers as floats, and where there is nothing; a cell that is no number is NaN.
+
+    Parameters
+    ----------
+    comma : bool
+        Whether decimals may be written with a comma.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if kind(column) == "text":
+        values, column = _parsed(column, comma)
+    else:
+        values = column.cast(pa.float64(), safe=False)
+    missing = pc.is_null(column, nan_is_null=True).to_numpy()
+    # A copy: what Arrow shares may not be written to.
+    return np.array(values.to_numpy(), dtype=np.float64), missing
+
+
+def _parsed(text: Any, comma: bool) -> tuple[Any, Any]:
+    """Return numbers, null where a cell is none, and the text, null where there is nothing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    text = _without(text, ())
+    try:
+        values = text.cast(pa.float64())
+        if not pc.any(pc.is_nan(values)).as_py():
+            return values, text
+    except pa.ArrowInvalid:
+        pass
+    text = _without(text, _NO_NUMBER)
+    pointed = _with_points(text) if comma else text
+    return _where(pc.match_substring_regex(pointed, _NUMBER), pointed).cast(pa.float64()), text
+
+
+def _without(text: Any, marks: tuple[str, ...]) -> Any:
+    """Return trimmed text that is null where it is blank, or a mark of a missing value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    text = pc.utf8_trim_whitespace(text)
+    shown = pc.not_equal(text, "")
+    if marks:
+        absent = pc.is_in(pc.utf8_lower(text), value_set=pa.array(marks, text.type))
+        shown = pc.and_(shown, pc.invert(absent))
+    return text if pc.all(shown, skip_nulls=True).as_py() else _where(shown, text)
+
+
+def _where(shown: Any, text: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.if_else(shown, text, pa.scalar(None, text.type))
+
+
+def _with_points(text: Any) -> Any:
+    """Return text with decimal points for decimal commas, if all cells agree that these are what the commas are."""
+    import pyarrow.compute as pc
+
+    commas = text.filter(pc.match_substring(text, ","))
+    consistent = (
+        not pc.any(pc.match_substring(text, ".")).as_py()
+        and pc.all(pc.match_substring_regex(commas, _DECIMAL_COMMA)).as_py()
+        # 1,200 alone may be twelve hundred; 12,5 beside it settles the matter.
+        and not pc.all(pc.match_substring_regex(commas, _THOUSANDS)).as_py()
+    )
+    return pc.replace_substring(text, ",", ".") if consistent else text
+
+
+def advice(cell: Any) -> str:
+    """Return what to write instead of a cell that is not a number."""
+    text = str(cell).strip()
+    bare = re.sub(r"[\s$€£¥%']|[A-Z]{3}", "", text)
+    if re.match(r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}", text):
+        return "That is a date; name a column of numbers."
+    if re.match(_THOUSANDS, bare):
+        whole, decimal = bare.replace(",", ""), bare.replace(",", ".", 1)
+        return f"Write {whole} without separators, or {decimal} if that is meant."
+    if re.match(_DECIMAL_COMMA, bare):
+        return f"Write it with a decimal point: {bare.replace(',', '.')}."
+    if bare != text and re.match(_NUMBER, bare):
+        return f"Write the bare number: {bare}."
+    return "Correct these cells, or remove their rows."
+
+
+def labels(column: Any, strip: bool) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return a column as plain Python values, and where there is none.
+
+    Parameters
+    ----------
+    strip : bool
+        Whether blanks around text mean nothing.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as is_
+
+    present = column
+    if kind(column) == "text":
+        present = _without(column, _NO_LABEL)
+        column = present if strip else column
+    elif is_.is_timestamp(column.type):
+        # Python's own dates know no nanoseconds.
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    missing = pc.is_null(present, nan_is_null=True).to_numpy()
+    # Through the distinct values, so that a million rows share the few objects they name.
+    codes = column.dictionary_encode().unify_dictionaries()
+    values = np.empty(0, dtype=object)
+    if codes.num_chunks:
+        distinct = codes.chunk(0).dictionary.to_pylist()
+        values = np.empty(len(distinct) + 1, dtype=object)
+        values[:-1] = distinct
+    indices = [chunk.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False) for chunk in codes.chunks]
+    return values[np.concatenate(indices)] if indices else values, missing
+
+
+def inferred(text: Any, comma: bool) -> Any:
+    """Return a column of text as the type that all of its cells are written in; text where there is none."""
+    import pyarrow as pa
+
+    known = _without(text, _NO_NUMBER)
+    if known.null_count == len(known):
+        return pa.chunked_array([pa.nulls(len(known))])
+    pointed = _with_points(known) if comma else known
+    for one in (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us")):
+        try:
+            return pointed.cast(one)
+        except pa.ArrowInvalid:
+            continue
+    return text

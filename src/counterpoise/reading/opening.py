@@ -1,0 +1,108 @@
+"""What a file is, and what may go wrong with it."""
+
+from __future__ import annotations
+
+import difflib
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from os import PathLike
+from pathlib import Path
+
+from counterpoise.exceptions import CounterpoiseError, InvalidInputError
+from counterpoise.reading.data_file import DataFile, no_rows
+from counterpoise.reading.text import read_text
+from counterpoise.reading.typed import read_typed
+
+
+def read_table(path: str | PathLike[str], columns: Mapping[str, str] | None = None) -> DataFile:
+    """Read a csv, parquet or Arrow file, whatever it is called.
+
+    Parameters
+    ----------
+    columns : mapping from a column to the option that names it, optional
+        The only columns to read, such as ``{"units": "--demand"}``; else all. A missing one is refused before the file
+        is read.
+    """
+    path = Path(path)
+    kind = _kind(path)
+    with _told(path):
+        file = read_text(path, columns, kind) if kind in ("csv", "gzip") else read_typed(path, columns, kind)
+    if file.n_rows == 0:
+        raise InvalidInputError(no_rows(path))
+    return file
+
+
+_MAGIC = {
+    b"PAR1": "parquet",
+    b"ARRO": "arrow",
+    b"\xff\xff\xff\xff": "stream",
+    b"\x1f\x8b": "gzip",
+    b"PK\x03\x04": "an Excel workbook or a zip file",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+    b"FEA1": "a feather file of the first version",
+    b"PARE": "an encrypted parquet file",
+    b"SQLi": "a database",
+}
+_TYPED = {".parquet": "parquet", ".pq": "parquet", ".arrow": "Arrow", ".feather": "feather", ".ipc": "Arrow"}
+
+
+def _kind(path: Path) -> str:
+    """Return what a file is, by its first bytes; the name may say anything."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise InvalidInputError(f"{path} is a folder. Name a file in it.")
+        if not stat.S_ISREG(mode):
+            raise InvalidInputError(f"{path} is not a file on disk. Save the table first, and name that file.")
+        with path.open("rb") as file:
+            start = file.read(8)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InvalidInputError(_not_found(path)) from None
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror}. Name another file.") from error
+    if not start:
+        raise InvalidInputError(f"{path.name} is empty: it has neither a header nor rows.")
+    kind = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "csv")
+    if " " in kind:
+        raise InvalidInputError(f"{path.name} is {kind}. Save the table as csv or parquet, and name that file.")
+    if kind == "csv" and path.suffix.lower() in _TYPED:
+        raise InvalidInputError(
+            f"{path.name} is not a {_TYPED[path.suffix.lower()]} file. If it is text, call it .csv."
+        )
+    return kind
+
+
+def _not_found(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f"there is no file {path}: {path.parent} is not a folder."
+    beside: list[str] = []
+    with suppress(PermissionError):
+        beside += (one.name for one in path.parent.iterdir())
+    near = difflib.get_close_matches(path.name, beside, n=1)
+    return f"there is no file {path}.{f' Did you mean {near[0]}?' if near else ''}"
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turn what reading a file may raise into one sentence about it."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except CounterpoiseError:
+        raise
+    except MemoryError:
+        raise CounterpoiseError(f"there is not enough memory to read {path.name}. Name fewer columns.") from None
+    except OSError as error:
+        if error.errno is not None:
+            raise CounterpoiseError(f"{path} could not be read: {error.strerror}.") from error
+        # Without a number it is not the system that complains, but a decoder.
+        raise InvalidInputError(_damaged(path, error)) from error
+    except (pa.ArrowException, UnicodeError) as error:
+        raise InvalidInputError(_damaged(path, error)) from error
+
+
+def _damaged(path: Path, error: Exception) -> str:
+    reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    return f"{path.name} is damaged, cut short or no table ({reason:.120}). Write or fetch it again."
