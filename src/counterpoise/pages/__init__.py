@@ -1,0 +1,1 @@
+"""Building blocks of self-contained HTML reports: text made safe, SVG charts, and the page around them."""
