@@ -23,11 +23,12 @@ from counterpoise.experiments import reproduce as reproduction
 from counterpoise.experiments._base import SWITCHES, Experiment, Row, balanced, generator
 from counterpoise.experiments.classification import Classification
 from counterpoise.experiments.coloured_mnist import ColouredMNIST
-from counterpoise.experiments.figures import COLOURS, LABELS, PANELS, draw
+from counterpoise.experiments.figures import LABELS, PANELS, draw
 from counterpoise.experiments.numbers import PRINTED, number_table
 from counterpoise.experiments.reproduce import Settings, Silent, reproduce
 from counterpoise.experiments.results import Results, collect
 from counterpoise.experiments.stock_control import Market, StockControl
+from counterpoise.methods import COLOURS
 
 BOXES = {"4b": "stock-control", "5b": "classification", "6b": "coloured-mnist"}
 

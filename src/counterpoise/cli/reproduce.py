@@ -1,65 +1,17 @@
-"""The command: it parses, calls one function, and says what it wrote and where."""
+"""The paper, regenerated."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, ParamSpec
+from typing import Annotated
 
 import typer
 
-from counterpoise import __version__
-from counterpoise.exceptions import CounterpoiseError, InvalidInputError
-
-P = ParamSpec("P")
-
-app = typer.Typer(
-    name="counterpoise",
-    help="Learn from data of different contexts when the future mix of contexts is uncertain.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
-
-def _show_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"counterpoise {__version__}")
-        raise typer.Exit
-
-
-def spoken(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn a mistake of the user, and an interruption, into one line and an exit code."""
-
-    @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except CounterpoiseError as error:
-            typer.secho(f"Error: {error}", fg="red", err=True)
-            # What was asked for cannot be: usage. What was asked for did not work: failure.
-            raise typer.Exit(2 if isinstance(error, InvalidInputError) else 1) from None
-        except OSError as error:
-            typer.secho(f"Error: {error}. Choose another place, or make room.", fg="red", err=True)
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            typer.secho("Interrupted. What was finished is kept; the same command goes on from there.", err=True)
-            raise typer.Exit(130) from None
-
-    return run
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    """Learn from data of different contexts when the future mix of contexts is uncertain."""
+from counterpoise.cli._base import app, spoken
 
 
 @app.command()
-@spoken
+@spoken("What was finished is kept; the same command goes on from there.")
 def reproduce(
     panel: Annotated[list[str] | None, typer.Option(help="A panel, such as 4b; may be repeated; else all.")] = None,
     runs: Annotated[int | None, typer.Option(help="Monte Carlo runs of each experiment (50; with --quick 5).")] = None,
@@ -81,8 +33,3 @@ def reproduce(
     for note in made.notes:
         typer.secho(f"NOTE: {note}", fg="red", err=True)
     typer.echo(f"\nfigures, results.csv, results.parquet and the page are in {out}; open {made.index}")
-
-
-def main() -> None:
-    """Run the command."""
-    app()

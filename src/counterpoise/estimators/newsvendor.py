@@ -7,9 +7,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
-from counterpoise.estimators._base import check_switches, contexts_or_one, speaking_as
+from counterpoise.estimators._base import Array, check_switches, contexts_or_one, speaking_as
 from counterpoise.fit import Robustness, Score
+from counterpoise.losses import Newsvendor
 from counterpoise.problem import Reference
 from counterpoise.sets import RadiusMethod
 from counterpoise.stock.problem import StockProblem, Terms
@@ -109,3 +111,11 @@ class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
         self.radius_ = robustness.ball(problem.counts).radius
         self.certificate_ = solution.certificate
         return self
+
+    def row_losses(self, costs: Any, demand: Any) -> Array:
+        """Return what the level costs in each of some rows: minus the profit."""
+        check_is_fitted(self)
+        with speaking_as(self):
+            loss = Newsvendor(self.price, self.salvage, self.shortage)
+            sales = Terms(self.price, self.salvage, self.shortage).sales(costs, demand)
+        return loss.value(sales[:, :2], np.full(len(sales), self.stock_level_))

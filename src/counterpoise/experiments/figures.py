@@ -9,23 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterpoise.experiments.results import Results
+from counterpoise.methods import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-COLOURS = {
-    "robust": "#0b6e4f",
-    "erm": "#c8553d",
-    "minimax-risk": "#5b5ea6",
-    "minimax-regret": "#2a9d8f",
-    "inverse-frequency": "#b8860b",
-    "group-dro": "#8d5b4c",
-    "robust-agrawal": "#4c9f70",
-    "robust-chi2": "#93c47d",
-    "interior-point": "#0b6e4f",
-    "algorithm-1": "#555555",
-}
-"""A method keeps its colour in every figure."""
 
 LABELS = {
     "robust": "robust",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import shown
 from counterpoise.fit import METHODS, Robustness
-from counterpoise.sets import implied_confidence
+from counterpoise.sets import RadiusMethod, implied_confidence
 from counterpoise.solvers import Solution
 from counterpoise.solvers._base import solution_at
 from counterpoise.stock.problem import StockProblem
@@ -30,14 +30,23 @@ class Money:
     period: str = "row"
 
     def __call__(self, amount: float) -> str:
-        """Return an amount in words, without the period."""
+        """Return an amount in words, with its currency."""
+        return f"{self.number(amount)} {self.currency}".rstrip()
+
+    @staticmethod
+    def number(amount: float) -> str:
+        """Return an amount in words: to the hundredth, or finer where it is small."""
         if not math.isfinite(amount):
             return "–"
         size = abs(amount)
         decimals = 2 if size >= 0.1 or size < 5e-13 else min(-math.floor(math.log10(size)) + 1, 12)
         # Minus nothing is nothing.
-        text = f"{round(amount, decimals) + 0.0:,.{decimals}f}"
-        return f"{text} {self.currency}".rstrip()
+        return f"{round(amount, decimals) + 0.0:,.{decimals}f}"
+
+    @property
+    def unit(self) -> str:
+        """What amounts are in."""
+        return f"{self.currency or 'the currency of the price'} per {self.period}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,21 +126,21 @@ class ProductPlan:
 
     @property
     def reasons(self) -> Iterator[dict[str, Any]]:
-        """What there is to say about every context."""
+        """What there is to say about every context; those that lose most come first."""
         excess, weights = self.excess(self.order), self.orders["robust"].p_worst
-        for c in range(len(self.contexts)):
+        for c in np.argsort(-excess, kind="stable"):
             yield {
                 "product": self.product,
                 "context": self.contexts[c],
                 "rows": float(self.counts[c]),
                 "share": float(self.shares[c]),
                 "weight": float(weights[c]),
+                "best_order": float(self.stock.context_levels[c]),
+                "excess": float(excess[c]),
+                "profit": float(-self.stock.references.upper[c] - excess[c]),
+                "best_profit": float(-self.stock.references.upper[c]),
                 "mean_demand": float(self.mean_demand[c]),
                 "mean_cost": float(self.mean_cost[c]),
-                "best_order": float(self.stock.context_levels[c]),
-                "best_profit": float(-self.stock.references.upper[c]),
-                "profit": float(-self.stock.references.upper[c] - excess[c]),
-                "excess": float(excess[c]),
             }
 
     def path(self, levels: int = 25) -> Table:
@@ -156,8 +165,16 @@ class ProductPlan:
 
     def confidence_of(self, radius: float) -> float:
         """Return the confidence for which the method of sizing the set gives a radius."""
-        method = self.robustness.radius if isinstance(self.robustness.radius, str) else "types"
-        return implied_confidence(radius, self.counts, method, draws=self.robustness.draws)
+        return implied_confidence(radius, self.counts, self._method, draws=self.robustness.draws)
+
+    def radius_at(self, confidence: float) -> float:
+        """Return the radius that the method of sizing the set gives for a confidence."""
+        return replace(self.robustness, confidence=confidence, radius=self._method).ball(self.counts).radius
+
+    @property
+    def _method(self) -> RadiusMethod:
+        radius = self.robustness.radius
+        return radius if isinstance(radius, str) else "types"
 
     @property
     def radius(self) -> float:
@@ -190,6 +207,10 @@ class StockPlan:
         names = ", ".join(shown(plan.product) for plan in self.plans[:20])
         raise KeyError(f"there is no product {product!r}; the products are {names:.500}")
 
+    def only(self, plan: ProductPlan) -> StockPlan:
+        """Return the plan of one product, whose tables need not name it."""
+        return replace(self, plans=(replace(plan, product=None),), notes=())
+
     @cached_property
     def levels(self) -> Table:
         """A row per product: its order and what is expected of it."""
@@ -216,12 +237,29 @@ class StockPlan:
         ]
         return Table({name: _column([row[name] for row in rows]) for name in names})
 
+    @property
+    def summary(self) -> str:
+        """The recommendation for all products in a sentence or two."""
+        if len(self.plans) == 1:
+            return self.verdict(self.plans[0])
+        totals = {rule: self.choices.where(rule=rule) for rule in ("robust", "erm")}
+        order, profit, worst = (
+            {rule: float(rows[name].sum()) for rule, rows in totals.items()}
+            for name in ("order", "average_profit", "worst_excess")
+        )
+        return (
+            f"Order {units(order['robust'])} in all, of {len(self.plans)} products (for the average: "
+            f"{units(order['erm'])}). The average profit is {self.money(profit['robust'])} instead of "
+            f"{self.money(profit['erm'])} per {self.money.period}; what each product loses in its worst circumstance "
+            f"adds up to {self.money(worst['robust'])} instead of {self.money(worst['erm'])}."
+        )
+
     def verdict(self, plan: ProductPlan) -> str:
         """Return the recommendation for one product in a sentence or two."""
         rows = {row["rule"]: row for row in plan.choices}
         ours, plain = rows["robust"], rows["erm"]
         per = f" per {self.money.period}"
-        of = "" if plan.product is None else f" of {shown(plan.product)}"
+        of = "" if plan.product is None else f" of {shown(plan.product):.80}"
         first = f"Order {units(ours['order'])}{of}."
         if len(plan.contexts) == 1:
             return f"{first} All rows are of one context, so there is nothing to be robust against."
@@ -240,7 +278,7 @@ class StockPlan:
         )
 
     def __repr__(self) -> str:
-        return "\n".join([*(self.verdict(plan) for plan in self.plans), "", repr(self.choices), *self.notes])
+        return "\n".join([self.summary, "", repr(self.choices), *self.notes])
 
     def _repr_html_(self) -> str:
         return self.choices._repr_html_()

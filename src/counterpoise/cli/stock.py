@@ -1,0 +1,178 @@
+"""How much to order."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from counterpoise.cli._base import app, say, spoken
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from counterpoise.reading import DataFile
+    from counterpoise.stock.plans import StockPlan
+
+_NOTES = 10
+_SHOWN = 5
+"""Products whose reasons are printed; the report and ``--json`` hold more."""
+
+
+@app.command()
+@spoken("Nothing was written.")
+def stock(
+    file: Annotated[Path, typer.Argument(help="Past sales, one row per selling period: csv, parquet or arrow.")],
+    demand: Annotated[str, typer.Option(help="Column of the units asked for.")],
+    cost: Annotated[str, typer.Option(help="What a unit costs: a column, or a number.")],
+    price: Annotated[str, typer.Option(help="What a unit sells for: a number, or a column.")],
+    context: Annotated[list[str], typer.Option(help="Column of the circumstances; repeat it to cross several.")],
+    product: Annotated[str | None, typer.Option(help="Column of the products; each gets its own order.")] = None,
+    salvage: Annotated[float, typer.Option(help="What a unit left over brings.")] = 0.0,
+    shortage: Annotated[float, typer.Option(help="What a unit of demand not met costs, beside the lost sale.")] = 0.0,
+    max_stock: Annotated[float | None, typer.Option(help="The most of one product.")] = None,
+    capacity: Annotated[float | None, typer.Option(help="The most of all products together.")] = None,
+    integer: Annotated[bool, typer.Option("--integer", help="Order whole units only.")] = False,
+    confidence: Annotated[float, typer.Option(help="Of the set of plausible mixes, from 0 to 1.")] = 0.99,
+    radius: Annotated[
+        str, typer.Option(help="How its size follows: types, agrawal or chi2; or the size in bits.")
+    ] = "types",
+    draws: Annotated[
+        float | None, typer.Option(help="Independent draws of a circumstance in the data, where rows are not.")
+    ] = None,
+    min_rows: Annotated[int, typer.Option(help="Refuse circumstances with fewer rows.")] = 2,
+    currency: Annotated[str, typer.Option(help="What amounts are in, such as EUR.")] = "",
+    period: Annotated[str, typer.Option(help="What a row is, such as day.")] = "row",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the report goes.")] = Path("stock-report.html"),
+    force: Annotated[bool, typer.Option("--force", help="Replace a report that exists.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+) -> None:
+    """Say how much to order when cost and demand depend on circumstances whose mix is uncertain.
+
+    One order for weather that may change, the weather being a column of the table:
+
+    `counterpoise stock sales.csv --demand units --cost unit_cost --price 12 --context weather`
+
+    An order for each product, in whole units, amounts in euro per day:
+
+    `counterpoise stock sales.parquet --demand units --cost 0.4 --price 1 --context store --product sku --integer
+    --currency EUR --period day`
+    """
+    from counterpoise.files import check_output, whole
+    from counterpoise.reading import read_table
+    from counterpoise.stock.planning import plan_stock
+    from counterpoise.stock.report import written
+
+    check_output(out, force)
+    roles = {demand: "--demand", **dict.fromkeys(context, "--context")}
+    roles |= {name: role for name, role in ((cost, "--cost"), (price, "--price")) if _number(name) is None}
+    if product is not None:
+        roles[product] = "--product"
+    data = read_table(file, roles)
+    plan = plan_stock(
+        data.numbers(demand, "--demand", least=0.0),
+        cost=_amounts(data, cost, "--cost"),
+        price=_amounts(data, price, "--price"),
+        contexts=_labels(data, context, "--context"),
+        products=None if product is None else _labels(data, [product], "--product"),
+        salvage=salvage,
+        shortage=shortage,
+        max_stock=max_stock,
+        capacity=capacity,
+        integer=integer,
+        confidence=confidence,
+        radius=radius if (bits := _number(radius)) is None else bits,  # type: ignore[arg-type]
+        draws=draws,
+        min_rows=min_rows,
+        currency=currency,
+        period=period,
+    )
+    settings = {
+        "file": f"{file.name} ({data.n_rows:,} rows, fingerprint {data.fingerprint})",
+        "demand, cost, price": f"{demand}, {cost}, {price}",
+        "circumstances": " x ".join(context),
+        "salvage, shortage": f"{salvage:g}, {shortage:g}",
+        "confidence": f"{confidence:g}, radius {radius}" + (f", {draws:g} draws" if draws else ""),
+        "limits": f"{_limit(max_stock)} of one product, {_limit(capacity)} of all"
+        + (", whole units" if integer else ""),
+    }
+    page = written(plan, settings)
+    whole(out, lambda path: path.write_text(page, encoding="utf-8"))
+    if as_json:
+        typer.echo(json.dumps(_plain(plan), indent=1, ensure_ascii=False))
+    else:
+        _print(plan)
+    say(f"The report is in {out}.")
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) or text == "inf" else None
+
+
+def _limit(value: float | None) -> str:
+    return "no limit" if value is None else f"{value:g}"
+
+
+def _amounts(data: DataFile, given: str, role: str) -> Any:
+    """Return a number that was given, or the column of that name."""
+    value = _number(given)
+    return data.numbers(given, role) if value is None else value
+
+
+def _labels(data: DataFile, names: list[str], role: str) -> Any:
+    """Return labels that say what they are: a number by itself is told apart by its column's name."""
+    import numpy as np
+
+    columns = {}
+    for name in names:
+        values: NDArray[Any] = data.labels(name, role)
+        bare = all(_number(str(value)) is not None for value in set(values.tolist()))
+        columns[name] = np.array([f"{name} {value}" for value in values], dtype=object) if bare else values
+    return next(iter(columns.values())) if len(columns) == 1 else list(zip(*columns.values(), strict=True))
+
+
+def _print(plan: StockPlan) -> None:
+    from counterpoise.stock.report import CHOICES, LEVELS, REASONS, plain_table
+
+    if len(plan.plans) > 1:
+        typer.echo(f"{plan.summary}\n")
+    for one in plan.plans[:_SHOWN]:
+        own = plan.only(one)
+        typer.echo(f"{plan.verdict(one)}\n")
+        typer.echo(f"Why (amounts in {plan.money.unit}):\n{plain_table(plan, own.reasons, REASONS)}\n")
+        typer.echo(f"What other rules would order:\n{plain_table(plan, own.choices, CHOICES)}\n")
+    if len(plan.plans) > _SHOWN:
+        typer.echo(f"All {len(plan.plans)} products:\n{plain_table(plan, plan.levels, LEVELS, most=200)}\n")
+    for note in plan.notes[:_NOTES]:
+        typer.echo(f"Note: {note}")
+    if len(plan.notes) > _NOTES:
+        typer.echo(f"Note: and {len(plan.notes) - _NOTES} more, in the report and in --json.")
+
+
+def _plain(plan: StockPlan) -> dict[str, Any]:
+    """Return a plan as what JSON can hold."""
+    from counterpoise.contexts import shown
+
+    def rows(table: Any) -> list[dict[str, Any]]:
+        named = ("product", "context", "worst_profit_in", "worst_excess_in")
+        return [{name: shown(value) if name in named else value for name, value in row.items()} for row in table.rows()]
+
+    return {
+        "verdicts": [plan.verdict(one) for one in plan.plans],
+        "levels": rows(plan.levels),
+        "reasons": rows(plan.reasons),
+        "choices": rows(plan.choices),
+        "notes": list(plan.notes),
+        "money": {"currency": plan.money.currency, "period": plan.money.period},
+        "certificates": [
+            {"lower": one.orders["robust"].certificate.lower, "upper": one.orders["robust"].certificate.upper}
+            for one in plan.plans
+        ],
+    }

@@ -1,0 +1,26 @@
+"""How methods are named and coloured, the same everywhere."""
+
+from __future__ import annotations
+
+COLOURS = {
+    "robust": "#0b6e4f",
+    "erm": "#c8553d",
+    "minimax-risk": "#5b5ea6",
+    "minimax-regret": "#2a9d8f",
+    "inverse-frequency": "#b8860b",
+    "group-dro": "#8d5b4c",
+    "robust-agrawal": "#4c9f70",
+    "robust-chi2": "#93c47d",
+    "interior-point": "#0b6e4f",
+    "algorithm-1": "#555555",
+}
+"""A method keeps its colour in every figure."""
+
+WORDS = {
+    "robust": "robust",
+    "erm": "average (ERM)",
+    "inverse-frequency": "equal weights (inverse frequency)",
+    "minimax-risk": "worst case (minimax risk)",
+    "minimax-regret": "least regret (minimax regret)",
+}
+"""A method in the words of someone who has not read the paper."""
