@@ -18,7 +18,7 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import LinearFit
 from counterpoise.objective import Certificate
 from counterpoise.path import solve_path
-from counterpoise.sets import KLBall, RadiusMethod, confidence_radius, implied_confidence
+from counterpoise.sets import KLBall, RadiusMethod, confidence_radius, implied_confidence, radius_ladder
 from counterpoise.tables import Table
 
 Array = NDArray[np.float64]
@@ -57,6 +57,7 @@ def confidence_path(
     radii: Sequence[float] | None = None,
     levels: int = 50,
     sample_weight: Any = None,
+    **columns: Any,
 ) -> ConfidencePath:
     """Fit a model at many levels of confidence.
 
@@ -74,6 +75,8 @@ def confidence_path(
         The levels, as confidences or as radii in bits.
     levels : int
         How many, where neither is given.
+    **columns
+        What else the model's ``fit`` takes of every row, such as ``costs=``.
 
     Returns
     -------
@@ -83,7 +86,7 @@ def confidence_path(
         before, (name, final) = clone(model[:-1]), model.steps[-1]
         X = before.fit_transform(X, y)
         path = confidence_path(
-            final, X, y, contexts, confidences, radii=radii, levels=levels, sample_weight=sample_weight
+            final, X, y, contexts, confidences, radii=radii, levels=levels, sample_weight=sample_weight, **columns
         )
         whole = (clone(model).set_params(steps=[*before.steps, (name, one)]) for one in path.models)
         return replace(path, models=tuple(whole))
@@ -98,8 +101,8 @@ def confidence_path(
         )
     sized = _Levels(model, confidences, radii, levels)
     if isinstance(model, RobustLinearModel):
-        return _linear_path(clone(model), sized, X, y, contexts, sample_weight)
-    return _refitted_path(model, sized, X, y, contexts, sample_weight)
+        return _linear_path(clone(model), sized, X, y, contexts, sample_weight, **columns)
+    return _refitted_path(model, sized, X, y, contexts, sample_weight, **columns)
 
 
 @dataclass(frozen=True)
@@ -130,8 +133,7 @@ class _Levels:
         else:
             if not (isinstance(self.n_levels, (int, np.integer)) and self.n_levels >= 2):
                 raise InvalidInputError(f"levels = {self.n_levels!r}; a path has two or more.")
-            with np.errstate(divide="ignore"):
-                asked = list(-np.log2(1.0 - np.square(np.linspace(0.0, 1.0, self.n_levels))) + 0.0)
+            asked = radius_ladder(self.n_levels).tolist()
         if not asked or not all(one >= 0.0 for one in asked):
             raise InvalidInputError(f"levels are radii of 0 bits or more, got {asked!r:.60}.")
         return np.unique(np.asarray(asked, dtype=np.float64))
@@ -141,9 +143,9 @@ class _Levels:
 
 
 def _linear_path(
-    model: RobustLinearModel, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any
+    model: RobustLinearModel, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any
 ) -> ConfidencePath:
-    problem = model._problem(X, y, contexts, sample_weight)
+    problem = model._problem(X, y, contexts, sample_weight, **columns)
     radii = levels.bits(problem.counts)
     centre = problem.counts / problem.counts.sum()
     references, scored = model._references(problem, KLBall(centre, radii[-1]))
@@ -157,8 +159,10 @@ def _linear_path(
     return _path(fitted, levels, problem.counts)
 
 
-def _refitted_path(model: Any, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any) -> ConfidencePath:
-    weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+def _refitted_path(
+    model: Any, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any
+) -> ConfidencePath:
+    weights = columns if sample_weight is None else {**columns, "sample_weight": sample_weight}
     centre = clone(model).set_params(radius=0.0).fit(X, y, contexts=contexts, **weights)
     counts = np.asarray(centre.context_counts_, dtype=np.float64)
     fitted = [

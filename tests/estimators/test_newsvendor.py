@@ -94,21 +94,24 @@ def least_between(convex, low, high):
     return convex(0.5 * (low + high))
 
 
-def conic_optimum(data, radius, references, salvage=0.0, shortage=0.0):
+def conic_optimum(data, radius, references, high=math.inf, salvage=0.0, shortage=0.0):
     """Return the optimum of one conic program, through the dual of the inner problem."""
     cost, demand, contexts = data
     level = cp.Variable(nonneg=True)
+    room = [level <= high] if math.isfinite(high) else []
     left, lost = cp.pos(level - demand), cp.pos(demand - level)
     rows = level * (cost - PRICE) + (PRICE - salvage) * left + shortage * lost
     scores = [cp.sum(rows[contexts == c]) / (contexts == c).sum() - references[c] for c in np.unique(contexts)]
     p_hat = np.bincount(contexts) / len(contexts)
     if math.isinf(radius):
-        program = cp.Problem(cp.Minimize(cp.max(cp.hstack(scores))))
+        program = cp.Problem(cp.Minimize(cp.max(cp.hstack(scores))), room)
+    elif radius == 0.0:
+        program = cp.Problem(cp.Minimize(p_hat @ cp.hstack(scores)), room)
     else:
         lam, shift, slack = cp.Variable(nonneg=True), cp.Variable(), cp.Variable(len(scores))
         spread = p_hat @ cp.rel_entr(lam * np.ones(len(scores)), slack + lam)
         bound = [slack[c] <= shift - score for c, score in enumerate(scores)]
-        program = cp.Problem(cp.Minimize(shift + lam * radius * math.log(2.0) + spread), bound)
+        program = cp.Problem(cp.Minimize(shift + lam * radius * math.log(2.0) + spread), bound + room)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
@@ -150,6 +153,29 @@ def test_the_value_agrees_with_a_conic_solver(radius, prices):
     model = RobustNewsvendor(PRICE, radius=radius, **prices).fit(*data)
     references = best_of_each(data, **prices)
     assert model.certificate_.upper == pytest.approx(conic_optimum(data, radius, references, **prices), abs=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(100, 124))
+def test_the_value_agrees_with_a_conic_solver_on_terms_of_every_kind(seed):
+    rng = np.random.default_rng(seed)
+    _, demand, contexts = sales(seed, n_contexts=2 + seed % 4)
+    # Contexts that sell at a loss, and with salvage some that gain from what is left over.
+    cost = rng.uniform(0.5, 15.0, 6)[contexts] * rng.uniform(0.7, 1.3, len(contexts))
+    data = cost, np.where(rng.random(len(cost)) < 0.1, 0.0, demand), contexts
+    high = float(rng.uniform(3.0, 45.0)) if seed % 3 else math.inf
+    salvage = (0.0, 0.3, 4.0 if seed % 3 else 0.2)[seed // 3 % 3]
+    prices = {"salvage": salvage, "shortage": (0.0, 5.0)[seed // 2 % 2]}
+    radius = (0.0, 0.02, 0.1, 1.0, math.inf)[seed % 5]
+    score = ("excess", "risk")[seed // 5 % 2]
+    capacity = high if math.isfinite(high) else None
+    model = RobustNewsvendor(PRICE, radius=radius, score=score, max_stock=capacity, **prices).fit(*data)
+    references = best_of_each(data, high, **prices)
+    assert model.reference_risks_ == pytest.approx(references, rel=1e-9, abs=1e-9)
+    taken_off = references if score == "excess" else np.zeros(len(references))
+    expected = conic_optimum(data, radius, taken_off, high, **prices)
+    assert model.certificate_.upper == pytest.approx(expected, rel=1e-7, abs=1e-7)
+    assert attained(model, data, radius, taken_off, **prices) == pytest.approx(expected, rel=1e-7, abs=1e-7)
+    assert 0.0 <= model.stock_level_ <= high
 
 
 @pytest.mark.parametrize("radius", [0.0, 0.2, math.inf])

@@ -153,27 +153,46 @@ def _placed(oracle: LinearOracle, terms: Terms) -> LinearOracle:
             f"a unit that costs {cost[row]:g} brings {terms.salvage:g} if left over, so the more is ordered, the "
             "better. Set max_stock, or check salvage and costs."
         )
-    most = np.minimum(demand, high)
-    height = (cost - terms.price) * most + terms.shortage * (demand - most)
-    last = np.where((demand < high) | (left >= 0), right, 0.0)
-    rising, falling = left > 0, (demand < high) & (right < 0)
-    first = np.column_stack([left, last, height, most])
-    # Beside the kink at 0 the one at the demand adds what is left of the turn; at the other end it is the reverse.
-    first[rising] = np.column_stack([0 * left, last - left, 0 * left, most])[rising]
-    second = np.column_stack([0 * left, left, terms.shortage * demand, 0 * left])
-    second[falling] = np.column_stack([0 * left, -right, 0 * left, np.full_like(left, high)])[falling]
-    double = rising | falling
+    first, second = _hinges(cost, demand, terms, left, right)
+    double = second[:, 1] > second[:, 0]
     times = 1 + double
     rows = np.repeat(np.arange(len(cost)), times)
     is_second = np.append(False, rows[1:] == rows[:-1])
     target = np.where(is_second[:, None], second[rows], first[rows])
     target[:, :3] *= times[rows, None]
-    starts = np.concatenate([[0], np.cumsum(times)])[oracle.starts]
     return replace(
         oracle,
         X=oracle.X[rows] if double.any() else oracle.X,
         target=target,
         row_weight=(oracle.row_weight / times)[rows],
-        starts=starts,
+        starts=np.concatenate([[0], np.cumsum(times)])[oracle.starts],
         loss=Hinges(),
+        together=rows if double.any() else None,
     )
+
+
+def _hinges(cost: Array, demand: Array, terms: Terms, left: Array, right: Array) -> tuple[Array, Array]:
+    """Return the loss of each row as the sum of two hinges, each with a lowest point; the second may be nothing.
+
+    From left to right the slopes are: flat or the first, the first, the last from the demand on, the last or flat.
+    """
+    high, zero = terms.highest, np.zeros(len(cost))
+    inside = (demand > 0) & (demand < high)
+    first, last = np.where(demand > 0, left, right), np.where(demand < high, right, left)
+    # A row that is constant between the ends may rise beyond one of them.
+    before = np.where((first == 0) & (last == 0) & (demand <= 0), left, np.minimum(first, 0.0))
+    after = np.where((first == 0) & (last == 0) & (demand > 0), right, np.maximum(last, 0.0))
+    rising, falling = before < first, last < after
+    most = np.minimum(demand, high)
+    at_most = (cost - terms.price) * most + terms.shortage * (demand - most)
+    at_zero = terms.shortage * demand
+    limit = np.full(len(cost), high if math.isfinite(high) else 0.0)
+    at_limit = at_most + right * (limit - most)
+    bend = np.column_stack([np.where(falling, left - right, np.where(rising, 0.0, left)), zero, zero, most])
+    bend[:, 1] = np.where(falling, 0.0, np.where(rising, right - left, right))
+    # Where there is another hinge it holds the height, and this one is 0 at its own.
+    bend[:, 2] = np.where(rising | falling, 0.0, at_most)
+    low_end = np.column_stack([before, first, at_zero, zero])
+    high_end = np.column_stack([last, after, at_limit, limit])
+    end = np.where(rising[:, None], low_end, np.where(falling[:, None], high_end, 0.0))
+    return np.where(inside[:, None], bend, end), np.where(inside[:, None], end, 0.0)

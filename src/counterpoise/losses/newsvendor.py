@@ -44,6 +44,8 @@ class Newsvendor(Hinged):
                 raise InvalidInputError(f"{name} = {value!r}; pass a finite number per unit.")
         if not self.price > 0:
             raise InvalidInputError(f"price = {self.price}; pass a positive selling price per unit.")
+        if not self.shortage >= 0:
+            raise InvalidInputError(f"shortage = {self.shortage}; pass what a unit of unmet demand costs, 0 or more.")
         if not self.salvage < self.price + self.shortage:
             raise InvalidInputError(
                 f"salvage = {self.salvage} is not below price + shortage = {self.price + self.shortage}; a unit left "

@@ -47,6 +47,8 @@ class LinearOracle:
         Sums to one within each context.
     starts : ndarray of shape (n_contexts + 1,)
         Context ``c`` holds the rows ``starts[c]:starts[c + 1]``.
+    together : ndarray of shape (n_samples,), optional
+        Numbers, ascending, that are the same for rows which are held out together.
     """
 
     X: Any
@@ -57,6 +59,7 @@ class LinearOracle:
     alpha: float = 0.0
     fit_intercept: bool = True
     bounds: Bounds | None = None
+    together: NDArray[np.intp] | None = None
 
     @classmethod
     def from_rows(
@@ -226,7 +229,11 @@ class LinearOracle:
         starts = np.concatenate([[0], np.cumsum(sizes[present])])
         weight = self.row_weight[mask]
         weight = weight / np.repeat(np.add.reduceat(weight, starts[:-1]), sizes[present])
-        return replace(self, X=self.X[mask], target=self.target[mask], row_weight=weight, starts=starts), present
+        together = None if self.together is None else self.together[mask]
+        part = replace(
+            self, X=self.X[mask], target=self.target[mask], row_weight=weight, starts=starts, together=together
+        )
+        return part, present
 
     def risks_of_each(self, theta: Array) -> Array:
         """Return the risk of each context under parameters of its own, given as (n_contexts, n_parameters)."""

@@ -109,7 +109,14 @@ def lower_bounds(problems: RowProblems, value: Array, gradient: Array, curvature
 
 def lowest(problems: RowProblems) -> Array:
     """Bound each problem by the lower bounds of its rows; where data are separable this is the bound that works."""
-    return problems.total(problems.weight * problems.loss.lowest(problems.target))
+    return _floor(problems, problems.weight)
+
+
+def _floor(problems: RowProblems, weight: Array) -> Array:
+    """Return the sums of the rows' lower bounds."""
+    # A row that has none, and no weight, is not there.
+    floor = np.where(weight > 0.0, problems.loss.lowest(problems.target), 0.0)
+    return problems.total(weight * floor)
 
 
 def own_scale(problems: RowProblems, scale: float) -> Array:
@@ -233,4 +240,4 @@ def dual_bounds(problems: RowProblems, v: Array, bend: Array, share: Array) -> A
         value = value - np.sum(held * problems.theta, axis=1) - np.sum(held**2, axis=1) / (2.0 * alpha)
     value = np.where((free <= _BALANCED * size).all(axis=1), value, -np.inf)
     # Row by row the loss is bounded below, which is all there is to know where every row can be met.
-    return np.maximum(value, problems.total(weight * share * problems.loss.lowest(problems.target)))
+    return np.maximum(value, _floor(problems, weight * share))

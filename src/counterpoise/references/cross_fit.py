@@ -62,7 +62,9 @@ def held_out_risks(oracle: LinearOracle, counts: Array, tol: float, n_folds: int
     """
     codes = np.repeat(np.arange(oracle.n_contexts), np.diff(oracle.starts))
     target = oracle.target if oracle.target.ndim == 1 else oracle.target[:, -1]
-    folds = folds_within(codes, target, n_folds)
+    together = np.arange(len(codes)) if oracle.together is None else oracle.together
+    firsts, units = np.unique(together, return_index=True)[1], np.unique(together, return_inverse=True)[1]
+    folds = folds_within(codes[firsts], target[firsts], n_folds)[units]
     own, pooled = np.zeros(oracle.n_contexts), np.zeros(oracle.n_contexts)
     for fold in np.unique(folds):
         held = folds == fold

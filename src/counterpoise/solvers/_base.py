@@ -102,6 +102,13 @@ class _Incumbent:
     lower: float = -math.inf
     scale: float = math.inf
 
+    def __post_init__(self) -> None:
+        """Begin with what holds everywhere: no risk is below its lowest."""
+        floor = self.objective.oracle.lowest_risks - self.objective.references.upper
+        if np.isfinite(floor).all():
+            worst = self.objective.contexts.worst_case(floor)
+            self.lower, self.p = float(worst.value), worst.distribution
+
     def update(self, state: State) -> None:
         upper = self.objective.upper_bound(state.point)
         scale = self.objective.scale(state.point) if math.isfinite(upper) else math.inf

@@ -288,7 +288,11 @@ class KKTSystem:
         if not self.fixed:
             # What a wrong p does to the score is its relative error times the spread of the scores.
             wanted = duals.price * self.objective.contexts.p_hat + mu * self.weights
-            off = (duals.s * state.p - wanted) / self.weights * np.minimum(1.0, self.width / self.duals.s)
+            off = (
+                (duals.s * state.p - wanted)
+                / self.weights
+                * np.minimum(1.0, self.width / np.maximum(self.duals.s, 1e-300))
+            )
             total += float(self.weights @ (r_p**2 + off**2)) + (self.width * r_sum) ** 2
         if self.constraint is not None:
             total += (self.duals.price * r_set) ** 2 + (duals.price * duals.slack - mu) ** 2

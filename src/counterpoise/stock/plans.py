@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import shown
 from counterpoise.fit import METHODS, Robustness
-from counterpoise.sets import RadiusMethod, implied_confidence
+from counterpoise.sets import RadiusMethod, implied_confidence, radius_ladder
 from counterpoise.solvers import Solution
 from counterpoise.solvers._base import solution_at
 from counterpoise.stock.problem import StockProblem
@@ -47,6 +47,22 @@ class Money:
     def unit(self) -> str:
         """What amounts are in."""
         return f"{self.currency or 'the currency of the price'} per {self.period}"
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """What levels cost above the best of each context.
+
+    Attributes
+    ----------
+    levels : ndarray of shape (n_levels,)
+    excess : ndarray of shape (n_levels, n_contexts)
+    orders : mapping from rule to order
+    """
+
+    levels: Array
+    excess: Array
+    orders: Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,15 +159,20 @@ class ProductPlan:
                 "mean_cost": float(self.mean_cost[c]),
             }
 
+    def curves(self, points: int = 121) -> Curves:
+        """Return what levels from 0 to a little above every order of interest cost in each context."""
+        orders = {rule: float(solution.theta[0]) for rule, solution in self.orders.items()}
+        top = 1.12 * max(*self.stock.context_levels, *orders.values(), 1e-9)
+        levels = np.unique(np.concatenate([np.linspace(0.0, top, points), list(orders.values())]))
+        return Curves(levels, np.array([self.excess(float(level)) for level in levels]), orders)
+
     def path(self, levels: int = 25) -> Table:
         """Return the order as the set grows, from empirical risk minimisation to minimax regret.
 
         Columns are ``radius`` (in bits), ``confidence`` (for which the method gives that radius), ``order``,
         ``average_excess`` and ``worst_excess``.
         """
-        with np.errstate(divide="ignore"):
-            ladder = -np.log2(1.0 - np.square(np.linspace(0.0, 1.0, levels))) + 0.0
-        radii = np.unique(np.append(ladder, self.radius))
+        radii = np.unique(np.append(radius_ladder(levels), self.radius))
         sized = [replace(self.robustness, radius=float(radius)) for radius in radii]
         orders = [float(self.stock.solve(one, self.charge).theta[0]) for one in sized]
         excess = np.array([self.excess(order) for order in orders])

@@ -104,9 +104,10 @@ def _columns(costs: Any, demand: Any, prices: Any) -> tuple[Array, Array, Array]
                 f"{name} of shape {values.shape} for {len(units)} rows of demand. Pass one number, or one per row."
             )
         columns.append(np.broadcast_to(values, units.shape))
-    if not np.isfinite(columns[1]).all():
-        row = int(np.flatnonzero(~np.isfinite(columns[1]))[0])
-        raise InvalidInputError(f"price is {columns[1][row]} in row {row}; pass finite numbers.")
+    for name, values in zip(("costs", "price", "demand"), (*columns, units), strict=True):
+        if not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise InvalidInputError(f"{name}: {values[row]} in row {row}; drop or correct rows that are not finite.")
     return columns[0], units, columns[1]
 
 

@@ -14,6 +14,7 @@ from counterpoise.contexts import shown
 from counterpoise.methods import COLOURS, WORDS
 from counterpoise.pages.charts import Line, Mark, line_chart
 from counterpoise.pages.document import Html, details, document, facts, figure, notice, section, table, verdict
+from counterpoise.sets import RADIUS_TICKS, along_radii
 from counterpoise.stock.plans import ProductPlan, StockPlan, units
 from counterpoise.tables import Table
 
@@ -22,7 +23,6 @@ Array = NDArray[np.float64]
 CHARTED = 12
 """Products that are drawn; the tables hold all."""
 
-_POINTS = 121
 _NAMED = 8
 _NOTES = 20
 _MARKED = ("robust", "erm", "minimax-risk")
@@ -88,16 +88,14 @@ def _certified(plan: StockPlan, one: ProductPlan) -> str:
 
 def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
     """Draw what each level costs in each context above the best level there."""
-    orders = {rule: float(solution.theta[0]) for rule, solution in one.orders.items()}
-    top = 1.12 * max(*one.stock.context_levels, *orders.values(), 1e-9)
-    levels = np.unique(np.concatenate([np.linspace(0.0, top, _POINTS), list(orders.values())]))
-    excess = np.array([one.excess(float(level)) for level in levels])
+    curves = one.curves()
+    orders = curves.orders
     weights = one.orders["robust"].p_worst
     prominent = set(np.argsort(-weights, kind="stable")[:_NAMED].tolist())
     many = len(one.contexts) > _NAMED + 2
     lines = [
-        Line(shown(one.contexts[c]), levels.tolist(), excess[:, c].tolist(), faint=many and c not in prominent)
-        for c in range(len(one.contexts))
+        Line(label, curves.levels.tolist(), curves.excess[:, c].tolist(), faint=many and c not in prominent)
+        for c, label in enumerate(one.contexts.tolist())
     ]
     marks = [Mark(orders[rule], f"{_MARKS[rule]} {units(orders[rule])}", COLOURS[rule]) for rule in _MARKED]
     return line_chart(
@@ -117,34 +115,24 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
 def level_path(plan: StockPlan, one: ProductPlan) -> Html:
     """Draw the order as the confidence set grows."""
     path = one.path()
-    place = _place(path["radius"])
-    ticks = [(float(_place(np.array([bits]))[0]), words) for bits, words in _BITS]
     marks = [
-        Mark(float(_place(np.array([one.radius_at(level)]))[0]), f"{100 * level:g}%", "#555555", dashed=True)
+        Mark(float(along_radii(one.radius_at(level))), f"{100 * level:g}%", "#555555", dashed=True)
         for level in (0.5, 0.9999)
     ]
     asked = f"{100 * one.robustness.confidence:g}%" if isinstance(one.robustness.radius, str) else "chosen"
-    chosen = Mark(float(_place(np.array([one.radius]))[0]), f"{asked}: {units(one.order)}", COLOURS["robust"])
+    chosen = Mark(float(along_radii(one.radius)), f"{asked}: {units(one.order)}", COLOURS["robust"])
     return line_chart(
-        [Line("order", place.tolist(), path["order"].tolist(), COLOURS["robust"])],
+        [Line("order", along_radii(path["radius"]).tolist(), path["order"].tolist(), COLOURS["robust"])],
         title="The order as confidence grows",
         x_label="size of the set of plausible mixes (bits)",
         y_label="units ordered",
         marks=[*marks, chosen],
-        x_ticks=ticks,
+        x_ticks=RADIUS_TICKS,
         alt=(
             f"The order moves from {units(float(path['order'][0]))}, for the shares in the data alone, to "
             f"{units(float(path['order'][-1]))}, for every mix."
         ),
     )
-
-
-_BITS = ((0.0, "0"), (0.02, ".02"), (0.1, ".1"), (0.3, ".3"), (1.0, "1"), (3.0, "3"), (np.inf, "all"))
-
-
-def _place(radius: Array) -> Array:
-    """Return where a radius is drawn, from 0 to 1: the order moves about evenly along this scale."""
-    return np.sqrt(1.0 - np.exp2(-radius))
 
 
 _RISK_CAPTION = (
@@ -211,6 +199,9 @@ def _explained(plan: StockPlan) -> list[str]:
         "favourable to this order.",
         "The order is the one whose excess cost in the least favourable mix is smallest. It is exact: costs are "
         "piecewise linear in the order, and the best one is found at or between their kinks.",
+        "Average is the order that is best for the shares in the data (empirical risk minimisation), equal weights the "
+        "one that is best if every circumstance counts alike, worst case the one whose least profit is largest "
+        "(minimax risk), least regret the one whose largest excess cost is least (minimax regret).",
     ]
 
 
