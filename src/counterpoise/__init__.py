@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from counterpoise.estimators.newsvendor import RobustNewsvendor
     from counterpoise.estimators.order_rule import RobustNewsvendorRegressor
+    from counterpoise.report import Report
     from counterpoise.stock.planning import plan_stock
 
 __version__ = "0.1.0.dev0"
@@ -37,6 +38,7 @@ __all__ = [
     "Certificate",
     "ContextRobust",
     "KLBall",
+    "Report",
     "RobustHuberRegressor",
     "RobustLGBMClassifier",
     "RobustLGBMRegressor",
@@ -63,6 +65,7 @@ __all__ = [
 _WHEN_USED = {
     "compare": "comparison",
     "confidence_path": "confidence",
+    "Report": "report",
     "plan_stock": "stock.planning",
     "ContextRobust": "estimators.any_learner",
     "RobustHuberRegressor": "estimators.linear",

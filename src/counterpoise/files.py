@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from counterpoise.exceptions import InvalidInputError
@@ -37,7 +38,7 @@ def check_output(path: Path, force: bool = False) -> None:
         if path.exists() and not path.is_file():
             raise InvalidInputError(f"{path} is not a file that can be replaced. Name another file.")
         if path.exists() and not force:
-            raise InvalidInputError(f"{path} exists already. Pass --force to replace it, or name another file.")
+            raise InvalidInputError(f"{path} exists already. Pass --force (force=True) to replace it, or name another.")
         folder = next(one for one in path.absolute().parents if one.exists())
         if not folder.is_dir():
             raise InvalidInputError(f"{path} cannot be written: {folder} is a file, not a folder. Name another place.")
@@ -49,3 +50,47 @@ def check_output(path: Path, force: bool = False) -> None:
             raise
         reason = getattr(error, "strerror", None) or error
         raise InvalidInputError(f"{path} cannot be written: {reason}. Name another place.") from error
+
+
+def whole_folder(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a folder beside its place and move it there; one that is there already is replaced only then."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mark = f"{os.getpid()}.{threading.get_ident()}"
+    part, old = (path.with_name(f".{path.name[:50]}.{mark}.{end}") for end in ("part", "old"))
+    part.mkdir()
+    try:
+        write(part)
+        if path.exists():
+            path.replace(old)
+        part.replace(path)
+    finally:
+        # Interrupted between the two moves: what was there is put back.
+        if old.exists() and not path.exists():
+            old.replace(path)
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def check_output_folder(path: Path, ours: Collection[str], force: bool = False) -> None:
+    """Refuse a place where a folder cannot or must not be written; called before any long work is done.
+
+    Parameters
+    ----------
+    ours : collection of str
+        The names of the files that it will hold. A folder with others in it is not ours to replace.
+    force : bool
+        Whether a folder of ours may be replaced.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise InvalidInputError(f"{path} exists and is not a folder. Name another place.")
+    if path.is_dir():
+        others = sorted(one.name for one in path.iterdir() if one.name not in ours)
+        if others:
+            raise InvalidInputError(
+                f"{path} holds files that are not of a model ({', '.join(others[:3]):.100}). Name another folder."
+            )
+        if any(path.iterdir()) and not force:
+            raise InvalidInputError(
+                f"{path} holds a model already. Pass --force to replace it, or name another folder."
+            )
+    check_output(path / "report.html", force=True)

@@ -19,8 +19,8 @@ COLOURS = {
 WORDS = {
     "robust": "robust",
     "erm": "average (ERM)",
-    "inverse-frequency": "equal weights (inverse frequency)",
-    "minimax-risk": "worst case (minimax risk)",
-    "minimax-regret": "least regret (minimax regret)",
+    "inverse-frequency": "equal weights",
+    "minimax-risk": "worst case",
+    "minimax-regret": "least regret",
 }
 """A method in the words of someone who has not read the paper."""

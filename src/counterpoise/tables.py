@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -107,6 +108,18 @@ class Table(Mapping[str, NDArray[Any]]):
         )
         note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+
+
+def plain_rows(table: Table) -> list[dict[str, Any]]:
+    """Return the rows as what JSON can hold: no NaN, no infinity, labels in words."""
+    return [{name: jsonable(value) for name, value in row.items()} for row in table.rows()]
+
+
+def jsonable(value: Any) -> Any:
+    """Return a value as what JSON can hold."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else shown(value)
 
 
 def _shown(value: Any) -> str:

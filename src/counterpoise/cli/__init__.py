@@ -1,9 +1,10 @@
 """The command: each part of it parses, calls one function, and says what it wrote and where."""
 
-from counterpoise.cli import reproduce, stock
+# The order of the parts is that in which --help lists them.
+from counterpoise.cli import fit, predict, compare, explore, stock, reproduce  # isort: skip
 from counterpoise.cli._base import app
 
-__all__ = ["app", "main", "reproduce", "stock"]
+__all__ = ["app", "compare", "explore", "fit", "main", "predict", "reproduce", "stock"]
 
 
 def main() -> None:

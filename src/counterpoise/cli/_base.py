@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Annotated, ParamSpec
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, ParamSpec, TypeVar
 
 import typer
 
 from counterpoise import __version__
-from counterpoise.exceptions import CounterpoiseError, InvalidInputError
+from counterpoise.exceptions import CounterpoiseError, CounterpoiseWarning, InvalidInputError
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 app = typer.Typer(
     name="counterpoise",
@@ -76,3 +81,53 @@ def spoken(when_interrupted: str) -> Callable[[Callable[P, None]], Callable[P, N
 def say(words: str = "") -> None:
     """Write words for people, where they do not get into what machines read."""
     typer.echo(words, err=True)
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """Says what is going on, as much of it as was asked for.
+
+    Parameters
+    ----------
+    quiet : bool
+        Nothing but results and errors.
+    verbose : bool
+        Every step, with its time.
+    """
+
+    quiet: bool = False
+    verbose: bool = False
+
+    @contextmanager
+    def step(self, words: str) -> Iterator[None]:
+        """Show what is being done while it is."""
+        from rich.console import Console
+
+        start = time.perf_counter()
+        if self.quiet:
+            yield
+        else:
+            # On a terminal only, where it is wiped away again.
+            with Console(stderr=True).status(f"{words} ..."):
+                yield
+        if self.verbose and not self.quiet:
+            say(f"{words}: {time.perf_counter() - start:.2f} s")
+
+    def note(self, words: str) -> None:
+        """Say something that the user may want to know."""
+        if not self.quiet:
+            say(f"note: {words}")
+
+    def notes(self, notes: Iterable[str]) -> None:
+        """Say several such things."""
+        for words in notes:
+            self.note(words)
+
+    def warnings_of(self, action: Callable[[], T]) -> T:
+        """Do something, and turn the library's warnings into notes."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = action()
+        for words in dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, CounterpoiseWarning)):
+            self.note(words)
+        return result

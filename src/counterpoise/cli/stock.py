@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoise.cli._base import app, say, spoken
+from counterpoise.cli._options import bits_or_method
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from counterpoise.reading import DataFile
     from counterpoise.stock.plans import StockPlan
 
@@ -62,29 +61,20 @@ def stock(
     --currency EUR --period day`
     """
     from counterpoise.files import check_output, whole
-    from counterpoise.reading import read_table
     from counterpoise.stock.planning import plan_stock
     from counterpoise.stock.report import written
 
     check_output(out, force)
-    roles = {demand: "--demand", **dict.fromkeys(context, "--context")}
-    roles |= {name: role for name, role in ((cost, "--cost"), (price, "--price")) if _number(name) is None}
-    if product is not None:
-        roles[product] = "--product"
-    data = read_table(file, roles)
+    data, sales = read_sales(file, demand, cost, price, context, product)
     plan = plan_stock(
-        data.numbers(demand, "--demand", least=0.0),
-        cost=_amounts(data, cost, "--cost"),
-        price=_amounts(data, price, "--price"),
-        contexts=_labels(data, context, "--context"),
-        products=None if product is None else _labels(data, [product], "--product"),
+        **sales,
         salvage=salvage,
         shortage=shortage,
         max_stock=max_stock,
         capacity=capacity,
         integer=integer,
         confidence=confidence,
-        radius=radius if (bits := _number(radius)) is None else bits,  # type: ignore[arg-type]
+        radius=bits_or_method(radius),
         draws=draws,
         min_rows=min_rows,
         currency=currency,
@@ -120,22 +110,31 @@ def _limit(value: float | None) -> str:
     return "no limit" if value is None else f"{value:g}"
 
 
+def read_sales(
+    file: Path, demand: str, cost: str, price: str, context: list[str], product: str | None
+) -> tuple[DataFile, dict[str, Any]]:
+    """Read the columns of a file that ``plan_stock`` needs, and return them by its names for them."""
+    from counterpoise.reading import read_table
+    from counterpoise.tabular.labels import read_labels
+
+    roles = {demand: "--demand", **dict.fromkeys(context, "--context")}
+    roles |= {name: role for name, role in ((cost, "--cost"), (price, "--price")) if _number(name) is None}
+    if product is not None:
+        roles[product] = "--product"
+    data = read_table(file, roles)
+    return data, {
+        "demand": data.numbers(demand, "--demand", least=0.0),
+        "cost": _amounts(data, cost, "--cost"),
+        "price": _amounts(data, price, "--price"),
+        "contexts": read_labels(data, context, "--context"),
+        "products": None if product is None else read_labels(data, [product], "--product"),
+    }
+
+
 def _amounts(data: DataFile, given: str, role: str) -> Any:
     """Return a number that was given, or the column of that name."""
     value = _number(given)
     return data.numbers(given, role) if value is None else value
-
-
-def _labels(data: DataFile, names: list[str], role: str) -> Any:
-    """Return labels that say what they are: a number by itself is told apart by its column's name."""
-    import numpy as np
-
-    columns = {}
-    for name in names:
-        values: NDArray[Any] = data.labels(name, role)
-        bare = all(_number(str(value)) is not None for value in set(values.tolist()))
-        columns[name] = np.array([f"{name} {value}" for value in values], dtype=object) if bare else values
-    return next(iter(columns.values())) if len(columns) == 1 else list(zip(*columns.values(), strict=True))
 
 
 def _print(plan: StockPlan) -> None:
@@ -158,17 +157,13 @@ def _print(plan: StockPlan) -> None:
 
 def _plain(plan: StockPlan) -> dict[str, Any]:
     """Return a plan as what JSON can hold."""
-    from counterpoise.contexts import shown
-
-    def rows(table: Any) -> list[dict[str, Any]]:
-        named = ("product", "context", "worst_profit_in", "worst_excess_in")
-        return [{name: shown(value) if name in named else value for name, value in row.items()} for row in table.rows()]
+    from counterpoise.tables import plain_rows
 
     return {
         "verdicts": [plan.verdict(one) for one in plan.plans],
-        "levels": rows(plan.levels),
-        "reasons": rows(plan.reasons),
-        "choices": rows(plan.choices),
+        "levels": plain_rows(plan.levels),
+        "reasons": plain_rows(plan.reasons),
+        "choices": plain_rows(plan.choices),
         "notes": list(plan.notes),
         "money": {"currency": plan.money.currency, "period": plan.money.period},
         "certificates": [

@@ -4,9 +4,10 @@ STYLE = """
 :root { color-scheme: light; }
 * { box-sizing: border-box; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; -webkit-text-size-adjust: 100%; }
-body { margin: 0 auto; max-width: 52rem; padding: 1rem; overflow-wrap: anywhere; }
+body { margin: 0 auto; max-width: 62rem; padding: 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.6rem; line-height: 1.2; margin: .5rem 0; } h2 { font-size: 1.25rem; margin: 2.5rem 0 .75rem; }
-h1, h2, .verdict { text-wrap: balance; }
+h1, h2, .verdict { max-width: 48rem; text-wrap: balance; }
+main > p, section > p, .notice { max-width: 48rem; }
 .subtitle { color: #555; margin: 0 0 1rem; }
 .verdict { font-size: 1.35rem; line-height: 1.35; font-weight: 600; margin: 1.25rem 0; }
 .skip { position: absolute; left: -100rem; padding: .5rem 1rem; background: #fff; }

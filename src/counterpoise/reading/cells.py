@@ -164,6 +164,13 @@ def labels(column: Any, strip: bool) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     return values[np.concatenate(indices)] if indices else values, missing
 
 
+def texts(column: Any) -> Any:
+    """Return a column as trimmed text, null where there is nothing."""
+    import pyarrow as pa
+
+    return _without(column if kind(column) == "text" else column.cast(pa.large_string()), _NO_LABEL)
+
+
 def inferred(text: Any, comma: bool) -> Any:
     """Return a column of text as the type that all of its cells are written in; text where there is none."""
     import pyarrow as pa

@@ -134,6 +134,16 @@ class DataFile:
             raise InvalidInputError(self._absent(found, said, missing, "for example with 'unknown', "))
         return values
 
+    def texts(self, name: str, role: str = "") -> Any:
+        """Return a column as a ``pyarrow.ChunkedArray`` of text, null where there is nothing."""
+        import pyarrow as pa
+
+        _, column, said = self._plain(name, role)
+        try:
+            return cells.texts(column)
+        except pa.ArrowException:
+            raise InvalidInputError(f"{said} must hold words or numbers, but it holds {column.type}.") from None
+
     def _plain(self, name: str, role: str) -> tuple[str, Any, str]:
         import pyarrow as pa
 

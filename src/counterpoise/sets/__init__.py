@@ -2,6 +2,18 @@
 
 from counterpoise.sets._base import Constraint, ContextSet, WorstCase
 from counterpoise.sets.kl import KLBall
+from counterpoise.sets.ladder import RADIUS_TICKS, along_radii, radius_ladder
 from counterpoise.sets.radius import RadiusMethod, confidence_radius, implied_confidence
 
-__all__ = ["Constraint", "ContextSet", "KLBall", "RadiusMethod", "WorstCase", "confidence_radius", "implied_confidence"]
+__all__ = [
+    "RADIUS_TICKS",
+    "Constraint",
+    "ContextSet",
+    "KLBall",
+    "RadiusMethod",
+    "WorstCase",
+    "along_radii",
+    "confidence_radius",
+    "implied_confidence",
+    "radius_ladder",
+]

@@ -1,0 +1,76 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from counterpoise.exceptions import InvalidInputError
+
+File = Annotated[Path, typer.Argument(help="The table: csv, parquet or arrow.")]
+Target = Annotated[str, typer.Option("--target", help="Column to be predicted.")]
+Context = Annotated[
+    list[str], typer.Option("--context", help="Column of the contexts, no feature; repeat it to cross several.")
+]
+TaskName = Annotated[
+    str, typer.Option("--task", help="classification, regression, count, quantile or huber; auto looks at the target.")
+]
+Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column that is no feature; may be repeated.")]
+Only = Annotated[list[str] | None, typer.Option("--only", help="Column that is a feature, and no other; repeatable.")]
+Group = Annotated[str | None, typer.Option("--group", help="Column of rows that belong together, kept in one fold.")]
+Confidence = Annotated[float, typer.Option("--confidence", help="Of the set of plausible mixes, from 0 to 1.")]
+Radius = Annotated[
+    str, typer.Option("--radius", help="How its size follows: types, agrawal or chi2; or the size in bits.")
+]
+Draws = Annotated[
+    float | None, typer.Option("--draws", help="Independent draws of a context in the data, where rows are not.")
+]
+Score = Annotated[str, typer.Option("--score", help="What the worst case is taken of: excess or risk.")]
+Alpha = Annotated[float, typer.Option("--alpha", help="Strength of the ridge on scaled features.")]
+ReferenceName = Annotated[
+    str, typer.Option("--reference", help="Least risk of each context: cross-fit (held-out rows) or in-sample.")
+]
+Quantile = Annotated[float, typer.Option("--quantile", help="With --task quantile.")]
+Delta = Annotated[float, typer.Option("--delta", help="With --task huber: where a residual counts as an outlier.")]
+Folds = Annotated[int, typer.Option("--folds", help="Of the cross-validation.")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Processes; -1 is one per core.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the result.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done, with times.")]
+
+
+def bits_or_method(radius: str) -> Any:
+    """Return a radius as the library takes it: a number of bits, or a method's name."""
+    try:
+        return float(radius)
+    except ValueError:
+        return radius
+
+
+def model_switches(
+    task: str,
+    confidence: float,
+    radius: str,
+    draws: float | None,
+    score: str,
+    alpha: float,
+    reference: str,
+    quantile: float,
+    delta: float,
+) -> dict[str, Any]:
+    """Return the parameters of a model, those of its kind among them."""
+    if reference not in ("cross-fit", "in-sample"):
+        raise InvalidInputError(f"--reference is {reference!r}; choose cross-fit or in-sample.")
+    switches: dict[str, Any] = {
+        "confidence": confidence,
+        "radius": bits_or_method(radius),
+        "draws": draws,
+        "score": score,
+        "alpha": alpha,
+        "reference": reference,
+    }
+    own = {"quantile": {"quantile": quantile}, "huber": {"delta": delta}}
+    return switches | own.get(task, {})

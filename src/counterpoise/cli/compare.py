@@ -1,0 +1,76 @@
+"""Robust learning beside its baselines."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from counterpoise.cli import _options as options
+from counterpoise.cli._base import Speaker, app, spoken
+
+
+@app.command()
+@spoken("Nothing was written.")
+def compare(
+    file: options.File,
+    target: options.Target,
+    context: options.Context,
+    task: options.TaskName = "auto",
+    drop: options.Drop = None,
+    only: options.Only = None,
+    group: options.Group = None,
+    confidence: options.Confidence = 0.99,
+    radius: options.Radius = "types",
+    draws: options.Draws = None,
+    score: options.Score = "excess",
+    alpha: options.Alpha = 1e-3,
+    reference: options.ReferenceName = "cross-fit",
+    quantile: options.Quantile = 0.5,
+    delta: options.Delta = 1.35,
+    folds: options.Folds = 5,
+    jobs: options.Jobs = 1,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Cross-validate the robust model and its baselines, context by context, before choosing one.
+
+    `counterpoise compare patients.csv --target disease --context hospital`
+
+    Rows of one patient stay in one fold:
+
+    `counterpoise compare visits.csv --target ill --context clinic --group patient --json`
+    """
+    from counterpoise.comparison import compare as compared
+    from counterpoise.reading import read_table
+    from counterpoise.tables import plain_rows
+    from counterpoise.tabular.fitting import pose
+
+    speaker = Speaker(quiet, verbose)
+    switches = options.model_switches(task, confidence, radius, draws, score, alpha, reference, quantile, delta)
+    with speaker.step("reading"):
+        data = read_table(file)
+        problem = pose(data, target, context, task=task, drop=drop or (), only=only or (), group=group, **switches)
+    speaker.notes(problem.notes)
+    with speaker.step("comparing"):
+        comparison = speaker.warnings_of(
+            lambda: compared(
+                problem.X,
+                problem.y,
+                problem.contexts,
+                estimator=problem.model,
+                cv=folds,
+                groups=problem.groups,
+                n_jobs=jobs,
+            )
+        )
+    if as_json:
+        result = {
+            "verdict": comparison.verdict,
+            "methods": plain_rows(comparison.summary),
+            "contexts": plain_rows(comparison.by_context),
+        }
+        typer.echo(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        typer.echo(str(comparison))

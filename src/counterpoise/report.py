@@ -1,0 +1,383 @@
+"""A model as a page: what the worst context gains, what the average pays, and how that is known."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Mapping
+from functools import cached_property, partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from counterpoise.comparison import Comparison, compare
+from counterpoise.confidence import ConfidencePath, confidence_path
+from counterpoise.contexts import plain, shown
+from counterpoise.files import check_output, whole
+from counterpoise.learners import fit_routed, innermost
+from counterpoise.methods import COLOURS, WORDS
+from counterpoise.pages.charts import Bar, DotRow, Line, Mark, bar_chart, dot_chart, line_chart, number
+from counterpoise.pages.document import Html, document, facts, figure, notice, section, table, verdict
+from counterpoise.sets import RADIUS_TICKS, along_radii
+from counterpoise.tables import Table, jsonable, plain_rows
+
+Array = NDArray[np.float64]
+
+_PACKAGES = ("counterpoise", "numpy", "scipy", "scikit-learn", "pyarrow")
+_NAMED = 8
+
+
+class Report:
+    """What a robust model does in each context, beside its baselines, as one HTML file.
+
+    Parameters
+    ----------
+    model : estimator
+        A robust estimator or a pipeline that ends in one. It is fitted to the data unless it is fitted already.
+    X, y : the data
+    contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+    title : str
+    settings : mapping, optional
+        What the model was made from and with, listed at the end.
+    notes : sequence of str
+        What the reader should know first.
+    cv, groups, n_jobs
+        Of the comparison with the baselines, see :func:`counterpoise.compare`.
+    risk : str
+        What a risk is the mean of, in words.
+    levels : int
+        Of the confidence path.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        X: Any,
+        y: Any,
+        contexts: Any,
+        *,
+        title: str = "",
+        settings: Mapping[str, Any] | None = None,
+        notes: tuple[str, ...] = (),
+        cv: Any = 5,
+        groups: Any = None,
+        n_jobs: int | None = None,
+        risk: str = "",
+        levels: int = 30,
+    ) -> None:
+        self.model = model
+        self.X, self.y, self.contexts = X, y, contexts
+        self.title = title
+        self.settings = dict(settings or {})
+        self.notes = notes
+        self.cv, self.groups, self.n_jobs = cv, groups, n_jobs
+        self.risk = risk
+        self.levels = levels
+
+    @cached_property
+    def fitted(self) -> Any:
+        """The model, fitted."""
+        try:
+            check_is_fitted(self.model)
+        except NotFittedError:
+            return fit_routed(clone(self.model), self.X, self.y, contexts=self.contexts)
+        return self.model
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """The model beside its baselines, on held-out rows."""
+        return compare(
+            self.X,
+            self.y,
+            self.contexts,
+            estimator=self.model,
+            cv=self.cv,
+            groups=self.groups,
+            n_jobs=self.n_jobs,
+        )
+
+    @cached_property
+    def path(self) -> ConfidencePath:
+        """All levels from empirical risk minimisation to minimax regret."""
+        return confidence_path(self.model, self.X, self.y, contexts=self.contexts, levels=self.levels)
+
+    @cached_property
+    def by_context(self) -> Table:
+        """A row per context, those with the largest held-out excess risk first.
+
+        Share in the data and weight in the least favourable mix are those of the fit; ``risk``, ``least`` and
+        ``excess`` are on held-out rows, with intervals, and ``erm_excess`` is that of empirical risk minimisation.
+        """
+        held_out = {name: self.comparison.by_context.where(method=name) for name in ("robust", "erm")}
+        ours = held_out["robust"]
+        order = np.argsort(-ours["excess"], kind="stable")
+        own = innermost(self.fitted)
+        place = {plain(label): k for k, label in enumerate(own.contexts_)}
+        at = np.array([place[plain(label)] for label in ours["context"]], dtype=np.intp)
+        shares = np.asarray(own.context_counts_, dtype=np.float64) / np.sum(own.context_counts_)
+        columns = {
+            "context": ours["context"],
+            "n": ours["n"],
+            "share": shares[at],
+            "weight": own.context_weights_[at],
+            "risk": ours["risk"],
+            "risk_low": ours["risk_low"],
+            "risk_high": ours["risk_high"],
+            "least": ours["risk"] - ours["excess"],
+            "excess": ours["excess"],
+            "excess_low": ours["excess_low"],
+            "excess_high": ours["excess_high"],
+            "erm_excess": held_out["erm"]["excess"],
+        }
+        return Table({name: column[order] for name, column in columns.items()})
+
+    @cached_property
+    def verdict(self) -> str:
+        """What the worst context gains and what the average pays, in one sentence."""
+        summary = self.comparison.summary
+        ours, plain_ = (next(row for row in summary.rows() if row["method"] == name) for name in ("robust", "erm"))
+        gain, low, high = (ours[f"worst_excess_change{end}"] for end in ("", "_low", "_high"))
+        clear = "" if high < 0 or low > 0 or math.isnan(low) else ", which is within the noise"
+        verb = "lowers" if gain < 0 else "raises" if gain > 0 else "does not change"
+        pays, fewer, more = (ours[f"nominal_risk_change{end}"] for end in ("", "_low", "_high"))
+        noise = "" if fewer > 0 or more < 0 or math.isnan(fewer) else " (within the noise)"
+        return (
+            f"The robust model {verb} the largest excess risk of any context from {number(plain_['worst_excess'])} "
+            f"({shown(plain_['worst_context']):.80}) to {number(ours['worst_excess'])} "
+            f"({shown(ours['worst_context']):.80}){clear}; the average risk changes by {_signed(pays)}, from "
+            f"{number(plain_['nominal_risk'], 4)}{noise}."
+        )
+
+    @cached_property
+    def html(self) -> str:
+        """The page."""
+        own = innermost(self.fitted)
+        blocks: list[str] = [verdict(self.verdict), self._rest_of_verdict(), *map(notice, self.notes)]
+        blocks += [
+            section("Context by context", self._contexts_chart(), self._contexts_table()),
+            section("Beside the baselines", self._baselines_chart(), self._baselines_table()),
+            section("As confidence grows", self._path_chart(), self._weights_chart()),
+            section("Certificate", *self._certificate(own)),
+            section("How to read this", *self._explained()),
+            section("Settings", facts(self._facts(own))),
+        ]
+        return document(self.title or "A model for an uncertain mix of contexts", *blocks)
+
+    def save(self, path: str | Path, force: bool = False) -> Path:
+        """Write the page; a file that exists is replaced only with ``force``."""
+        path = Path(path)
+        check_output(path, force)
+        html = self.html
+        whole(path, partial(Path.write_text, data=html, encoding="utf-8"))
+        return path
+
+    def _repr_html_(self) -> str:
+        return f"{verdict(self.verdict)}{self._contexts_table()}{self._baselines_table()}"
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """The numbers of the report, as what JSON can hold."""
+        own = innermost(self.fitted)
+        return {
+            "verdict": self.verdict,
+            "contexts": plain_rows(self.by_context),
+            "methods": plain_rows(self.comparison.summary),
+            "radius_bits": jsonable(own.radius_),
+            "certificate": {
+                "lower": jsonable(own.certificate_.lower),
+                "upper": jsonable(own.certificate_.upper),
+                "scope": own.certificate_.scope,
+            },
+            "settings": {name: str(value) for name, value in self._facts(own).items()},
+        }
+
+    def _rest_of_verdict(self) -> str:
+        return f"On held-out rows of a cross-validation. {self.comparison.verdict.partition('. ')[2]}"
+
+    def _contexts_chart(self) -> Html:
+        rows = self.by_context
+        bars = [
+            Bar(row["context"], row["excess"], row["excess_low"], row["excess_high"], COLOURS["robust"])
+            for row in rows.rows()
+        ]
+        chart = bar_chart(
+            bars,
+            title="Excess risk of the robust model in each context",
+            x_label=f"excess risk{self._of}, held-out rows",
+            alt=f"{rows.n_rows} bars, from {number(rows['excess'][0])} down to {number(rows['excess'][-1])}.",
+        )
+        level = f"{100 * self.comparison.confidence:g}%"
+        return figure(
+            chart, f"Above the least risk that any of the compared models reached there, with {level} intervals."
+        )
+
+    def _contexts_table(self) -> Html:
+        rows = self.by_context
+        cells = {
+            "context": rows["context"],
+            "rows": rows["n"],
+            "share": _percent(rows["share"]),
+            "weight": _percent(rows["weight"]),
+            "excess": _with_interval(rows, "excess"),
+            "of ERM": rows["erm_excess"],
+            "risk": _with_interval(rows, "risk"),
+            "least risk": rows["least"],
+        }
+        left = ["context"]
+        return table(Table(cells), left=left, formats={"context": shown}, caption=f"Risks{self._of} on held-out rows")
+
+    def _baselines_chart(self) -> Html:
+        summary = self.comparison.summary
+        rows = [
+            DotRow(words, {WORDS[row["method"]]: row[name] for row in summary.rows()})
+            for name, words in (
+                ("worst_excess", "largest excess"),
+                ("nominal_risk_change", "average change"),
+            )
+        ]
+        chart = dot_chart(
+            rows,
+            colours={WORDS[name]: COLOURS[name] for name in summary["method"].tolist()},
+            title="What each method costs in the worst context, and on average",
+            x_label=f"risk{self._of}, held-out rows",
+            alt="; ".join(
+                f"{WORDS[row['method']]}: {number(row['worst_excess'])} and {number(row['nominal_risk_change'])}"
+                for row in summary.rows()
+            ),
+        )
+        return figure(chart, "Further to the left is better. Average change: of the mean risk, against ERM.")
+
+    def _baselines_table(self) -> Html:
+        summary = self.comparison.summary
+        cells = {
+            "method": np.array([WORDS[name] for name in summary["method"].tolist()]),
+            "largest excess": _with_interval(summary, "worst_excess"),
+            "in": summary["worst_context"],
+            "against ERM": _with_interval(summary, "worst_excess_change"),
+            "average risk": summary["nominal_risk"],
+            "against ERM ": _with_interval(summary, "nominal_risk_change"),
+            "largest risk": summary["worst_risk"],
+        }
+        level = f"{100 * self.comparison.confidence:g}% bootstrap intervals"
+        return table(
+            Table(cells),
+            left=["method", "in"],
+            formats={"in": shown},
+            caption=f"Risks{self._of} on held-out rows, with {level}",
+        )
+
+    def _path_chart(self) -> Html:
+        path = self.path
+        place = along_radii(path["radius"]).tolist()
+        shares = np.asarray(innermost(self.fitted).context_counts_, dtype=np.float64)
+        average = path.excess_risks @ (shares / shares.sum())
+        chart = line_chart(
+            [
+                Line("largest", place, path["worst_excess"].tolist(), COLOURS["minimax-risk"]),
+                Line("average", place, average.tolist(), COLOURS["erm"]),
+                Line("worst mix", place, path["objective"].tolist(), COLOURS["robust"], dashed=True),
+            ],
+            title="Excess risk as the set of plausible mixes grows",
+            x_label="size of the set (bits)",
+            y_label=f"excess risk{self._of}, in sample",
+            marks=[self._chosen],
+            x_ticks=RADIUS_TICKS,
+            alt=f"The largest excess goes from {number(path['worst_excess'][0])} to "
+            f"{number(path['worst_excess'][-1])}, the average from {number(average[0])} to {number(average[-1])}.",
+        )
+        return figure(chart, "Left: the mix of the data is taken for certain. Right: any mix is possible.")
+
+    def _weights_chart(self) -> Html:
+        path = self.path
+        place = along_radii(path["radius"]).tolist()
+        prominent = set(np.argsort(-path.context_weights.max(axis=0), kind="stable")[:_NAMED].tolist())
+        many = len(path.contexts) > _NAMED + 2
+        lines = [
+            Line(label, place, path.context_weights[:, c].tolist(), faint=many and c not in prominent)
+            for c, label in enumerate(path.contexts.tolist())
+        ]
+        chart = line_chart(
+            lines,
+            title="The least favourable mix as the set grows",
+            x_label="size of the set (bits)",
+            y_label="weight of each context",
+            marks=[self._chosen],
+            x_ticks=RADIUS_TICKS,
+            alt="One line per context, from its share in the data to its weight when any mix is possible.",
+        )
+        return figure(chart, "The model is optimal for this mix, and for no other is its excess risk larger.")
+
+    @property
+    def _chosen(self) -> Mark:
+        own = innermost(self.fitted)
+        words = f"{100 * own.confidence:g}%" if isinstance(own.radius, str) else f"{own.radius_:.3g} bits"
+        return Mark(float(along_radii(own.radius_)), f"chosen: {words}", COLOURS["robust"])
+
+    @property
+    def _of(self) -> str:
+        return f" ({self.risk})" if self.risk else ""
+
+    def _certificate(self, own: Any) -> list[str]:
+        proof = own.certificate_
+        scope = "" if proof.scope == "global" else " This is an estimate around the solution, not a theorem."
+        return [
+            f"The worst-case {vars(own)['score']} of these coefficients over the set is {number(proof.upper, 6)}; no "
+            f"coefficients have less than {number(proof.lower, 6)}. The gap is {number(proof.gap, 2)}.{scope}",
+            f"The set holds every mix within {number(own.radius_, 4)} bits of the shares in the data. The certificate "
+            "is about optimisation; the size of the set is about sampling.",
+        ]
+
+    def _explained(self) -> list[str]:
+        return [
+            f"Risk is the mean loss{self._of}. Excess risk is the risk above the least that any of the compared "
+            "models, one trained on the context alone among them, reached there on held-out rows: what a context loses "
+            "because one model serves all. A context that is hard for every model is not what a model is blamed for.",
+            "The share is how often a context was seen. The weight is its part in the least favourable mix among those "
+            "that the data leave plausible; the robust model is the one that does best there.",
+            "Average is empirical risk minimisation (ERM), equal weights are inverse-frequency weights, worst case is "
+            "minimax risk over all mixes, least regret is minimax excess risk over all mixes.",
+            "Bars and tables judge models on rows they were not fitted to. The curves show the fits, in sample.",
+        ]
+
+    def _facts(self, own: Any) -> dict[str, Any]:
+        made = {name: found for name in _PACKAGES if (found := _version(name))}
+        parameters = {
+            name: value
+            for name, value in own.get_params().items()
+            if name in ("confidence", "radius", "draws", "score", "alpha", "reference", "quantile", "delta")
+            and value is not None
+        }
+        written = {
+            name: value if isinstance(value, (str, float, int)) else "given" for name, value in parameters.items()
+        }
+        model = {"model": type(own).__name__, "contexts": len(own.contexts_)}
+        return {**self.settings, **model, **written, "Python": platform.python_version(), **made}
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{number(value)}"
+
+
+def _percent(values: Array) -> NDArray[Any]:
+    return np.array([f"{value:.1%}" for value in values.tolist()], dtype=object)
+
+
+def _with_interval(rows: Table, name: str) -> NDArray[Any]:
+    cells = [
+        number(value) if math.isnan(low) else f"{number(value)} [{number(low)}, {number(high)}]"
+        for value, low, high in zip(rows[name], rows[f"{name}_low"], rows[f"{name}_high"], strict=True)
+    ]
+    return np.array(cells, dtype=object)

@@ -1,0 +1,167 @@
+"""Models on disk: a folder that can be read again without running what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.tabular.columns import Columns
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
+    from counterpoise.reading import DataFile
+
+MODEL, CARD = "model.skops", "model.json"
+FILES = (MODEL, CARD, "report.html", "metrics.json")
+"""What the folder of a model holds."""
+
+_FORMAT = 1
+
+TRUSTED = frozenset(
+    {
+        "counterpoise.objective.Certificate",
+        "numpy.dtype",
+        *(
+            f"counterpoise.estimators.linear.{name}"
+            for name in (
+                "RobustHuberRegressor",
+                "RobustLinearRegression",
+                "RobustLogisticRegression",
+                "RobustPoissonRegressor",
+                "RobustQuantileRegressor",
+            )
+        ),
+    }
+)
+"""What a model of ours is made of, beside what skops trusts anyway."""
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """A fitted pipeline and what it needs to know about files.
+
+    Attributes
+    ----------
+    pipeline : Pipeline
+    columns : Columns
+    target, task : str
+    """
+
+    pipeline: Pipeline
+    columns: Columns
+    target: str
+    task: str
+
+    def write(self, folder: Path) -> None:
+        """Write the model into a folder."""
+        import skops.io
+
+        from counterpoise import __version__
+
+        skops.io.dump(self.pipeline, folder / MODEL)
+        card = {
+            "format": _FORMAT,
+            "counterpoise": __version__,
+            "target": self.target,
+            "task": self.task,
+            "columns": asdict(self.columns),
+            "sha256": _digest(folder / MODEL),
+        }
+        (folder / CARD).write_text(json.dumps(card, indent=1, ensure_ascii=False), encoding="utf-8")
+
+    def predictions(self, data: DataFile) -> dict[str, NDArray[Any]]:
+        """Return the columns that a model adds to a file: predictions, and probabilities where there are classes."""
+        X = self.columns.of(data)
+        with warnings.catch_warnings():
+            # Categories that fit has not seen are counted by the caller.
+            warnings.filterwarnings("ignore", message="Found unknown categories")
+            if self.task != "classification":
+                return {"prediction": np.asarray(self.pipeline.predict(X))}
+            probabilities, classes = self.pipeline.predict_proba(X), self.pipeline.classes_
+        return {
+            "prediction": classes[probabilities.argmax(axis=1)],
+            **{f"probability[{name}]": probabilities[:, k] for k, name in enumerate(classes.tolist())},
+        }
+
+    def unknown(self, data: DataFile) -> dict[str, int]:
+        """Return, for each column of categories, in how many rows a file has one that fit has not seen."""
+        encoder = self.pipeline.named_steps["encode"].named_transformers_.get("categories")
+        if not self.columns.categories or encoder is None or isinstance(encoder, str):
+            return {}
+        counted = {}
+        for name, known in zip(self.columns.categories, encoder.categories_, strict=True):
+            values = data.texts(name).to_pylist()
+            seen = {None if one != one else one for one in known.tolist()}
+            strange = sum(value not in seen for value in values)
+            if strange:
+                counted[name] = strange
+        return counted
+
+
+def load(folder: Path) -> SavedModel:
+    """Read a model, refusing whatever would have to be trusted."""
+    import skops.io
+
+    if not folder.exists():
+        raise InvalidInputError(f"there is no folder {folder}. Fit a model first: counterpoise fit ... --out {folder}")
+    if not (folder / CARD).is_file() or not (folder / MODEL).is_file():
+        raise InvalidInputError(
+            f"{folder} holds no model ({MODEL} and {CARD}). Name a folder that counterpoise fit wrote."
+        )
+    card = _card(folder / CARD)
+    if card["sha256"] != _digest(folder / MODEL):
+        raise InvalidInputError(
+            f"{folder / MODEL} is not the file that {CARD} describes: it was changed. Fit it again."
+        )
+    try:
+        _refuse_strange(folder / MODEL, skops.io.get_untrusted_types(file=folder / MODEL))
+        pipeline = skops.io.load(folder / MODEL, trusted=sorted(TRUSTED))
+    except InvalidInputError:
+        raise
+    except Exception as error:
+        # Whatever a damaged or foreign file makes skops raise, the user's next step is the same.
+        raise InvalidInputError(
+            f"{folder / MODEL} cannot be read ({type(error).__name__}: {error}). It may be damaged, or written by "
+            "another version of scikit-learn. Fit it again."
+        ) from error
+    columns = card["columns"]
+    sorted_columns = Columns(tuple(columns["numbers"]), tuple(columns["categories"]), dict(columns["left_out"]))
+    return SavedModel(pipeline, sorted_columns, card["target"], card["task"])
+
+
+def _refuse_strange(path: Path, types: Iterable[str]) -> None:
+    strange = sorted(set(types) - TRUSTED)
+    if strange:
+        raise InvalidInputError(
+            f"{path} holds types that no model of counterpoise is made of: {', '.join(strange[:10]):.300}. Loading "
+            "them could run code of whoever wrote the file, so it is refused."
+        )
+
+
+def _card(path: Path) -> dict[str, Any]:
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+        known = card["format"] == _FORMAT
+        columns = card["columns"]
+        complete = isinstance(card["sha256"], str) and isinstance(columns["numbers"] + columns["categories"], list)
+        complete = complete and isinstance(columns["left_out"], dict) and {"target", "task"} <= card.keys()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidInputError(f"{path} cannot be read ({error}). Fit the model again.") from error
+    if not (known and complete):
+        raise InvalidInputError(f"{path} is of another version of counterpoise. Fit the model again.")
+    return dict(card)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

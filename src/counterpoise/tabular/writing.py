@@ -1,0 +1,43 @@
+"""Tables that are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from counterpoise.exceptions import InvalidInputError
+
+Write = Callable[[Path, Any, Mapping[str, NDArray[Any]]], None]
+
+
+def writer(path: Path) -> Write:
+    """Return how a table with added columns is written to a file of this name."""
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise InvalidInputError(f"{path} ends in {path.suffix or 'nothing'}; name a file ending in .csv or .parquet.")
+    return _csv if path.suffix.lower() == ".csv" else _parquet
+
+
+def _csv(path: Path, table: Any, added: Mapping[str, NDArray[Any]]) -> None:
+    from pyarrow import csv
+
+    csv.write_csv(_with(table, added), path, csv.WriteOptions(quoting_style="needed"))
+
+
+def _parquet(path: Path, table: Any, added: Mapping[str, NDArray[Any]]) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(_with(table, added), path)
+
+
+def _with(table: Any, added: Mapping[str, NDArray[Any]]) -> Any:
+    import pyarrow as pa
+
+    for name, values in added.items():
+        # A column of that name in the file keeps it.
+        while name in table.column_names:
+            name = f"{name}_"
+        table = table.append_column(name, pa.array(values))
+    return table
