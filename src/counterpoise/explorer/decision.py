@@ -1,0 +1,203 @@
+"""The decision itself, where it can be drawn: a boundary, a line, a curve, an order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
+
+from counterpoise.contexts import Contexts
+from counterpoise.estimators.linear import RobustPoissonRegressor
+from counterpoise.fit import Score
+from counterpoise.stock.plans import ProductPlan
+from counterpoise.validation import unwrapped
+
+Array = NDArray[np.float64]
+Link = Literal["identity", "log", "logit"]
+
+MOST_ROWS = 400
+"""Rows that are drawn."""
+
+_CHECKED = 8
+_POINTS = 121
+
+
+@dataclass(frozen=True, eq=False)
+class AffineDecision:
+    """A decision that is affine in one or two features, in their own units, over some rows of the data.
+
+    Attributes
+    ----------
+    features : tuple of str
+    target : str
+    classes : tuple
+        Two labels, or none where the target is a number.
+    link : {"identity", "log", "logit"}
+        What of the prediction is affine.
+    slopes : mapping from score to ndarray of shape (n_levels, n_features)
+    intercepts : mapping from score to ndarray of shape (n_levels,)
+    points : ndarray of shape (n_shown, n_features)
+    values : ndarray of shape (n_shown,)
+        The target, or the index of its class.
+    codes : ndarray of shape (n_shown,)
+        The index of each row's context.
+    n_rows : int
+        Of the data.
+    """
+
+    features: tuple[str, ...]
+    target: str
+    classes: tuple[Any, ...]
+    link: Link
+    slopes: Mapping[Score, Array]
+    intercepts: Mapping[Score, Array]
+    points: Array
+    values: Array
+    codes: NDArray[np.intp]
+    n_rows: int
+
+    @classmethod
+    def of(cls, models: Mapping[Score, Sequence[Any]], X: Any, y: Any, contexts: Contexts) -> AffineDecision | None:
+        """Read the decision off fitted models; None where it cannot be drawn."""
+        rows = _numbers(X)
+        if rows is None or not 1 <= rows.shape[1] <= 2:
+            return None
+        first = next(iter(models.values()))[0]
+        final = first[-1] if isinstance(first, Pipeline) else first
+        classes = tuple(final.classes_.tolist()) if is_classifier(final) else ()
+        target = _target(y, classes)
+        if target is None or (len(classes) != 2 if classes else rows.shape[1] > 1):
+            return None
+        finite = np.flatnonzero(np.isfinite(rows).all(axis=1))
+        found = {score: _recovered(X, rows[finite], fitted) for score, fitted in models.items()}
+        if any(one is None for one in found.values()):
+            return None
+        kept = finite[_every(contexts.codes[finite])]
+        return cls(
+            features=_names(X, rows.shape[1]),
+            target=str(getattr(y, "name", None) or "y"),
+            classes=classes,
+            link="logit" if classes else "log" if isinstance(final, RobustPoissonRegressor) else "identity",
+            slopes={score: one[0] for score, one in found.items() if one},
+            intercepts={score: one[1] for score, one in found.items() if one},
+            points=rows[kept],
+            values=target[kept],
+            codes=contexts.codes[kept],
+            n_rows=len(rows),
+        )
+
+
+def _numbers(X: Any) -> Array | None:
+    """Return X as numbers; None where it holds something else."""
+    if sparse.issparse(X):
+        return None
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        if not all(column.dtype.is_numeric() or column.dtype == nw.Boolean for column in frame.iter_columns()):
+            return None
+        columns = [np.asarray(column.to_numpy(), dtype=np.float64) for column in frame.iter_columns()]
+        return np.column_stack(columns) if columns else None
+    raw = np.asarray(X)
+    return raw.astype(np.float64) if raw.ndim == 2 and raw.dtype.kind in "biuf" else None
+
+
+def _names(X: Any, n_features: int) -> tuple[str, ...]:
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    given = frame.columns if isinstance(frame, nw.DataFrame) else [f"x{k + 1}" for k in range(n_features)]
+    return tuple(map(str, given))
+
+
+def _target(y: Any, classes: tuple[Any, ...]) -> Array | None:
+    """Return the target as numbers: of a class, its index."""
+    values = np.asarray(unwrapped(y))
+    if values.ndim != 1:
+        return None
+    if not classes:
+        return values.astype(np.float64)
+    position = {label: float(k) for k, label in enumerate(classes)}
+    return np.array([position[label] for label in values.tolist()])
+
+
+def _every(codes: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return rows at even steps once they are grouped by context, so that each has its share of them."""
+    order = np.argsort(codes, kind="stable")
+    if len(order) <= MOST_ROWS:
+        return np.sort(order)
+    steps = ((np.arange(MOST_ROWS) + 0.5) * len(order) / MOST_ROWS).astype(np.intp)
+    return np.sort(order[steps])
+
+
+def _recovered(X: Any, rows: Array, models: Sequence[Any]) -> tuple[Array, Array] | None:
+    """Return slopes and intercepts in the units of X; None where the models are not affine in it."""
+    # Around the middle of the data and not around 0, from which data may be so far that differences cancel.
+    middle, spread = np.median(rows, axis=0), rows.std(axis=0)
+    steps = np.where(spread > 0.0, spread, 1.0)
+    checked = rows[np.random.default_rng(0).choice(len(rows), min(_CHECKED, len(rows)), replace=False)]
+    probes = _like(X, np.vstack([middle, middle + np.diag(steps), checked]))
+    slopes, intercepts = [], []
+    for model in models:
+        try:
+            answers = _linear(model, probes)
+        except (ValueError, TypeError):
+            # An encoder that knows only the values it saw refuses those in between.
+            return None
+        slope = (answers[1 : 1 + len(steps)] - answers[0]) / steps
+        expected = answers[0] + (checked - middle) @ slope
+        size = 1.0 + np.abs(answers).max()
+        if not np.allclose(expected, answers[1 + len(steps) :], rtol=0.0, atol=1e-8 * size):
+            return None
+        slopes.append(slope)
+        intercepts.append(answers[0] - slope @ middle)
+    return np.array(slopes), np.array(intercepts)
+
+
+def _like(X: Any, rows: Array) -> Any:
+    """Return rows in the kind of table that X is."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        return rows
+    columns = {name: rows[:, k] for k, name in enumerate(frame.columns)}
+    return nw.from_dict(columns, backend=frame.implementation).to_native()
+
+
+def _linear(model: Any, rows: Any) -> Array:
+    """Return what of the predictions is affine in the features that reach the model."""
+    if isinstance(model, Pipeline):
+        return np.asarray(model[-1]._linear(model[:-1].transform(rows) if len(model.steps) > 1 else rows))
+    return np.asarray(model._linear(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class StockDecision:
+    """An order, and what every order costs in every context above the best one there.
+
+    Attributes
+    ----------
+    orders : mapping from score to ndarray of shape (n_levels,)
+    grid : ndarray of shape (n_points,)
+    curves : ndarray of shape (n_points, n_contexts)
+        Excess cost of the orders in ``grid``.
+    best : ndarray of shape (n_contexts,)
+        The best order of each context.
+    """
+
+    orders: Mapping[Score, Array]
+    grid: Array
+    curves: Array
+    best: Array
+
+    @classmethod
+    def of(cls, plan: ProductPlan, orders: Mapping[Score, Array]) -> StockDecision:
+        """Compute the curves."""
+        best = plan.stock.context_levels
+        grid = np.linspace(0.0, 1.12 * max(*best, *(own.max() for own in orders.values()), 1e-9), _POINTS)
+        # The kinks that matter most are on the curves.
+        grid = np.unique([*grid, *best]) if len(best) <= _POINTS else grid
+        return cls(orders, grid, np.array([plan.excess(float(order)) for order in grid]), best)

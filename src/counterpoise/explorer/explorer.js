@@ -1,0 +1,388 @@
+// The page's only script. It reads DATA, which the page defines before it, and shows one level of it at a time.
+// Nothing is computed here but where things go: every number is the library's. Names from outside reach the page as
+// text only, never as markup.
+(() => {
+  "use strict";
+  const SVG = "http://www.w3.org/2000/svg";
+  const WIDTH = 480, HEIGHT = 330, SIZE = 14, LINE = 18;
+  const GREY = "#8f8f8f", GRID = "#e4e4e4", AXIS = "#767676", MUTED = "#555555", ROBUST = "#0b6e4f", ERM = "#c8553d";
+  // Shares of many contexts are small: the square root leaves room to see them.
+  const ROOTED = DATA.names.length + DATA.others > 8;
+  const state = { index: DATA.chosen, method: DATA.method, score: DATA.score };
+
+  // --- parts -----------------------------------------------------------------------------------------------
+
+  const find = (id) => document.getElementById(id);
+
+  function part(space, name, attributes = {}, ...children) {
+    const made = space ? document.createElementNS(space, name) : document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) if (value !== null) made.setAttribute(key, value);
+    made.append(...children);
+    return made;
+  }
+  const html = (name, attributes, ...children) => part(null, name, attributes, ...children);
+  const svg = (name, attributes, ...children) => part(SVG, name, attributes, ...children);
+
+  // A name is isolated, so that one written from right to left leaves its neighbours where they are.
+  const named = (name) => html("bdi", {}, name);
+
+  function set(element, attributes) {
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  }
+
+  // Text for people, and beside it the number as it is.
+  function tell(element, text, value) {
+    element.textContent = text;
+    element.setAttribute("data-value", value === null ? "" : value);
+  }
+
+  // --- numbers in words ------------------------------------------------------------------------------------
+
+  const raised = (n) => String(n).replace(/./g, (c) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[c] ?? "⁻");
+
+  function number(value, digits = 3) {
+    if (value === null) return "∞";
+    if (value === 0) return "0";
+    const size = Math.abs(value);
+    let exponent = Math.floor(Math.log10(size)), unit = 1, suffix = "";
+    if (size < 1e-3 || size >= 1e9) [unit, suffix, exponent] = [10 ** exponent, "×10" + raised(exponent), 0];
+    let text = (value / unit).toFixed(Math.min(Math.max(0, digits - 1 - exponent), 9));
+    if (text.includes(".")) text = text.replace(/\.?0+$/, "");
+    if (size >= 1e4 && !suffix) text = text.replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
+    return text.replace("-", "−") + suffix;
+  }
+
+  function percent(share) {
+    const hundredths = 100 * share;
+    if (hundredths > 0 && hundredths < 0.01) return "<0.01%";
+    return (hundredths >= 1 ? hundredths.toFixed(1) : hundredths.toFixed(2)).replace(/\.?0+$/, "") + "%";
+  }
+
+  // --- charts ----------------------------------------------------------------------------------------------
+
+  const line = (points) => "M" + points.map(([x, y]) => x.toFixed(1) + " " + y.toFixed(1)).join("L");
+
+  // Draw axes, and return where values go and a layer that is cut off at the edges of the plot.
+  function frame(picture, axes) {
+    picture.querySelectorAll("g").forEach((old) => old.remove());
+    const left = Math.max(axes.y.width + 10, 20), right = WIDTH - 14, top = 30, bottom = HEIGHT - 2 * LINE - 8;
+    const [[x0, x1], [y0, y1]] = [axes.x.ends, axes.y.ends];
+    const x = (value) => left + ((value - x0) / (x1 - x0)) * (right - left);
+    const y = (value) => bottom - ((value - y0) / (y1 - y0)) * (bottom - top);
+    const behind = svg("g", {});
+    axes.y.ticks.forEach((value, k) => {
+      behind.append(svg("path", { d: `M${left} ${y(value)}H${right}`, stroke: GRID }));
+      behind.append(svg("text", { x: left - 6, y: y(value) + 5, "text-anchor": "end" }, axes.y.labels[k]));
+    });
+    axes.x.ticks.forEach((value, k) => {
+      behind.append(svg("path", { d: `M${x(value)} ${bottom}v4`, stroke: AXIS }));
+      behind.append(svg("text", { x: x(value), y: bottom + LINE, "text-anchor": "middle" }, axes.x.labels[k]));
+    });
+    behind.append(
+      svg("path", { d: `M${left} ${bottom}H${right}`, stroke: AXIS }),
+      svg("text", { x: 2, y: SIZE, fill: MUTED }, axes.y.name),
+      svg("text", { x: right, y: bottom + 2 * LINE, fill: MUTED, "text-anchor": "end" }, axes.x.name),
+    );
+    const clip = picture.id + "-clip";
+    const layer = svg("g", { "clip-path": `url(#${clip})` });
+    const box = svg("rect", { x: left, y: top, width: right - left, height: bottom - top });
+    picture.append(behind, svg("g", {}, svg("clipPath", { id: clip }, box)), layer);
+    return { x, y, layer, box: [[x0, y0], [x1, y0], [x1, y1], [x0, y1]] };
+  }
+
+  // What the pictures hold, for those who cannot see them.
+  const describe = (picture, text) => { picture.querySelector("desc").textContent = text; };
+
+  function key(mark, ...words) {
+    const sample = svg("svg", { class: "key", viewBox: "-9 -9 18 18", "aria-hidden": "true" }, mark);
+    return html("li", {}, sample, html("span", {}, ...words));
+  }
+
+  const SHAPES = ["M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z", "M-3.5-3.5L3.5 3.5M-3.5 3.5L3.5-3.5"];
+  const shape = (k, colour, more = {}) => svg("path", {
+    d: SHAPES[k], fill: k ? "none" : colour, stroke: k ? colour : "#fff", "stroke-width": k ? 1.8 : 0.6, ...more,
+  });
+
+  // --- nominal against worst case --------------------------------------------------------------------------
+
+  const MARKS = {
+    erm: () => svg("path", { d: "M0-6L6 5H-6z", fill: ERM }),
+    every: () => svg("path", { d: "M-5-5h10v10h-10z", fill: "#2a9d8f" }),
+    fitted: () => svg("path", { d: "M0-8L8 0L0 8L-8 0z", fill: "none", stroke: "#1a1a1a", "stroke-width": 1.6 }),
+    now: () => svg("circle", { class: "moves", r: 6, fill: ROBUST, stroke: "#fff", "stroke-width": 1.5 }),
+  };
+
+  function drawTradeOff() {
+    const own = DATA.scores[state.score], plot = frame(find("path"), own.axes);
+    const places = own.prices.map((price, k) => [plot.x(price), plot.y(own.worst[k])]);
+    plot.layer.append(svg("path", { d: line(places), fill: "none", stroke: ROBUST, "stroke-width": 2 }));
+    for (const [k, mark] of [[0, MARKS.erm()], [places.length - 1, MARKS.every()], [DATA.chosen, MARKS.fitted()]]) {
+      mark.setAttribute("transform", `translate(${places[k][0]} ${places[k][1]})`);
+      plot.layer.append(mark);
+    }
+    const point = MARKS.now();
+    point.id = "point";
+    plot.layer.append(point);
+    return () => {
+      const [cx, cy] = places[state.index];
+      set(point, { cx, cy, "data-x": own.prices[state.index], "data-y": own.worst[state.index] });
+      describe(find("path"), `Price ${number(own.prices[state.index])}, worst ${number(own.worst[state.index])}.`);
+    };
+  }
+
+  // --- the decision ----------------------------------------------------------------------------------------
+
+  const LINKS = { identity: (z) => z, log: Math.exp, logit: (z) => 1 / (1 + Math.exp(-z)) };
+
+  function drawPoints(plot, decision, height) {
+    decision.points.forEach((point, k) => {
+      const colour = DATA.colours[decision.codes[k]] ?? GREY, form = decision.classes.length ? decision.values[k] : 0;
+      const place = `translate(${plot.x(point[0]).toFixed(1)} ${plot.y(height(point, k)).toFixed(1)})`;
+      plot.layer.append(shape(form, colour, { class: "row", transform: place, opacity: 0.75 }));
+    });
+  }
+
+  // The part of the box where the model leans to the second class, cut off along the boundary.
+  function half(box, slope, intercept) {
+    const at = ([x, y]) => intercept + slope[0] * x + slope[1] * y, inside = [], cut = [];
+    box.forEach((corner, k) => {
+      const next = box[(k + 1) % 4], a = at(corner), b = at(next);
+      if (a >= 0) inside.push(corner);
+      if (a >= 0 !== b >= 0) {
+        const share = a / (a - b);
+        cut.push(corner.map((value, j) => value + share * (next[j] - value)));
+        inside.push(cut[cut.length - 1]);
+      }
+    });
+    return { inside, cut };
+  }
+
+  function drawBoundary(decision) {
+    const plot = frame(find("picture"), decision.axes), place = ([x, y]) => [plot.x(x), plot.y(y)];
+    const path = (points) => (points.length > 1 ? line(points.map(place)) : "");
+    const at = (k) => half(plot.box, decision.slopes[state.score][k], decision.intercepts[state.score][k]);
+    const side = svg("path", { fill: "#dfe9e4" });
+    plot.layer.append(side);
+    drawPoints(plot, decision, (point) => point[1]);
+    plot.layer.append(svg("path", { d: path(at(0).cut), stroke: ERM, "stroke-width": 2, "stroke-dasharray": "6 4" }));
+    const edge = svg("path", { id: "edge", stroke: ROBUST, "stroke-width": 3 });
+    plot.layer.append(edge);
+    return () => {
+      const now = at(state.index);
+      side.setAttribute("d", path(now.inside));
+      edge.setAttribute("d", path(now.cut));
+      return equation(decision, " = 0");
+    };
+  }
+
+  function drawCurve(decision) {
+    const plot = frame(find("picture"), decision.axes), link = LINKS[decision.link], [low, high] = decision.axes.x.ends;
+    const grid = Array.from({ length: 61 }, (_, k) => low + ((high - low) * k) / 60);
+    const at = (k) => line(grid.map((x) => {
+      const z = decision.intercepts[state.score][k] + decision.slopes[state.score][k][0] * x;
+      return [plot.x(x), Math.min(Math.max(plot.y(link(z)), -1e4), 1e4)];
+    }));
+    // Classes lie at 0 and 1; a little spread, the same in every run, keeps rows apart.
+    const spread = decision.classes.length ? 0.08 : 0;
+    drawPoints(plot, decision, (_, k) => decision.values[k] + spread * (((k * 0.618) % 1) - 0.5));
+    const curve = { fill: "none", "stroke-width": 2 };
+    plot.layer.append(svg("path", { ...curve, d: at(0), stroke: ERM, "stroke-dasharray": "6 4" }));
+    const now = svg("path", { ...curve, id: "edge", stroke: ROBUST, "stroke-width": 3 });
+    plot.layer.append(now);
+    const left = { identity: decision.target, log: "log of the mean", logit: "log-odds" }[decision.link] + " = ";
+    return () => {
+      now.setAttribute("d", at(state.index));
+      return equation(decision, "", left);
+    };
+  }
+
+  function drawStock(decision) {
+    const plot = frame(find("picture"), decision.axes);
+    const orders = decision.orders, top = plot.y(plot.box[2][1]), bottom = plot.y(plot.box[0][1]);
+    decision.curves.forEach((costs, k) => {
+      const colour = DATA.colours[DATA.drawn[k]];
+      const d = line(costs.map((cost, j) => [plot.x(decision.grid[j]), plot.y(cost)]));
+      plot.layer.append(svg("path", { d, fill: "none", stroke: colour ?? GREY, "stroke-width": colour ? 2 : 0.8 }));
+    });
+    const upright = (more) => svg("path", { d: `M0 ${bottom}V${top}`, "stroke-width": 2, ...more });
+    const moved = (k) => `translate(${plot.x(orders[state.score][k])} 0)`;
+    plot.layer.append(upright({ stroke: ERM, "stroke-dasharray": "6 4", transform: moved(0) }));
+    const now = upright({ id: "edge", stroke: ROBUST, "stroke-width": 3 });
+    plot.layer.append(now);
+    return () => {
+      now.setAttribute("transform", moved(state.index));
+      const order = orders[state.score][state.index];
+      tell(find("equation"), `Order ${number(order, 4)}; for the average ${number(orders[state.score][0], 4)}.`, order);
+      return find("equation").textContent;
+    };
+  }
+
+  function equation(decision, right, left = "") {
+    const slopes = decision.slopes[state.score][state.index], start = decision.intercepts[state.score][state.index];
+    const line = find("equation");
+    line.replaceChildren(left, number(start));
+    slopes.forEach((slope, k) => {
+      line.append(slope < 0 ? " − " : " + ", number(Math.abs(slope)) + "\u00a0", named(decision.features[k]));
+    });
+    line.append(right);
+    line.setAttribute("data-value", JSON.stringify([start, ...slopes]));
+    return line.textContent;
+  }
+
+  const DRAW = { boundary: drawBoundary, curve: drawCurve, stock: drawStock };
+
+  function drawDecision() {
+    if (!DATA.decision) return () => {};
+    const update = DRAW[DATA.decision.kind](DATA.decision);
+    return () => describe(find("picture"), update());
+  }
+
+  function fillLegends() {
+    const dash = svg("path", { d: "M-9 0H9", stroke: ERM, "stroke-width": 2, "stroke-dasharray": "4 3" });
+    find("path-legend").append(
+      key(MARKS.now(), "this level"), key(MARKS.fitted(), "as fitted"), key(MARKS.erm(), "ERM"),
+      key(MARKS.every(), "every mix"),
+    );
+    if (!DATA.decision) return;
+    const list = find("picture-legend"), stock = DATA.decision.kind === "stock", grey = DATA.colours.includes(null);
+    list.append(key(svg("path", { d: "M-9 0H9", stroke: ROBUST, "stroke-width": 3 }), "this level"), key(dash, "ERM"));
+    const swatch = (colour) => svg("path", { d: stock ? "M-9-2h18v4h-18z" : "M-6-6h12v12h-12z", fill: colour });
+    DATA.drawn.forEach((c) => DATA.colours[c] && list.append(key(swatch(DATA.colours[c]), named(DATA.names[c]))));
+    if (grey || DATA.others) list.append(key(swatch(GREY), `other ${DATA.words.context}s`));
+    (DATA.decision.classes ?? []).forEach((name, k) => list.append(key(shape(k, "#1a1a1a"), named(name))));
+    if (DATA.decision.kind !== "boundary") return;
+    const area = svg("path", { d: "M-8-8h16v16h-16z", fill: "#dfe9e4" });
+    list.append(key(area, "predicted ", named(DATA.decision.classes[1])));
+  }
+
+  // --- contexts --------------------------------------------------------------------------------------------
+
+  const along = (share) => 100 * (ROOTED ? Math.sqrt(share) : share) + "%";
+
+  function contextRow(c) {
+    const cell = (name, label) => html("td", { class: name, role: "cell", "data-label": label });
+    const own = { share: cell("share", "data"), set: cell("set", "set"), weight: cell("weight", "weight"),
+      value: cell("value", ""), track: cell("track", ""), bar: cell("bar", "") };
+    own.interval = svg("rect", { class: "moves interval", y: 5, height: 12, rx: 3, fill: "#bcd7cc" });
+    own.dot = svg("circle", { class: "moves", cy: 11, r: 5, fill: ROBUST });
+    const data = svg("rect", { x: along(DATA.shares[c]), y: 2, width: 2.5, height: 18, fill: "#1a1a1a" });
+    const base = svg("rect", { x: 0, y: 10.5, width: "100%", height: 1, fill: "#d5d5d5" });
+    own.track.append(svg("svg", { class: "strip", "aria-hidden": "true" }, base, own.interval, data, own.dot));
+    own.length = svg("rect", { class: "moves", y: 4, height: 14, fill: DATA.colours[c] ?? GREY });
+    own.zero = svg("rect", { y: 0, width: 1, height: 22, fill: "#1a1a1a" });
+    own.bar.append(svg("svg", { class: "strip", "aria-hidden": "true" }, own.length, own.zero));
+    tell(own.share, percent(DATA.shares[c]), DATA.shares[c]);
+    const swatch = svg("svg", { class: "swatch", viewBox: "0 0 10 10", "aria-hidden": "true" },
+      svg("rect", { width: 10, height: 10, fill: DATA.colours[c] ?? GREY }));
+    const name = html("th", { scope: "row", role: "rowheader", title: DATA.names[c] }, swatch, named(DATA.names[c]));
+    own.row = html("tr", { role: "row", "data-context": c }, name, own.share, own.track, own.set, own.weight, own.bar,
+      own.value);
+    find("rows").append(own.row);
+    return own;
+  }
+
+  function drawScale() {
+    const marks = ROOTED ? [0, 0.1, 0.5, 1] : [0, 0.5, 1];
+    const texts = marks.map((share) => svg("text", { x: along(share), y: 12, "text-anchor": "middle" }, percent(share)));
+    find("scale").append(svg("svg", { class: "strip", fill: MUTED, "font-size": 11 }, ...texts));
+  }
+
+  const rows = new Map(DATA.drawn.map((c) => [c, contextRow(c)]));
+
+  function showContexts() {
+    const { index, score } = state, own = DATA.scores[score], [low, high] = own.bars;
+    const across = (value) => (100 * (value - low)) / (high - low);
+    find("what").textContent = own.what;
+    for (const [c, parts] of rows) {
+      const [least, most] = [DATA.low[index][c], DATA.high[index][c]];
+      const weight = own.weights[index][c], value = own.values[index][c];
+      tell(parts.weight, percent(weight), weight);
+      tell(parts.value, number(value), value);
+      tell(parts.set, `${percent(least)} – ${percent(most)}`, JSON.stringify([least, most]));
+      const start = parseFloat(along(least));
+      set(parts.interval, { x: start + "%", width: Math.max(parseFloat(along(most)) - start, 0.3) + "%" });
+      set(parts.dot, { cx: along(weight) });
+      const [from, to] = [across(Math.min(value, 0)), across(Math.max(value, 0))];
+      set(parts.length, { x: from + "%", width: Math.max(to - from, 0.3) + "%" });
+      set(parts.zero, { x: across(0) + "%" });
+      parts.value.setAttribute("data-label", own.what);
+      parts.row.classList.toggle("worst", c === own.worst_in[index]);
+    }
+  }
+
+  // --- the level -------------------------------------------------------------------------------------------
+
+  function showVerdict() {
+    const { index, method, score } = state, own = DATA.scores[score], words = DATA.words;
+    const unit = words.unit ? " " + words.unit : "", price = own.prices[index];
+    const pays = own.paid[index] ? `${number(price)}${unit} more than ERM` : "nothing";
+    const loses = score === "excess"
+      ? `) loses ${number(own.worst[index])}${unit} above ${words.best}`
+      : `) has a ${words.risk} of ${number(own.worst[index])}${unit}`;
+    find("verdict").replaceChildren(`${DATA.leads[method][index]} the worst ${words.context} (`,
+      named(DATA.names[own.worst_in[index]]), `${loses}; on average ${words.subject} pays ${pays}.`);
+    tell(find("nominal"), number(own.nominal[index], 4), own.nominal[index]);
+    tell(find("price"), number(price), price);
+    tell(find("worst"), number(own.worst[index]), own.worst[index]);
+    tell(find("objective"), number(own.objective[index]), own.objective[index]);
+    tell(find("gap"), own.gaps[index] === null ? "–" : number(own.gaps[index]), own.gaps[index]);
+  }
+
+  function showControls() {
+    const { index, method, score } = state, slider = find("level"), bits = DATA.radii[index];
+    const size = bits === null ? "any distance from the data" : `${number(bits)} bits`;
+    const fitted = index === DATA.chosen ? ", as fitted" : "";
+    slider.value = index;
+    tell(find("label"), `${DATA.labels[method][index]} · ${size}${fitted}`, bits);
+    set(slider, { "aria-valuetext": `${DATA.labels[method][index]}, ${size}${fitted}` });
+    document.querySelectorAll("button[data-level]").forEach((button) => {
+      button.setAttribute("aria-pressed", jump(button.dataset.level) === index);
+    });
+    document.querySelectorAll("#method input").forEach((input) => { input.checked = input.value === method; });
+    document.querySelectorAll("#score input").forEach((input) => { input.checked = input.value === score; });
+    find("caution").textContent = DATA.cautions[method] ?? "";
+    find("caution").hidden = !DATA.cautions[method];
+  }
+
+  // Where a button leads, by the method that is selected.
+  function jump(level) {
+    if (level === "erm") return 0;
+    if (level === "every") return DATA.radii.length - 1;
+    if (level === "fitted") return DATA.chosen;
+    return DATA.stops[state.method].find(([confidence]) => confidence === Number(level))[1];
+  }
+
+  let updates = [];
+  function redraw() { updates = [drawTradeOff(), drawDecision()]; }
+  function show() {
+    showControls();
+    showVerdict();
+    showContexts();
+    updates.forEach((update) => update());
+  }
+
+  function listen() {
+    find("level").addEventListener("input", (event) => { state.index = Number(event.target.value); show(); });
+    document.querySelectorAll("button[data-level]").forEach((button) => {
+      button.addEventListener("click", () => { state.index = jump(button.dataset.level); show(); });
+    });
+    find("method").addEventListener("change", (event) => {
+      // A confidence that is chosen stays so, and the radius moves; else the radius stays.
+      const held = DATA.stops[state.method].find(([, index]) => index === state.index);
+      state.method = event.target.value;
+      if (held) state.index = jump(held[0]);
+      show();
+    });
+    find("score").addEventListener("change", (event) => { state.score = event.target.value; redraw(); show(); });
+  }
+
+  find("level").max = DATA.radii.length - 1;
+  find("explorer").hidden = false;
+  find("needs-script").hidden = true;
+  find("levels").open = false;
+  drawScale();
+  fillLegends();
+  redraw();
+  listen();
+  show();
+})();

@@ -1,0 +1,260 @@
+"""A model, or an order of stock, at every level of confidence: all that the page shows, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from counterpoise.confidence import ConfidencePath, confidence_path
+from counterpoise.contexts import encode
+from counterpoise.estimators.linear import (
+    RobustHuberRegressor,
+    RobustLinearModel,
+    RobustLinearRegression,
+    RobustLogisticRegression,
+    RobustPoissonRegressor,
+    RobustQuantileRegressor,
+)
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.explorer.decision import AffineDecision, StockDecision
+from counterpoise.explorer.levels import Levels
+from counterpoise.fit import Score
+from counterpoise.sets import KLBall
+from counterpoise.stock.plans import Money, ProductPlan
+from counterpoise.validation import checked_row_weights
+
+Array = NDArray[np.float64]
+
+SCORES: tuple[Score, ...] = ("excess", "risk")
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What comes of every level when a score is made small.
+
+    Attributes
+    ----------
+    weights, risks, excess : ndarray of shape (n_levels, n_contexts)
+        The least favourable mix of each set, and the risk and the excess risk of each context.
+    nominal : ndarray of shape (n_levels,)
+        Mean risk over the data.
+    worst : ndarray of shape (n_levels,)
+        The largest score of any context.
+    objective : ndarray of shape (n_levels,)
+        The largest mean score of any mix in the set.
+    gaps : ndarray of shape (n_levels,)
+        How far from optimal, at most.
+    """
+
+    score: Score
+    weights: Array
+    risks: Array
+    excess: Array
+    nominal: Array
+    worst: Array
+    objective: Array
+    gaps: Array
+
+    @property
+    def values(self) -> Array:
+        """What is scored, of each context at each level."""
+        return self.excess if self.score == "excess" else self.risks
+
+    @property
+    def worst_contexts(self) -> NDArray[np.intp]:
+        """The index of the context with the largest score, at each level."""
+        return np.asarray(self.values.argmax(axis=1))
+
+    @property
+    def prices(self) -> Array:
+        """What robustness costs on average: mean risk above that of empirical risk minimisation."""
+        return self.nominal - self.nominal[0]
+
+    @property
+    def paid(self) -> NDArray[np.bool_]:
+        """Whether that price is more than what is proven, and more than rounding."""
+        return np.asarray(self.prices > self.gaps[0] + self.gaps + 1e-12 * np.abs(self.nominal).max())
+
+
+@dataclass(frozen=True)
+class Words:
+    """What things are called: a model has risks, an order has costs."""
+
+    context: str = "context"
+    subject: str = "the model"
+    risk: str = "risk"
+    best: str = "its best"
+    unit: str = ""
+    measure: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep:
+    """Every level, under both scores.
+
+    Attributes
+    ----------
+    contexts : ndarray of shape (n_contexts,)
+    counts, shares : ndarray of shape (n_contexts,)
+    levels : Levels
+    intervals : ndarray of shape (n_levels, n_contexts, 2)
+        The least and the largest share of each context in each set.
+    scores : mapping from score to Scored
+    score : {"excess", "risk"}
+        The one that was asked for.
+    decision : AffineDecision, StockDecision or None
+        What can be drawn of the decision itself.
+    words : Words
+    """
+
+    contexts: NDArray[Any]
+    counts: Array
+    levels: Levels
+    intervals: Array
+    scores: Mapping[Score, Scored]
+    score: Score
+    decision: AffineDecision | StockDecision | None = None
+    words: Words = field(default_factory=Words)
+
+    @property
+    def shares(self) -> Array:
+        """The share of each context in the data."""
+        return self.counts / self.counts.sum()
+
+
+def sweep(model: Any, X: Any, y: Any, contexts: Any, *, sample_weight: Any = None, levels: int = 25) -> Sweep:
+    """Fit a model at every level, under both scores.
+
+    Parameters
+    ----------
+    model : estimator
+        A robust linear model, or a pipeline that ends in one. It is not changed.
+    X, y, contexts, sample_weight
+        As in ``fit``.
+    levels : int
+        How many steps from empirical risk minimisation to every mix, beside those at round confidences.
+    """
+    final = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if not isinstance(final, RobustLinearModel):
+        raise InvalidInputError(
+            "the explorer needs a robust linear model such as RobustLogisticRegression(), or a pipeline that ends in "
+            f"one, got {final!r:.60}."
+        )
+    encoded = encode(contexts)
+    counts = np.bincount(encoded.codes, checked_row_weights(sample_weight, encoded)).astype(np.float64)
+    robustness = final._robustness
+    ladder = Levels.of(counts, robustness, levels)
+    paths: dict[Score, ConfidencePath] = {
+        score: confidence_path(
+            _scoring(model, score), X, y, contexts, radii=ladder.radii.tolist(), sample_weight=sample_weight
+        )
+        for score in SCORES
+    }
+    models = {score: path.models for score, path in paths.items()}
+    return Sweep(
+        contexts=encoded.labels,
+        counts=counts,
+        levels=ladder,
+        intervals=ladder.intervals(counts / counts.sum()),
+        scores={score: _of_path(score, path) for score, path in paths.items()},
+        score=robustness.score,
+        decision=AffineDecision.of(models, X, y, encoded),
+        words=Words(measure=next((words for kind, words in _MEASURES.items() if isinstance(final, kind)), "")),
+    )
+
+
+_MEASURES = {
+    RobustLogisticRegression: "the mean cross-entropy, in nats",
+    RobustLinearRegression: "half the mean squared error",
+    RobustPoissonRegressor: "the mean Poisson loss",
+    RobustHuberRegressor: "the mean Huber loss",
+    RobustQuantileRegressor: "the mean pinball loss",
+}
+
+
+def _scoring(model: Any, score: Score) -> Any:
+    """Return the model with another score."""
+    if not isinstance(model, Pipeline):
+        return clone(model).set_params(score=score)
+    return clone(model).set_params(**{f"{model.steps[-1][0]}__score": score})
+
+
+def _of_path(score: Score, path: ConfidencePath) -> Scored:
+    return Scored(
+        score=score,
+        weights=path.context_weights,
+        risks=path.risks,
+        excess=path.excess_risks,
+        nominal=path["nominal_risk"],
+        worst=path["worst_excess" if score == "excess" else "worst_risk"],
+        objective=path["objective"],
+        gaps=path["gap"],
+    )
+
+
+def stock_sweep(plan: ProductPlan, money: Money, *, levels: int = 25) -> Sweep:
+    """Return the order of one product at every level, under both scores.
+
+    Where products share a capacity, the room is charged for at the price that the plan found; at the level of the plan
+    the order is the plan's.
+
+    Parameters
+    ----------
+    plan : ProductPlan
+    money : Money
+        How amounts are written.
+    levels : int
+        As in :func:`sweep`.
+    """
+    ladder = Levels.of(plan.counts, plan.robustness, levels)
+    scored, orders = {}, {}
+    for score in SCORES:
+        scored[score], orders[score] = _orders(plan, ladder, score)
+    return Sweep(
+        contexts=plan.contexts,
+        counts=plan.counts,
+        levels=ladder,
+        intervals=ladder.intervals(plan.shares),
+        scores=scored,
+        score=plan.robustness.score,
+        decision=StockDecision.of(plan, orders),
+        words=Words("circumstance", "the order", "mean cost", "its best order", money.unit),
+    )
+
+
+def _orders(plan: ProductPlan, ladder: Levels, score: Score) -> tuple[Scored, Array]:
+    """Return what comes of the orders under one score, and the orders."""
+    solutions = []
+    for k, radius in enumerate(ladder.radii):
+        placed = plan.orders.get("robust") if (k, score) == (ladder.chosen, plan.robustness.score) else None
+        sized = replace(plan.robustness, radius=float(radius), score=score)
+        solutions.append(placed or plan.stock.solve(sized, plan.charge))
+    orders = np.array([float(solution.theta[0]) for solution in solutions])
+    # Not those of the solutions, which hold the charge for room as well.
+    risks = np.array([plan.stock.risks(order) for order in orders])
+    excess = risks - plan.stock.references.upper
+    values = excess if score == "excess" else risks
+    return (
+        Scored(
+            score=score,
+            weights=np.array([solution.p_worst for solution in solutions]),
+            risks=risks,
+            excess=excess,
+            nominal=risks @ plan.shares,
+            worst=values.max(axis=1),
+            objective=np.array(
+                [
+                    KLBall(plan.shares, radius).worst_case(row).value
+                    for radius, row in zip(ladder.radii, values, strict=True)
+                ]
+            ),
+            gaps=np.array([solution.certificate.gap for solution in solutions]),
+        ),
+        orders,
+    )
