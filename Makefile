@@ -24,8 +24,13 @@ $(VENV)/.dev: $(VENV)/.test
 	$(BIN)/python -m pip install -q -e '.[test,dev]'
 	touch $@
 
-demo: $(VENV)/.core  ## install, then solve two problems on data that need no download
-	$(BIN)/python examples/quickstart.py
+$(VENV)/.demo: $(VENV)/.core
+	$(BIN)/python -m pip install -q -e '.[demo]'
+	touch $@
+
+demo: $(VENV)/.demo  ## install, then fit a model to a real table and write its report
+	$(BIN)/python examples/cars.py demo/cars.csv
+	$(BIN)/counterpoise fit demo/cars.csv --target Miles_per_Gallon --context Origin --out demo/model --force
 
 # One BLAS thread per test process: the processes already use every core.
 test: $(VENV)/.test  ## install, then run every test
@@ -52,5 +57,5 @@ format: $(VENV)/.dev  ## rewrite the code in the house style
 	$(BIN)/ruff format .
 
 clean:  ## remove everything that can be made again
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -158,7 +158,11 @@ class Report:
     def html(self) -> str:
         """The page."""
         own = innermost(self.fitted)
-        blocks: list[str] = [verdict(self.verdict), self._rest_of_verdict(), *map(notice, self.notes)]
+        blocks: list[str] = [
+            verdict(self.verdict),
+            self._rest_of_verdict(),
+            *(notice(f"{note[:1].upper()}{note[1:]}") for note in self.notes),
+        ]
         blocks += [
             section("Context by context", self._contexts_chart(), self._contexts_table()),
             section("Beside the baselines", self._baselines_chart(), self._baselines_table()),
