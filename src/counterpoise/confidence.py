@@ -18,6 +18,7 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import LinearFit
 from counterpoise.objective import Certificate
 from counterpoise.path import solve_path
+from counterpoise.problem import SummedProblem
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius, implied_confidence, radius_ladder
 from counterpoise.tables import Table
 
@@ -146,6 +147,8 @@ def _linear_path(
     model: RobustLinearModel, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any
 ) -> ConfidencePath:
     problem = model._problem(X, y, contexts, sample_weight, **columns)
+    if isinstance(problem, SummedProblem):
+        return _refitted_path(model, levels, X, y, contexts, sample_weight, **columns)
     radii = levels.bits(problem.counts)
     centre = problem.counts / problem.counts.sum()
     references, scored = model._references(problem, KLBall(centre, radii[-1]))

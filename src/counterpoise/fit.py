@@ -18,7 +18,8 @@ from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Bounds, LinearOracle, Oracle
 from counterpoise.oracle.polyhedral import PolyhedralOracle
 from counterpoise.oracle.scalar import ScalarOracle
-from counterpoise.problem import LinearProblem, Reference
+from counterpoise.oracle.summed import SummedOracle
+from counterpoise.problem import LinearProblem, Reference, SummedProblem
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius
 from counterpoise.solvers import (
     InteriorPoint,
@@ -115,10 +116,12 @@ class LinearFit:
     references: ReferenceRisks
 
     @classmethod
-    def of(cls, problem: LinearProblem, ball: KLBall, references: ReferenceRisks, solution: Solution) -> LinearFit:
+    def of(
+        cls, problem: LinearProblem | SummedProblem, ball: KLBall, references: ReferenceRisks, solution: Solution
+    ) -> LinearFit:
         """Read the coefficients off a solution."""
         oracle = problem.oracle
-        n_features, outputs = oracle.X.shape[1], oracle.loss.n_outputs
+        n_features, outputs = oracle.n_features, oracle.loss.n_outputs
         matrix = solution.theta.reshape(outputs, oracle.width).copy()
         if outputs > 1:
             # A shift common to all classes changes no prediction; without it the answer is unique.
@@ -215,7 +218,7 @@ def scored_references(problem: LinearProblem, score: Score, reference: Reference
 
 
 def fit_problem(
-    problem: LinearProblem,
+    problem: LinearProblem | SummedProblem,
     ball: KLBall,
     references: ReferenceRisks,
     *,
@@ -247,7 +250,7 @@ def _named(method: str) -> Robustness:
 
 
 def _solve(
-    oracle: LinearOracle,
+    oracle: LinearOracle | SummedOracle,
     ball: KLBall,
     references: ReferenceRisks,
     solver: Solver | None,
@@ -258,9 +261,13 @@ def _solve(
     """Solve by the given solver, or by those that suit the shape of the problem until one succeeds."""
     if solver is not None:
         shaped: Oracle = oracle
-        if isinstance(solver, PolyhedralInteriorPoint) and isinstance(oracle.loss, Hinged):
+        if (
+            isinstance(solver, PolyhedralInteriorPoint)
+            and isinstance(oracle, LinearOracle)
+            and isinstance(oracle.loss, Hinged)
+        ):
             shaped = PolyhedralOracle(oracle)
-        elif isinstance(solver, ScalarSearch) and ScalarOracle.suits(oracle):
+        elif isinstance(solver, ScalarSearch) and isinstance(oracle, LinearOracle) and ScalarOracle.suits(oracle):
             shaped = ScalarOracle.of(oracle)
         return solver.solve(RobustObjective(shaped, ball, references))
     options: dict[str, Any] = {"tol": tol, "callback": callback}
@@ -274,8 +281,11 @@ def _solve(
     return min(solutions, key=lambda solution: solution.certificate.relative_gap)
 
 
-def _attempts(oracle: LinearOracle, ball: KLBall) -> list[tuple[Oracle, type[Solver]]]:
+def _attempts(oracle: LinearOracle | SummedOracle, ball: KLBall) -> list[tuple[Oracle, type[Solver]]]:
     """Return the problem in the forms that suit it, each with the solver for that form, the fastest first."""
+    if isinstance(oracle, SummedOracle):
+        newton: list[tuple[Oracle, type[Solver]]] = [(oracle, Newton)]
+        return newton if ball.is_point else [(oracle, InteriorPoint), *newton]
     if ScalarOracle.suits(oracle):
         return [(ScalarOracle.of(oracle), ScalarSearch)]
     if not oracle.forms_hessian:
@@ -291,9 +301,11 @@ def _attempts(oracle: LinearOracle, ball: KLBall) -> list[tuple[Oracle, type[Sol
     return [smooth[0], by_rows] if oracle.loss.softness > 0.0 else [by_rows]
 
 
-def _refuse_bottomless(problem: LinearProblem, ball: KLBall, solution: Solution) -> None:
+def _refuse_bottomless(problem: LinearProblem | SummedProblem, ball: KLBall, solution: Solution) -> None:
     """Say that a problem has no minimum, where going on in the direction of the answer lowers the risk for ever."""
     oracle = problem.oracle
+    if isinstance(oracle, SummedOracle):
+        return
     if solution.certificate.lower > -math.inf or not isinstance(oracle.loss, Hinged) or oracle.alpha > 0.0:
         return
     directions = [np.ones(1), -np.ones(1)] if oracle.n_parameters == 1 else [solution.theta]

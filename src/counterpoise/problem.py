@@ -17,7 +17,9 @@ from counterpoise.losses import Loss
 from counterpoise.objective import ReferenceRisks
 from counterpoise.oracle import Bounds, LinearOracle
 from counterpoise.oracle.scalar import ScalarOracle
+from counterpoise.oracle.summed import SummedOracle
 from counterpoise.references import cross_fitted_risks, reference_risks
+from counterpoise.references.summed import summed_specialists
 from counterpoise.validation import checked_features, checked_weights, unwrapped
 
 Array = NDArray[np.float64]
@@ -111,6 +113,31 @@ class LinearProblem:
         if self.oracle.n_parameters == 1:
             return "Bound theta, e.g. by max_stock=, and check costs and price."
         return "Check costs and price, or raise alpha."
+
+
+@dataclass(frozen=True, eq=False)
+class SummedProblem:
+    """The same for rows that are elsewhere; see :class:`LinearProblem`."""
+
+    oracle: SummedOracle
+    contexts: Contexts
+    counts: Array
+
+    def references(self, reference: Reference, tol: float) -> ReferenceRisks:
+        """Return the least risk of each context, to be used in a fit of this tolerance."""
+        if isinstance(reference, str):
+            if reference != "in-sample":
+                raise InvalidInputError(
+                    f"reference is {reference!r}; where rows are not in memory, choose 'in-sample', or map each "
+                    "context to its risk."
+                )
+            return summed_specialists(self.oracle, max(1e-2 * tol, 1e-12)).risks
+        return ReferenceRisks.exactly(given_references(reference, self.contexts))
+
+    @property
+    def remedy(self) -> str:
+        """What to do where a risk has no minimum."""
+        return "Raise alpha."
 
 
 def _checked_bounds(bounds: Any, oracle: LinearOracle) -> Bounds:

@@ -130,3 +130,8 @@ def checked_row_weights(sample_weight: Any, contexts: Contexts) -> Array:
             "give it weight."
         )
     return weight
+
+
+def on_host(values: Any) -> Any:
+    """Return a tensor, wherever it is, as an array; anything else as it is."""
+    return values.detach().cpu().numpy() if hasattr(values, "detach") and hasattr(values, "is_cuda") else values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -28,9 +29,9 @@ from counterpoise.fit import LinearFit, Robustness, Score, fit_problem
 from counterpoise.learners import least_probability
 from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poisson, Squared
 from counterpoise.objective import ReferenceRisks
-from counterpoise.problem import LinearProblem, Reference
+from counterpoise.problem import LinearProblem, Reference, SummedProblem
 from counterpoise.sets import KLBall, RadiusMethod
-from counterpoise.validation import check_aligned, unwrapped
+from counterpoise.validation import check_aligned, on_host, unwrapped
 
 if TYPE_CHECKING:
     from sklearn.linear_model import (
@@ -70,6 +71,9 @@ class RobustLinearModel(ScoredByParameter):
     max_iter : int, default=100
     verbose : int, default=0
         1 shows a live line with iteration, objective and gap.
+    device : str, optional
+        Where rows are held and summed, such as ``"cuda"`` (extra ``torch``; logistic, linear and Poisson models).
+        Tensors on a GPU are fitted there without being asked.
 
     Attributes
     ----------
@@ -109,6 +113,7 @@ class RobustLinearModel(ScoredByParameter):
         tol: float = 1e-6,
         max_iter: int = 100,
         verbose: int = 0,
+        device: str | None = None,
     ) -> None:
         self.confidence = confidence
         self.radius = radius
@@ -120,6 +125,7 @@ class RobustLinearModel(ScoredByParameter):
         self.tol = tol
         self.max_iter = max_iter
         self.verbose = verbose
+        self.device = device
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let every estimator's documentation list the parameters and attributes above."""
@@ -144,7 +150,7 @@ class RobustLinearModel(ScoredByParameter):
         """
         return self._solved(self._problem(X, y, contexts, sample_weight))
 
-    def _solved(self, problem: LinearProblem) -> Self:
+    def _solved(self, problem: LinearProblem | SummedProblem) -> Self:
         """Fit the model to a problem."""
         line = ProgressLine(type(self).__name__) if self.verbose else None
         with speaking_as(self):
@@ -169,10 +175,20 @@ class RobustLinearModel(ScoredByParameter):
         """What is scored, and how large the set is."""
         return Robustness(self.confidence, self.radius, self.draws, vars(self)["score"])
 
-    def _problem(self, X: Any, y: Any, contexts: Any, sample_weight: Any = None, **columns: Any) -> LinearProblem:
+    def _problem(
+        self, X: Any, y: Any, contexts: Any, sample_weight: Any = None, **columns: Any
+    ) -> LinearProblem | SummedProblem:
         """Check the data, and return the problem they pose; ``columns`` are what a loss knows of rows beside y."""
         with speaking_as(self):
             check_switches(self)
+            if self.device is not None or getattr(X, "is_cuda", False):
+                return self._on_device(
+                    np.asarray(X) if self.device and not hasattr(X, "is_cuda") else X,
+                    y,
+                    contexts,
+                    sample_weight,
+                    **columns,
+                )
         given = X
         with speaking_as(self), explaining_text():
             X, target = self._checked(X, y, **columns)
@@ -189,11 +205,32 @@ class RobustLinearModel(ScoredByParameter):
             )
             return self._posed(problem)
 
+    def _on_device(self, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any) -> SummedProblem:
+        """Pose the problem where a device holds the rows."""
+        if X.ndim != 2:
+            raise InvalidInputError(f"X has shape {tuple(X.shape)}; pass a table of numbers.")
+        # X is checked on the device; the target is checked beside a column of zeros.
+        _, target = self._checked(np.zeros((len(X), 1)), on_host(y), **columns)
+        self.n_features_in_ = int(X.shape[1])
+        pose = import_module("counterpoise.torch.linear").pose
+        return pose(
+            X,
+            target,
+            contexts_or_one(self, contexts, len(X), stacklevel=5),
+            self._loss(),
+            alpha=self.alpha,
+            fit_intercept=self.fit_intercept,
+            sample_weight=sample_weight,
+            device=self.device,
+        )
+
     def _posed(self, problem: LinearProblem) -> LinearProblem:
         """Return the problem in the form that is solved."""
         return problem
 
-    def _references(self, problem: LinearProblem, ball: KLBall) -> tuple[ReferenceRisks, ReferenceRisks]:
+    def _references(
+        self, problem: LinearProblem | SummedProblem, ball: KLBall
+    ) -> tuple[ReferenceRisks, ReferenceRisks]:
         """Return the least risk of each context, and what is taken off the risks in the score."""
         in_sample = isinstance(self.reference, str) and self.reference == "in-sample"
         if in_sample and self._robustness.score == "excess" and not ball.is_point:
@@ -230,7 +267,7 @@ class RobustLinearModel(ScoredByParameter):
     def _linear(self, X: Any) -> Array:
         """Return ``X coef' + intercept``."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=_FLOATS, reset=False)
+        X = validate_data(self, on_host(X), accept_sparse="csr", dtype=_FLOATS, reset=False)
         z = np.asarray(X @ self.coef_.T + self.intercept_)
         return z[:, 0] if z.ndim == 2 and z.shape[1] == 1 else z
 
@@ -402,6 +439,7 @@ class RobustHuberRegressor(RobustRegressor):
         tol: float = 1e-6,
         max_iter: int = 100,
         verbose: int = 0,
+        device: str | None = None,
     ) -> None:
         super().__init__(
             confidence=confidence,
@@ -414,6 +452,7 @@ class RobustHuberRegressor(RobustRegressor):
             tol=tol,
             max_iter=max_iter,
             verbose=verbose,
+            device=device,
         )
         self.delta = delta
 
@@ -455,6 +494,7 @@ class RobustQuantileRegressor(RobustRegressor):
         tol: float = 1e-6,
         max_iter: int = 100,
         verbose: int = 0,
+        device: str | None = None,
     ) -> None:
         super().__init__(
             confidence=confidence,
@@ -467,6 +507,7 @@ class RobustQuantileRegressor(RobustRegressor):
             tol=tol,
             max_iter=max_iter,
             verbose=verbose,
+            device=device,
         )
         self.quantile = quantile
 

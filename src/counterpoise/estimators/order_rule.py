@@ -65,6 +65,7 @@ class RobustNewsvendorRegressor(RobustRegressor):
         tol: float = 1e-6,
         max_iter: int = 100,
         verbose: int = 0,
+        device: str | None = None,
     ) -> None:
         super().__init__(
             confidence=confidence,
@@ -77,6 +78,7 @@ class RobustNewsvendorRegressor(RobustRegressor):
             tol=tol,
             max_iter=max_iter,
             verbose=verbose,
+            device=device,
         )
         self.price = price
         self.cost = cost

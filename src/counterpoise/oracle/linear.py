@@ -89,9 +89,14 @@ class LinearOracle:
         return len(self.starts) - 1
 
     @property
+    def n_features(self) -> int:
+        """Columns of X."""
+        return int(self.X.shape[1])
+
+    @property
     def width(self) -> int:
         """Columns of the coefficient matrix, the intercept counted."""
-        return int(self.X.shape[1]) + self.fit_intercept
+        return self.n_features + self.fit_intercept
 
     @property
     def n_parameters(self) -> int:

@@ -1,0 +1,261 @@
+"""Linear models whose rows are elsewhere (on a GPU, in chunks, on workers): all that comes back are sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.losses import Loss
+from counterpoise.oracle import decrease
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What one pass over the rows says about each context, without the ridge.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_contexts,)
+        Mean losses.
+    gradients : ndarray of shape (n_contexts, n_parameters)
+    pulls : ndarray of shape (n_contexts,)
+        Mean absolute slopes: the size of the terms that gradients are summed from.
+    """
+
+    values: Array
+    gradients: Array
+    pulls: Array
+
+
+class Rows(Protocol):
+    """Rows with weights that add up to one in each context. Theta is laid out as in ``LinearOracle``."""
+
+    @property
+    def loss(self) -> Loss:
+        """The loss, with a third-order constant."""
+
+    @property
+    def n_contexts(self) -> int:
+        """Contexts."""
+
+    @property
+    def n_features(self) -> int:
+        """Columns of X."""
+
+    @property
+    def fit_intercept(self) -> bool:
+        """Whether there is an intercept."""
+
+    @property
+    def reach(self) -> Array:
+        """The largest absolute value of each column, of shape (n_features,)."""
+
+    @property
+    def target_means(self) -> Array:
+        """The mean target of each context."""
+
+    def floors(self, constant: float) -> tuple[Array, float]:
+        """Return each context's mean lowest loss, and how far the loss of a constant prediction is above it."""
+
+    def sums(self, theta: Array) -> Sums:
+        """Return sums at one theta (n_parameters,), or at one for each context (n_contexts, n_parameters)."""
+
+    def hessian(self, theta: Array, weights: Array) -> Array:
+        """Return the Hessian of ``sum_c weights_c risk_c`` at one theta."""
+
+    def hessians(self, theta: Array) -> Array:
+        """Return the Hessian of every context's risk at a theta of its own: (n_contexts, P, P)."""
+
+
+@dataclass(frozen=True, eq=False)
+class SummedOracle:
+    """Risks of a linear model, from sums over rows."""
+
+    rows: Rows
+    alpha: float = 0.0
+
+    bounds = None
+    forms_hessian = True
+    is_rigorous = True
+
+    @property
+    def loss(self) -> Loss:
+        """The loss."""
+        return self.rows.loss
+
+    @property
+    def fit_intercept(self) -> bool:
+        """Whether there is an intercept."""
+        return self.rows.fit_intercept
+
+    @property
+    def n_contexts(self) -> int:
+        """Contexts, that is risks."""
+        return self.rows.n_contexts
+
+    @property
+    def n_features(self) -> int:
+        """Columns of X."""
+        return self.rows.n_features
+
+    @property
+    def width(self) -> int:
+        """Columns of the coefficient matrix, the intercept counted."""
+        return self.n_features + self.fit_intercept
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of theta."""
+        return self.loss.n_outputs * self.width
+
+    @cached_property
+    def penalised(self) -> Array:
+        """1 for the coefficients, 0 for the intercepts."""
+        mask = np.ones((self.loss.n_outputs, self.width))
+        if self.fit_intercept:
+            mask[:, -1] = 0.0
+        return mask.ravel()
+
+    @cached_property
+    def reach(self) -> Array:
+        """The largest absolute feature behind each parameter."""
+        columns = np.append(self.rows.reach, 1.0) if self.fit_intercept else self.rows.reach
+        return np.tile(columns, self.loss.n_outputs)
+
+    @cached_property
+    def _constant(self) -> float:
+        """A constant prediction that makes sense."""
+        means = self.rows.target_means
+        return self.loss.typical(means, np.ones(len(means))) if self.fit_intercept else 0.0
+
+    @cached_property
+    def _floors(self) -> tuple[Array, float]:
+        return self.rows.floors(self._constant)
+
+    @property
+    def lowest_risks(self) -> Array:
+        """A lower bound of each context's risk."""
+        return self._floors[0]
+
+    @property
+    def typical_risk(self) -> float:
+        """How far the risk of one constant prediction is above the lowest."""
+        return self._floors[1]
+
+    def start(self) -> Array:
+        """Return the constant prediction that learns nothing."""
+        theta = np.zeros((self.loss.n_outputs, self.width))
+        if self.fit_intercept:
+            theta[:, -1] = self._constant
+        return theta.ravel()
+
+    def at(self, theta: Array) -> SummedPoint:
+        """Return what is known at ``theta``."""
+        return SummedPoint(self, np.asarray(theta, dtype=np.float64))
+
+    def each(self, theta: Array) -> EachPoint:
+        """Return what is known with a theta of its own for every context."""
+        return EachPoint(self, theta)
+
+
+@dataclass(frozen=True, eq=False)
+class SummedPoint:
+    """Risks and their derivatives at one theta."""
+
+    oracle: SummedOracle
+    theta: Array
+
+    @cached_property
+    def coefficients(self) -> Array:
+        """Theta with zeros in place of the intercepts."""
+        return self.theta * self.oracle.penalised
+
+    @cached_property
+    def _sums(self) -> Sums:
+        return self.oracle.rows.sums(self.theta)
+
+    @cached_property
+    def risks(self) -> Array:
+        """The risk of each context."""
+        return self._sums.values + 0.5 * self.oracle.alpha * float(self.coefficients @ self.coefficients)
+
+    @cached_property
+    def jacobian(self) -> Array:
+        """The gradients of the risks."""
+        return self._sums.gradients + self.oracle.alpha * self.coefficients
+
+    def hessian(self, p: Array) -> Array:
+        """Return the Hessian of ``sum_c p_c risk_c``."""
+        matrix = self.oracle.rows.hessian(self.theta, p)
+        matrix[np.diag_indices_from(matrix)] += self.oracle.alpha * p.sum() * self.oracle.penalised
+        return matrix
+
+    def majorant(self, p: Array) -> None:
+        """Nothing is known that lies above everywhere."""
+
+    def hessian_product(self, p: Array) -> Callable[[Array], Array]:
+        """Return the map ``v -> hessian(p) @ v``."""
+        return self.hessian(p).__matmul__
+
+    def hessian_diagonal(self, p: Array) -> Array:
+        """Return the diagonal of ``hessian(p)``."""
+        return np.diagonal(self.hessian(p))
+
+    def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
+        """Bound the minimum of ``sum_c p_c risk_c`` from below by self-concordance."""
+        oracle = self.oracle
+        matrix = self.hessian(p) if curvature is None else curvature
+        size = float(p @ self._sums.pulls) * oracle.reach + oracle.alpha * np.abs(self.coefficients)
+        third = oracle.loss.third_order
+        assert third is not None
+        left = decrease.self_concordant(gradient[None], size[None], matrix[None], oracle.reach, third)
+        return max(float(p @ oracle.lowest_risks), float(p @ self.risks) - float(left[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class EachPoint:
+    """Every context's risk at parameters of its own, with derivatives; each is computed when first asked for."""
+
+    oracle: SummedOracle
+    theta: Array
+
+    @cached_property
+    def _sums(self) -> Sums:
+        return self.oracle.rows.sums(self.theta)
+
+    @cached_property
+    def _coefficients(self) -> Array:
+        return self.theta * self.oracle.penalised
+
+    @cached_property
+    def value(self) -> Array:
+        """The risk of each context."""
+        return self._sums.values + 0.5 * self.oracle.alpha * np.sum(self._coefficients**2, axis=1)
+
+    @cached_property
+    def gradient(self) -> Array:
+        """Its gradient."""
+        return self._sums.gradients + self.oracle.alpha * self._coefficients
+
+    @cached_property
+    def hessian(self) -> Array:
+        """Its Hessian."""
+        matrices = self.oracle.rows.hessians(self.theta)
+        diagonal = np.arange(matrices.shape[1])
+        matrices[:, diagonal, diagonal] += self.oracle.alpha * self.oracle.penalised
+        return matrices
+
+    def lower_bounds(self) -> Array:
+        """Bound every minimum from below."""
+        oracle = self.oracle
+        size = self._sums.pulls[:, None] * oracle.reach + oracle.alpha * np.abs(self._coefficients)
+        third: Any = oracle.loss.third_order
+        left = decrease.self_concordant(self.gradient, size, self.hessian, oracle.reach, third)
+        return np.maximum(oracle.lowest_risks, self.value - left)

@@ -1,0 +1,63 @@
+"""References of rows that are elsewhere: damped Newton steps in all contexts at once, one pass for each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from counterpoise.linalg import solve_stack
+from counterpoise.objective import ReferenceRisks
+from counterpoise.oracle._base import Array
+from counterpoise.oracle.summed import EachPoint, SummedOracle
+from counterpoise.references.specialists import Specialists
+
+_MAX_ITER = 60
+
+
+def summed_specialists(oracle: SummedOracle, tol: float, start: Array | None = None) -> Specialists:
+    """Minimise every context's risk on its own.
+
+    Parameters
+    ----------
+    tol : float
+        Accuracy asked of each reference, relative to how far the risks are above their lower bounds on average.
+    start : ndarray of shape (n_parameters,), optional
+        Where all contexts begin, such as the empirical risk minimiser.
+    """
+    first = oracle.start() if start is None else start
+    point = oracle.each(np.tile(first, (oracle.n_contexts, 1)))
+    upper, lower = point.value.copy(), oracle.lowest_risks.copy()
+    best = point.theta.copy()
+    scale = max(float(np.mean(np.abs(upper - _finite(lower)))), 1e-3 * oracle.typical_risk)
+    for _ in range(_MAX_ITER):
+        direction = -solve_stack(point.hessian, point.gradient)
+        slope = np.einsum("cd,cd->c", point.gradient, direction)
+        better = point.value <= upper
+        upper, best = np.where(better, point.value, upper), np.where(better[:, None], point.theta, best)
+        lower = np.maximum(lower, np.minimum(point.lower_bounds(), upper))
+        accuracy = tol * np.clip(upper - _finite(oracle.lowest_risks), 1e-2 * scale, scale)
+        open_ = upper - lower > accuracy
+        if not open_.any():
+            break
+        point, moved = _stepped(oracle, point, np.where(open_[:, None], direction, 0.0), slope)
+        if not moved:
+            break
+    return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), best)
+
+
+def _finite(values: Array) -> Array:
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def _stepped(oracle: SummedOracle, point: EachPoint, direction: Array, slope: Array) -> tuple[EachPoint, bool]:
+    """Move every context by a step that is shortened until its risk falls; a pass for each attempt."""
+    length = np.ones(len(slope))
+    slack = 1e-15 * np.abs(point.value)
+    for _ in range(40):
+        trial = oracle.each(point.theta + length[:, None] * direction)
+        with np.errstate(invalid="ignore"):
+            fell = trial.value <= point.value + 1e-4 * length * slope + slack
+        if fell.all():
+            return trial, True
+        length = np.where(fell, length, 0.25 * length)
+    length = np.where(fell, length, 0.0)
+    return oracle.each(point.theta + length[:, None] * direction), bool((length > 0).any())

@@ -1,0 +1,20 @@
+"""Deep learning for an uncertain mix of contexts: losses for any training loop (extra ``torch``)."""
+
+from counterpoise.torch.losses import ContextLoss, ERMLoss, GroupDROLoss, InverseFrequencyLoss, RobustLoss
+from counterpoise.torch.references import reference_risks
+from counterpoise.torch.sampling import ContextBatchSampler
+from counterpoise.torch.training import History, context_risks, fit, per_sample
+
+__all__ = [
+    "ContextBatchSampler",
+    "ContextLoss",
+    "ERMLoss",
+    "GroupDROLoss",
+    "History",
+    "InverseFrequencyLoss",
+    "RobustLoss",
+    "context_risks",
+    "fit",
+    "per_sample",
+    "reference_risks",
+]

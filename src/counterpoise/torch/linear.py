@@ -1,0 +1,64 @@
+"""Linear models fitted where torch computes: the same problem and certificate, the rows on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from counterpoise.contexts import encode
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.losses import Loss
+from counterpoise.oracle.summed import SummedOracle
+from counterpoise.problem import SummedProblem
+from counterpoise.torch.rows import TorchRows
+from counterpoise.validation import checked_row_weights
+
+
+def pose(
+    X: Any,
+    target: Any,
+    contexts: Any,
+    loss: Loss,
+    *,
+    alpha: float,
+    fit_intercept: bool,
+    sample_weight: Any,
+    device: Any,
+) -> SummedProblem:
+    """Group rows by context on a device; targets have been checked by the caller."""
+    try:
+        place = X.device if isinstance(X, Tensor) and device is None else torch.device(device)
+        rows = X.detach() if isinstance(X, Tensor) else torch.as_tensor(np.asarray(X))
+        rows = rows.to(place)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise InvalidInputError(f"device {device!r} cannot be used ({error!s:.200}).") from error
+    if rows.ndim != 2 or not (rows.is_floating_point() or rows.dtype in (torch.int64, torch.int32, torch.uint8)):
+        raise InvalidInputError(
+            f"X is a tensor of shape {tuple(rows.shape)} and type {rows.dtype}; pass numbers in rows."
+        )
+    if rows.dtype not in (torch.float32, torch.float64):
+        rows = rows.float() if rows.is_floating_point() else rows.double()
+    if not bool(torch.isfinite(rows).all()):
+        raise InvalidInputError("X holds NaN or infinity. Impute, or drop those rows.")
+    encoded = encode(contexts, len(rows))
+    weight = checked_row_weights(sample_weight, encoded)
+    if not (weight > 0).all():
+        raise InvalidInputError("on a device, sample_weight must be positive. Drop the rows of no weight.")
+    counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
+    order = encoded.grouping_order()
+    shares = weight / counts[encoded.codes]
+    values = np.asarray(target, dtype=np.float64)
+    if order is not None:
+        rows, values, shares = rows[torch.as_tensor(order, device=place)], values[order], shares[order]
+    held = TorchRows(
+        rows.contiguous(),
+        torch.as_tensor(values, device=place),
+        torch.as_tensor(shares, device=place),
+        encoded.starts,
+        loss,
+        fit_intercept,
+    )
+    return SummedProblem(SummedOracle(held, alpha), encoded, counts)

@@ -1,0 +1,324 @@
+"""Losses for a training loop of one's own: per-sample losses and contexts in, the scalar to differentiate out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, distributed, nn
+
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.sets import RadiusMethod, confidence_radius
+from counterpoise.torch.ball import Ball
+
+Sampling = Literal["proportional", "balanced"] | Sequence[float]
+Update = Literal["closed-form", "ascent"]
+
+
+class ContextLoss(nn.Module):
+    r"""The mean loss of a batch in which every context counts with a weight.
+
+    .. math:: \frac1B \sum_{i \in \text{batch}} \frac{p_{c_i}}{q_{c_i}} \ell_i
+
+    with the weights :math:`p` of contexts and the probabilities :math:`q` with which a batch draws them. Its mean over
+    batches is :math:`\sum_c p_c R_c`, whichever contexts a batch happens to hold. The weights carry no gradient, by
+    Danskin's theorem.
+
+    Running means of the risks are kept per context: sums of losses and counts, both of which fade by ``averaging``
+    when a context occurs. Their ratio needs no correction for how it began, and a context that is absent keeps its own.
+
+    Everything that is learnt is in ``state_dict``. No step waits for the device. With several processes (an initialised
+    ``torch.distributed``), sums are reduced over all, so that weights are the same everywhere, and the scalar is scaled
+    so that averaging the gradients, as ``DistributedDataParallel`` does, gives that of the whole batch.
+
+    Parameters
+    ----------
+    counts : sequence of float, of length n_contexts
+        Training samples in each context.
+    sampling : {"proportional", "balanced"} or sequence of float
+        How batches draw contexts: as in the data, all alike, or with these probabilities.
+    averaging : float
+        What a new batch takes away from the running risks, between 0 (never forget) and 1 (this batch alone).
+    """
+
+    counts: Tensor
+    sampled: Tensor
+    loss_sums: Tensor
+    loss_counts: Tensor
+
+    def __init__(
+        self, counts: Sequence[float] | Any, *, sampling: Sampling = "proportional", averaging: float = 0.1
+    ) -> None:
+        super().__init__()
+        given = _positive(counts, "counts")
+        if not (isinstance(averaging, (int, float)) and 0.0 <= averaging <= 1.0):
+            raise InvalidInputError(f"averaging = {averaging!r}; pass a share from 0 to 1.")
+        if isinstance(sampling, str):
+            if sampling not in ("proportional", "balanced"):
+                raise InvalidInputError(
+                    f"sampling is {sampling!r}; choose 'proportional', 'balanced' or probabilities."
+                )
+            drawn = given if sampling == "proportional" else np.ones_like(given)
+        else:
+            drawn = _positive(sampling, "sampling")
+            if len(drawn) != len(given):
+                raise InvalidInputError(f"sampling has {len(drawn)} probabilities for {len(given)} contexts.")
+        self.averaging = float(averaging)
+        self._keep("counts", given)
+        self._keep("sampled", drawn / drawn.sum())
+        self._keep("loss_sums", np.zeros_like(given))
+        self._keep("loss_counts", np.zeros_like(given))
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """Move to another device, but stay in double precision: these few numbers are what weights are decided by."""
+        exact = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, buffer in exact.items():
+            moved = self._buffers[name]
+            assert moved is not None
+            self._buffers[name] = buffer.to(moved.device)
+        return self
+
+    def extra_repr(self) -> str:
+        """Say what a printed model should show."""
+        return f"n_contexts={self.n_contexts}, averaging={self.averaging:g}"
+
+    def _keep(self, name: str, values: np.ndarray[Any, Any]) -> None:
+        self.register_buffer(name, torch.as_tensor(values, dtype=torch.float64))
+
+    @property
+    def n_contexts(self) -> int:
+        """Contexts."""
+        return len(self.counts)
+
+    @property
+    def p_hat(self) -> Tensor:
+        """The share of each context in the data."""
+        return self.counts / self.counts.sum()
+
+    @property
+    def context_risks(self) -> Tensor:
+        """The running risks; NaN for a context that has not occurred yet."""
+        return self.loss_sums / torch.where(self.loss_counts > 0, self.loss_counts, math.nan)
+
+    @property
+    def context_weights(self) -> Tensor:
+        """The weights that the next batch will be given."""
+        raise NotImplementedError
+
+    def forward(self, losses: Tensor, contexts: Tensor) -> Tensor:
+        """Return the scalar to differentiate; in training mode, learn from the batch for the next one.
+
+        Parameters
+        ----------
+        losses : Tensor of shape (n,)
+            Not reduced: ``F.cross_entropy(..., reduction="none")``.
+        contexts : integer Tensor of shape (n,)
+            The context of each sample, from 0 on.
+        """
+        if losses.ndim != 1 or contexts.shape != losses.shape:
+            raise InvalidInputError(
+                f"losses have shape {tuple(losses.shape)} and contexts {tuple(contexts.shape)}; pass one of each per "
+                "sample, losses not reduced (reduction='none')."
+            )
+        # The weights come from earlier batches alone, so that they do not lean on the noise of this one.
+        weights = (self.context_weights / self.sampled).to(torch.float32).detach()
+        sums, counts = self._batch_sums(losses, contexts)
+        share = distributed.get_world_size() if _distributed() else 1
+        value = (weights[contexts] * losses.float()).sum() * (share / counts.sum()).to(torch.float32)
+        if self.training:
+            self._learn(sums, counts)
+        return value
+
+    @torch.no_grad()
+    def observe(self, losses: Tensor, contexts: Tensor) -> None:
+        """Learn from a batch without weighing it."""
+        self._learn(*self._batch_sums(losses, contexts))
+
+    @torch.no_grad()
+    def _batch_sums(self, losses: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sum of losses and the number of samples in each context, over all processes."""
+        both = torch.zeros(2, self.n_contexts, dtype=torch.float64, device=losses.device)
+        rows = losses.detach().to(torch.float64)
+        both[0].index_add_(0, contexts, rows)
+        both[1].index_add_(0, contexts, torch.ones_like(rows))
+        if _distributed():
+            distributed.all_reduce(both)
+        return both[0], both[1]
+
+    @torch.no_grad()
+    def _learn(self, sums: Tensor, counts: Tensor) -> None:
+        """Take a batch into the running risks."""
+        kept = torch.where(counts > 0, 1.0 - self.averaging, 1.0)
+        self.loss_sums.mul_(kept).add_(sums)
+        self.loss_counts.mul_(kept).add_(counts)
+
+
+class ERMLoss(ContextLoss):
+    """Empirical risk minimisation: contexts count as in the data."""
+
+    @property
+    def context_weights(self) -> Tensor:
+        """The shares in the data."""
+        return self.p_hat
+
+
+class InverseFrequencyLoss(ContextLoss):
+    """Inverse-frequency weights: all contexts count alike."""
+
+    @property
+    def context_weights(self) -> Tensor:
+        """Equal weights."""
+        return torch.full_like(self.counts, 1.0 / self.n_contexts)
+
+
+class GroupDROLoss(ContextLoss):
+    """Online group DRO: weights grow exponentially with the losses that a context shows.
+
+    Parameters
+    ----------
+    step_size : float
+        Of the weights.
+    """
+
+    log_weights: Tensor
+
+    def __init__(self, counts: Any, *, step_size: float = 0.01, sampling: Sampling = "proportional") -> None:
+        super().__init__(counts, sampling=sampling)
+        self.step_size = float(step_size)
+        self._keep("log_weights", np.zeros(self.n_contexts))
+
+    @property
+    def context_weights(self) -> Tensor:
+        """The weights reached so far."""
+        return torch.softmax(self.log_weights, 0)
+
+    @torch.no_grad()
+    def _learn(self, sums: Tensor, counts: Tensor) -> None:
+        super()._learn(sums, counts)
+        self.log_weights.add_(self.step_size * sums / counts.clamp(min=1.0))
+        self.log_weights.sub_(self.log_weights.max())
+
+
+class RobustLoss(ContextLoss):
+    """The worst case over the plausible mixes of contexts: of excess risk, where reference risks are given.
+
+    Parameters
+    ----------
+    counts : sequence of float, of length n_contexts
+        Training samples in each context.
+    confidence : float
+        Of the set of plausible mixes; 1 is every mix.
+    radius : {"types", "agrawal", "chi2"} or float
+        How the size of the set follows from the confidence, or the size itself in bits.
+    draws : float, optional
+        Independent draws of a context in the data, where samples are not.
+    reference_risks : sequence of float, optional
+        The least risk that can be had in each context, see :func:`counterpoise.torch.reference_risks`. Without them the
+        worst case is that of risk itself.
+    update : {"closed-form", "ascent"}
+        The least favourable mix for the running risks, found exactly at every step; or a mix that climbs towards it
+        inside the set, by steps of its own size, which is the slower of the two time scales.
+    step_size : float
+        Of the ascent, relative to the spread of the scores where that is above 1.
+    sampling, averaging
+        See :class:`ContextLoss`.
+    """
+
+    references: Tensor
+    mix: Tensor
+
+    def __init__(
+        self,
+        counts: Any,
+        *,
+        confidence: float = 0.99,
+        radius: RadiusMethod | float = "types",
+        draws: float | None = None,
+        reference_risks: Any = None,
+        update: Update = "closed-form",
+        step_size: float = 0.1,
+        sampling: Sampling = "proportional",
+        averaging: float = 0.1,
+    ) -> None:
+        super().__init__(counts, sampling=sampling, averaging=averaging)
+        given = self.counts.numpy()
+        if update not in ("closed-form", "ascent"):
+            raise InvalidInputError(f"update is {update!r}; choose 'closed-form' or 'ascent'.")
+        if not (isinstance(step_size, (int, float)) and 0.0 < step_size < math.inf):
+            raise InvalidInputError(f"step_size = {step_size!r}; pass a positive number.")
+        if isinstance(radius, str):
+            radius = confidence_radius(given, confidence, radius, draws=draws)
+        if not (isinstance(radius, (int, float)) and radius >= 0.0):
+            raise InvalidInputError(f"radius = {radius!r}; pass 'types', 'agrawal' or 'chi2', or 0 bits or more.")
+        self.radius = float(radius)
+        self.update = update
+        self.step_size = float(step_size)
+        self._rest = float(1.0 - (given / given.sum()).max())
+        references = np.zeros_like(given) if reference_risks is None else _numbers(reference_risks, "reference_risks")
+        if references.shape != given.shape:
+            raise InvalidInputError(
+                f"reference_risks are {len(references)} for {len(given)} contexts. Pass one for each."
+            )
+        self._keep("references", references)
+        self._keep("mix", given / given.sum())
+
+    def extra_repr(self) -> str:
+        """Say what a printed model should show."""
+        return f"{super().extra_repr()}, radius={self.radius:.4g} bits, update={self.update!r}"
+
+    @property
+    def ball(self) -> Ball:
+        """The set of plausible mixes."""
+        return Ball(self.p_hat, self.radius, self._rest)
+
+    @property
+    def scores(self) -> Tensor:
+        """The running risks less the references; a context that has not occurred yet is as the others on average."""
+        known = self.loss_counts > 0
+        scores = torch.where(known, self.context_risks, 0.0) - self.references
+        mass = (self.p_hat * known).sum().clamp(min=1e-300)
+        average = (self.p_hat * torch.where(known, scores, 0.0)).sum() / mass
+        return torch.where(known, scores, average)
+
+    @property
+    def context_weights(self) -> Tensor:
+        """The least favourable mix for what is known so far."""
+        return self.mix if self.update == "ascent" else self.ball.worst_case(self.scores)
+
+    @torch.no_grad()
+    def _learn(self, sums: Tensor, counts: Tensor) -> None:
+        super()._learn(sums, counts)
+        if self.update == "ascent":
+            scores = self.scores
+            spread = (scores.max() - scores.min()).clamp(min=1.0)
+            raised = self.mix * torch.exp(self.step_size * (scores - scores.max()) / spread)
+            self.mix.copy_(self.ball.pull_inside(raised))
+
+
+def _distributed() -> bool:
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+
+
+def _numbers(values: Any, name: str) -> np.ndarray[Any, Any]:
+    values = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} must be numbers, one for each context, got {values!r:.60}.") from error
+    if array.ndim != 1 or len(array) == 0 or not np.isfinite(array).all():
+        raise InvalidInputError(f"{name} must be finite numbers, one for each context, got {values!r:.60}.")
+    return array
+
+
+def _positive(values: Any, name: str) -> np.ndarray[Any, Any]:
+    array = _numbers(values, name)
+    if not (array > 0).all():
+        c = int(np.flatnonzero(array <= 0)[0])
+        raise InvalidInputError(
+            f"{name} of context {c} is {array[c]:g}; pass positive numbers, and leave out empty contexts."
+        )
+    return array

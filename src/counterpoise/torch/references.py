@@ -1,0 +1,152 @@
+"""The least risk that a network can have in each context, estimated on samples held out."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+
+from counterpoise.contexts import Contexts, encode
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.files import whole
+from counterpoise.torch.losses import ERMLoss
+from counterpoise.torch.training import RowLoss, context_risks, fit, per_sample
+
+Array = NDArray[np.float64]
+
+
+def reference_risks(
+    model: nn.Module,
+    dataset: Dataset[Any],
+    contexts: Any,
+    *,
+    epochs: int = 5,
+    batch_size: int = 256,
+    optimizer: Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer] = torch.optim.Adam,
+    row_loss: RowLoss = per_sample,
+    held_out: float = 0.2,
+    seed: int = 0,
+    cache: str | Path | None = None,
+    device: str | torch.device | None = None,
+) -> Array:
+    """Estimate what a network of this kind can reach in each context.
+
+    One network is trained on all contexts; then, for each context, a copy of it on the context's own samples, for as
+    many epochs again. The reference is the least risk on samples held out that either has after any epoch. It costs
+    about two trainings in all, whatever the number of contexts, and a context with few samples is not flattered by a
+    network that has learnt them by heart.
+
+    Parameters
+    ----------
+    model : Module
+        As it is before training; it is copied.
+    dataset : Dataset of (input, target)
+    contexts : labels of shape (n_samples,)
+        Risks are in the order of the sorted labels; 0, 1, 2 ... are in the order of the loss.
+    optimizer : callable
+        Parameters in, an optimiser out.
+    held_out : float
+        Share of each context's samples that judge.
+    cache : path, optional
+        Where the risks are kept; they are read from there if contexts, model and settings are the same.
+    """
+    labels = contexts.detach().cpu().numpy() if isinstance(contexts, Tensor) else contexts
+    encoded = encode(labels, len(dataset))  # type: ignore[arg-type]
+    if not 0.0 < held_out < 1.0:
+        raise InvalidInputError(f"held_out = {held_out!r}; pass a share between 0 and 1.")
+    small = np.flatnonzero(encoded.counts < 2)
+    if small.size:
+        raise InvalidInputError(f"{encoded.describe(int(small[0]))} has one sample, and one has to be held out.")
+    settings = f"{epochs} {batch_size} {getattr(optimizer, '__name__', optimizer)} {held_out} {seed}"
+    key = _key(model, encoded, settings)
+    path = None if cache is None else Path(cache)
+    if path is not None and (known := _kept(path).get(key)) is not None:
+        return np.array(known)
+    judges = _held_out_rows(encoded, held_out, seed)
+    place = torch.device(device) if device is not None else next(model.parameters()).device
+    batches = partial(_batches, dataset, encoded, batch_size, seed)
+    pooled = copy.deepcopy(model)
+    train = partial(fit, epochs=epochs, row_loss=row_loss, device=place)
+    train(pooled, ERMLoss(encoded.counts), batches(~judges, True), optimizer(pooled.parameters()))
+    least, _ = context_risks(pooled, batches(judges, False), len(encoded.labels), row_loss, place)
+    for c in range(len(encoded.labels)):
+        own = encoded.codes == c
+        tuned = copy.deepcopy(pooled)
+        history = train(
+            tuned,
+            ERMLoss(encoded.counts),
+            batches(own & ~judges, True),
+            optimizer(tuned.parameters()),
+            held_out=batches(own & judges, False),
+        )
+        least[c] = min(least[c], history.risks[c])
+    if path is not None:
+        kept = {**_kept(path), key: least.tolist()}
+        whole(path, partial(Path.write_text, data=json.dumps(kept, indent=1), encoding="utf-8"))
+    return least
+
+
+def _held_out_rows(contexts: Contexts, share: float, seed: int) -> NDArray[np.bool_]:
+    """Mark some rows of every context, at least one and not all."""
+    rng = np.random.default_rng(seed)
+    order = np.lexsort((rng.random(len(contexts.codes)), contexts.codes))
+    rank = np.arange(len(order)) - np.repeat(contexts.starts[:-1], contexts.counts)
+    taken = np.clip(np.round(share * contexts.counts), 1, contexts.counts - 1)
+    marked = np.empty(len(order), dtype=bool)
+    marked[order] = rank < np.repeat(taken, contexts.counts)
+    return marked
+
+
+class _WithContext(Dataset[tuple[Any, Any, int]]):
+    """A dataset whose samples bring their context along."""
+
+    def __init__(self, dataset: Dataset[Any], contexts: NDArray[np.intp]) -> None:
+        self.dataset, self.contexts = dataset, contexts
+
+    def __len__(self) -> int:
+        return len(self.contexts)
+
+    def __getitem__(self, k: int) -> tuple[Any, Any, int]:
+        x, y = self.dataset[k]
+        return x, y, int(self.contexts[k])
+
+
+def _batches(
+    dataset: Dataset[Any], contexts: Contexts, size: int, seed: int, rows: NDArray[np.bool_], shuffle: bool
+) -> DataLoader[Any]:
+    chosen = np.flatnonzero(rows)
+    if isinstance(dataset, TensorDataset):
+        parts = (*(tensor[chosen] for tensor in dataset.tensors), torch.as_tensor(contexts.codes[chosen]))
+        whole_part: Dataset[Any] = TensorDataset(*parts)
+    else:
+        whole_part = Subset(_WithContext(dataset, contexts.codes), chosen.tolist())
+    generator = torch.Generator().manual_seed(seed)
+    return DataLoader(whole_part, batch_size=size, shuffle=shuffle, generator=generator)
+
+
+def _key(model: nn.Module, contexts: Contexts, settings: str) -> str:
+    digest = hashlib.sha256(f"{model} {settings}".encode())
+    digest.update(np.ascontiguousarray(contexts.codes).tobytes())
+    for parameter in model.parameters():
+        digest.update(f"{tuple(parameter.shape)}".encode())
+    return digest.hexdigest()[:24]
+
+
+def _kept(path: Path) -> dict[str, list[float]]:
+    if not path.exists():
+        return {}
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return {str(key): [float(risk) for risk in risks] for key, risks in kept.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidInputError(f"{path} holds no reference risks ({error}). Name another file.") from error
