@@ -2,13 +2,14 @@
 
 import multiprocessing
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.files import check_output, whole
+from counterpoise.files import check_output, check_output_folder, whole, whole_folder
 
 
 def test_a_file_is_written_with_the_folders_around_it(tmp_path):
@@ -108,3 +109,150 @@ def test_a_folder_that_may_not_be_written_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("counterpoise.files.tempfile.TemporaryFile", refuse)
     with pytest.raises(InvalidInputError, match=r"report.html cannot be written: Permission denied. Name another"):
         check_output(tmp_path / "report.html")
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+
+def fill(folder, text="new"):
+    (folder / "model.json").write_text(text)
+    (folder / "report.html").write_text(text)
+
+
+def content(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_a_folder_is_written_with_the_folders_around_it(tmp_path):
+    path = tmp_path / "a" / "b" / "model"
+    whole_folder(path, fill)
+    assert content(path) == {"model.json": "new", "report.html": "new"}
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_that_is_there_is_replaced_with_all_that_was_in_it(tmp_path):
+    path = tmp_path / "model"
+    whole_folder(path, lambda part: (fill(part, "old"), (part / "metrics.json").write_text("old")))
+    whole_folder(path, fill)
+    assert content(path) == {"model.json": "new", "report.html": "new"}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_an_interrupted_folder_keeps_the_old_one_and_leaves_no_part(tmp_path, error, there):
+    path = tmp_path / "model"
+    if there:
+        whole_folder(path, lambda part: fill(part, "old"))
+
+    def write(part):
+        fill(part)
+        raise error
+
+    with pytest.raises(error):
+        whole_folder(path, write)
+    assert list(tmp_path.iterdir()) == [path] * there
+    assert not there or content(path) == {"model.json": "old", "report.html": "old"}
+
+
+@pytest.mark.parametrize("move", [0, 1])
+@pytest.mark.parametrize("before", [False, True])
+def test_an_interruption_between_the_moves_loses_nothing(tmp_path, monkeypatch, move, before):
+    path, moved, replace = tmp_path / "model", [], Path.replace
+    whole_folder(path, lambda part: fill(part, "old"))
+
+    def interrupted(self, target):
+        moved.append(target)
+        if len(moved) == move + 1 and before:
+            raise KeyboardInterrupt
+        replace(self, target)
+        if len(moved) == move + 1 and not before:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        whole_folder(path, fill)
+    assert list(tmp_path.iterdir()) == [path]
+    assert content(path) in ({"model.json": text, "report.html": text} for text in ("old", "new"))
+
+
+def test_threads_that_write_the_same_folder_leave_one_of_theirs(tmp_path):
+    path, failed = tmp_path / "model", []
+
+    def write_often(letter):
+        for _ in range(30):
+            try:
+                whole_folder(path, lambda part: fill(part, letter * 1000))
+            except OSError:
+                # Whoever comes second may be told so; nobody may be given a mixture.
+                failed.append(letter)
+
+    threads = [threading.Thread(target=write_often, args=(letter,)) for letter in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert list(tmp_path.iterdir()) == [path]
+    assert len(set(content(path).values())) == 1
+    assert len(failed) < 60
+
+
+OURS = ("model.json", "report.html")
+
+
+def test_a_folder_of_ours_is_replaced_only_with_force(tmp_path):
+    path = tmp_path / "model"
+    check_output_folder(path, OURS)
+    path.mkdir()
+    check_output_folder(path, OURS)
+    fill(path, "old")
+    with pytest.raises(InvalidInputError, match=r"holds a model already. Pass --force"):
+        check_output_folder(path, OURS)
+    check_output_folder(path, OURS, force=True)
+    assert content(path) == dict.fromkeys(OURS, "old")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_not_a_folder_of_ours_is_never_replaced(tmp_path, force):
+    path = tmp_path / "model"
+    path.mkdir()
+    fill(path)
+    (path / "thesis.tex").write_text("years of work")
+    with pytest.raises(InvalidInputError, match=r"files that are not of a model \(thesis.tex\)"):
+        check_output_folder(path, OURS, force)
+    with pytest.raises(InvalidInputError, match="is not a folder"):
+        check_output_folder(path / "thesis.tex", OURS, force)
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(InvalidInputError, match="is not a folder"):
+        check_output_folder(tmp_path / "link", OURS, force)
+    with pytest.raises(InvalidInputError, match="is a file, not a folder"):
+        check_output_folder(path / "thesis.tex" / "model", OURS, force)
+
+
+def test_an_empty_folder_in_one_that_may_not_be_written_is_refused_in_time(tmp_path, monkeypatch):
+    path, ask = tmp_path / "model", tempfile.TemporaryFile
+    path.mkdir()
+
+    def refuse(dir):
+        # The folder is moved to its place, for which its parent must be writable.
+        if Path(dir) == tmp_path:
+            raise PermissionError(13, "Permission denied", str(dir))
+        return ask(dir=dir)
+
+    monkeypatch.setattr("counterpoise.files.tempfile.TemporaryFile", refuse)
+    with pytest.raises(InvalidInputError, match=r"cannot be written: Permission denied"):
+        check_output_folder(path, OURS)
+
+
+@pytest.mark.parametrize("place", [".", "", "../here"])
+def test_the_folder_one_is_in_can_be_written_or_is_refused(tmp_path, monkeypatch, place):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    try:
+        check_output_folder(Path(place), OURS)
+    except InvalidInputError:
+        return
+    whole_folder(Path(place), fill)
+    assert content(tmp_path / "here") == dict.fromkeys(OURS, "new")
+    assert [one.name for one in tmp_path.iterdir()] == ["here"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,6 +66,8 @@ class Comparison:
         Level of the intervals.
     model : str
         What was fitted, in words.
+    remarks : str
+        The verdict without its first sentence.
     """
 
     summary: Table
@@ -73,6 +76,7 @@ class Comparison:
     verdict: str
     confidence: float
     model: str = ""
+    remarks: str = ""
 
     @property
     def overview(self) -> Table:
@@ -280,6 +284,8 @@ def _judged(
         return low, high
 
     erm = names.index("erm")
+    # The largest excess is not known to be what it is, where it is that of a context with one row.
+    lone = alone_in_context[excess[0].argmax(axis=1)]
     columns: dict[str, Any] = {"method": np.array(names)}
     for name, samples in (
         ("nominal_risk", nominal),
@@ -289,7 +295,9 @@ def _judged(
         ("nominal_risk_change", nominal - nominal[:, [erm]]),
     ):
         columns[name] = samples[0]
-        columns[f"{name}_low"], columns[f"{name}_high"] = interval(samples)
+        doubtful = lone | lone[erm] if name == "worst_excess_change" else lone & (name == "worst_excess")
+        ends = (np.where(doubtful, np.nan, end) for end in interval(samples))
+        columns[f"{name}_low"], columns[f"{name}_high"] = ends
     columns["worst_context"] = labels[excess[0].argmax(axis=1)]
     summary = Table(columns)
     cells: dict[str, Any] = {
@@ -302,8 +310,8 @@ def _judged(
         ends = (np.where(alone_in_context, np.nan, end) for end in interval(samples))
         cells[f"{name}_low"], cells[f"{name}_high"] = (end.ravel() for end in ends)
     references = dict(zip(labels.tolist(), least[0].tolist(), strict=True))
-    verdict = _verdict(names, worst, nominal, labels[excess[0].argmax(axis=1)], interval)
-    return Comparison(summary, Table(cells), references, verdict, confidence)
+    words = _verdict(names, worst, nominal, labels[excess[0].argmax(axis=1)], lone, interval)
+    return Comparison(summary, Table(cells), references, " ".join(words), confidence, remarks=" ".join(words[1:]))
 
 
 def _resampled(
@@ -333,14 +341,17 @@ def _verdict(
     worst: Array,
     nominal: Array,
     where: NDArray[Any],
+    lone: NDArray[np.bool_],
     interval: Callable[[Array], tuple[Array, Array]],
-) -> str:
+) -> list[str]:
     """Say in words which method serves the worst context best, and what that costs on average."""
     robust, erm = names.index("robust"), names.index("erm")
 
     def against(samples: Array, other: str) -> tuple[str, float, float]:
         difference = samples[:, [robust]] - samples[:, [names.index(other)]]
         low, high = (float(end[0]) for end in interval(difference))
+        if samples is worst and (lone[robust] or lone[names.index(other)]):
+            low = high = math.nan
         words = f"{difference[0, 0]:+.4g}" + (f" [{low:+.4g}, {high:+.4g}]" if low == low else "")
         return words, low, high
 
@@ -365,4 +376,4 @@ def _verdict(
             )
     best = int(worst[0].argmin())
     words.append(f"Lowest worst-context excess: {names[best]} ({worst[0, best]:.4g}).")
-    return " ".join(words)
+    return words

@@ -53,11 +53,25 @@ def check_output(path: Path, force: bool = False) -> None:
 
 
 def whole_folder(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a folder beside its place and move it there; one that is there already is replaced only then."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a folder beside its place and move it there; one that is there already is replaced only then.
+
+    A folder that cannot be moved, such as a mount, keeps its place, and the files are moved into it one by one.
+    """
+    path = path.absolute() if path.name else path.resolve()
     mark = f"{os.getpid()}.{threading.get_ident()}"
     part, old = (path.with_name(f".{path.name[:50]}.{mark}.{end}") for end in ("part", "old"))
-    part.mkdir()
+    movable = not path.is_mount()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.mkdir()
+    except OSError:
+        movable = False
+        if not path.is_dir():
+            raise
+    if not movable:
+        shutil.rmtree(part, ignore_errors=True)
+        _into(path, path / f".{mark}.part", write)
+        return
     try:
         write(part)
         if path.exists():
@@ -71,6 +85,17 @@ def whole_folder(path: Path, write: Callable[[Path], object]) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
+def _into(path: Path, part: Path, write: Callable[[Path], object]) -> None:
+    """Write files within a folder, and move each to its place once all are there."""
+    part.mkdir()
+    try:
+        write(part)
+        for file in sorted(part.iterdir()):
+            file.replace(path / file.name)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
 def check_output_folder(path: Path, ours: Collection[str], force: bool = False) -> None:
     """Refuse a place where a folder cannot or must not be written; called before any long work is done.
 
@@ -81,6 +106,7 @@ def check_output_folder(path: Path, ours: Collection[str], force: bool = False) 
     force : bool
         Whether a folder of ours may be replaced.
     """
+    path = path if path.name else path.resolve()
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         raise InvalidInputError(f"{path} exists and is not a folder. Name another place.")
     if path.is_dir():

@@ -34,8 +34,8 @@ def plot_path(path: Columns, ax: Axes | None = None) -> Axes:
     path : ConfidencePath
         Or any table with ``radius``, ``nominal_risk``, ``worst_excess`` and ``objective``.
     """
+    path = _columns(path, "radius", "nominal_risk", "worst_excess", "objective")
     ax = _axes(ax)
-    _need(path, "radius", "nominal_risk", "worst_excess", "objective")
     x = _along(ax, path)
     ax.plot(x, path["worst_excess"], color=COLOURS["minimax-risk"], label="largest excess risk")
     ax.plot(x, path["objective"], color=COLOURS["robust"], ls="--", label="worst case over the set")
@@ -47,13 +47,14 @@ def plot_path(path: Columns, ax: Axes | None = None) -> Axes:
 
 def plot_weights(path: Columns, ax: Axes | None = None) -> Axes:
     """Draw the least favourable mix along a confidence path: a line for every ``weight[c]``."""
-    ax = _axes(ax)
+    path = _columns(path, "radius")
     names = [name for name in path if name.startswith("weight[")]
     if not names:
         raise InvalidInputError(f"there is no column weight[...] to draw; the columns are {', '.join(path):.200}.")
+    ax = _axes(ax)
     x = _along(ax, path)
     for name in names:
-        ax.plot(x, path[name], label=name[len("weight[") : -1][:40])
+        ax.plot(x, path[name], label=_words(name[len("weight[") : -1]))
     ax.set(ylabel="weight", ylim=(0.0, None))
     ax.legend(title="context", fontsize="small", ncols=1 + len(names) // 12)
     return ax
@@ -68,9 +69,9 @@ def plot_contexts(table: Columns, ax: Axes | None = None, value: str = "excess")
         With ``context``, ``value``, and its ends ``_low`` and ``_high``: of :func:`counterpoise.metrics.by_context`, or
         one method's rows of ``Comparison.by_context``.
     """
+    table = _columns(table, "context", value)
     ax = _axes(ax)
-    _need(table, "context", value)
-    names = [shown(label)[:40] for label in table["context"].tolist()]
+    names = [_words(label) for label in table["context"].tolist()]
     ax.barh(range(len(names)), table[value], xerr=_whiskers(table, value), color=COLOURS["robust"], ecolor="#555555")
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
@@ -86,8 +87,8 @@ def plot_comparison(summary: Columns, ax: Axes | None = None) -> Axes:
     summary : Table
         The ``summary`` of a :class:`counterpoise.comparison.Comparison`.
     """
+    summary = _columns(summary, "method", "nominal_risk_change", "worst_excess")
     ax = _axes(ax)
-    _need(summary, "method", "nominal_risk_change", "worst_excess")
     across, up = (_whiskers(summary, name) for name in ("nominal_risk_change", "worst_excess"))
     for k, method in enumerate(summary["method"].tolist()):
         ax.errorbar(
@@ -97,7 +98,7 @@ def plot_comparison(summary: Columns, ax: Axes | None = None) -> Axes:
             yerr=None if up is None else up[:, [k]],
             fmt="o",
             color=COLOURS.get(method, "#555555"),
-            label=WORDS.get(method, method),
+            label=WORDS.get(method) or _words(method),
         )
     ax.set(xlabel="rise of mean risk against ERM", ylabel="largest excess risk")
     ax.legend()
@@ -109,7 +110,7 @@ def plot_stock(plan: ProductPlan, ax: Axes | None = None) -> Axes:
     ax = _axes(ax)
     curves = plan.curves()
     for c, label in enumerate(plan.contexts.tolist()):
-        ax.plot(curves.levels, curves.excess[:, c], label=shown(label)[:40])
+        ax.plot(curves.levels, curves.excess[:, c], label=_words(label))
     for rule, order in curves.orders.items():
         ax.axvline(order, color=COLOURS[rule], ls=":")
         ax.annotate(
@@ -122,8 +123,8 @@ def plot_stock(plan: ProductPlan, ax: Axes | None = None) -> Axes:
 
 def plot_levels(path: Columns, ax: Axes | None = None) -> Axes:
     """Draw the order as the set of mixes grows: the path of a :class:`counterpoise.stock.plans.ProductPlan`."""
+    path = _columns(path, "radius", "order")
     ax = _axes(ax)
-    _need(path, "radius", "order")
     ax.plot(_along(ax, path), path["order"], color=COLOURS["robust"])
     ax.set_ylabel("units ordered")
     return ax
@@ -141,17 +142,25 @@ def _axes(ax: Axes | None) -> Axes:
 
 def _along(ax: Axes, path: Columns) -> NDArray[np.float64]:
     """Label the axis of radii, and return where each is drawn."""
-    _need(path, "radius")
     positions, words = zip(*RADIUS_TICKS, strict=True)
     ax.set_xticks(positions, words)
     ax.set_xlabel("radius of the set (bits)")
     return along_radii(path["radius"])
 
 
-def _need(table: Columns, *names: str) -> None:
-    missing = [name for name in names if name not in table]
+def _columns(table: Any, *needed: str) -> Columns:
+    """Return the columns of a table, or of a data frame of any library, as arrays."""
+    names = list(table) if isinstance(table, Mapping) else list(getattr(table, "columns", ()))
+    missing = [name for name in needed if name not in names]
     if missing:
-        raise InvalidInputError(f"the table has no column {missing[0]!r}; its columns are {', '.join(table):.200}.")
+        raise InvalidInputError(f"the table has no column {missing[0]!r}; its columns are {', '.join(names):.200}.")
+    return {name: np.asarray(table[name]) for name in names}
+
+
+def _words(label: Any) -> str:
+    """Return a label that matplotlib takes as it is: no mathematics, and none that it would leave out."""
+    text = shown(label)[:40].replace("$", r"\$")
+    return f"\u200b{text}" if text.startswith("_") else text
 
 
 def _whiskers(table: Columns, name: str) -> NDArray[np.float64] | None:

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from counterpoise.comparison import Comparison, compare
 from counterpoise.confidence import ConfidencePath, confidence_path
 from counterpoise.contexts import plain, shown
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import check_output, whole
 from counterpoise.learners import fit_routed, innermost
 from counterpoise.methods import COLOURS, WORDS
@@ -83,6 +84,11 @@ class Report:
     @cached_property
     def fitted(self) -> Any:
         """The model, fitted."""
+        own = innermost(self.model)
+        if not hasattr(own, "get_params") or "radius" not in own.get_params():
+            raise InvalidInputError(
+                f"a report is about a robust model, got {self.model!r:.60}. Wrap it: ContextRobust(model)."
+            )
         try:
             check_is_fitted(self.model)
         except NotFittedError:
@@ -119,6 +125,11 @@ class Report:
         order = np.argsort(-ours["excess"], kind="stable")
         own = innermost(self.fitted)
         place = {plain(label): k for k, label in enumerate(own.contexts_)}
+        strange = [label for label in ours["context"] if plain(label) not in place]
+        if strange:
+            raise InvalidInputError(
+                f"the model was not fitted to context {shown(strange[0]):.60}. Fit it to these data."
+            )
         at = np.array([place[plain(label)] for label in ours["context"]], dtype=np.intp)
         shares = np.asarray(own.context_counts_, dtype=np.float64) / np.sum(own.context_counts_)
         columns = {
@@ -142,15 +153,14 @@ class Report:
         """What the worst context gains and what the average pays, in one sentence."""
         summary = self.comparison.summary
         ours, plain_ = (next(row for row in summary.rows() if row["method"] == name) for name in ("robust", "erm"))
-        gain, low, high = (ours[f"worst_excess_change{end}"] for end in ("", "_low", "_high"))
-        clear = "" if high < 0 or low > 0 or math.isnan(low) else ", which is within the noise"
-        verb = "lowers" if gain < 0 else "raises" if gain > 0 else "does not change"
+        low, high = (ours[f"worst_excess_change{end}"] for end in ("_low", "_high"))
+        verb = "lowers" if high < 0 else "raises" if low > 0 else "does not clearly change"
         pays, fewer, more = (ours[f"nominal_risk_change{end}"] for end in ("", "_low", "_high"))
         noise = "" if fewer > 0 or more < 0 or math.isnan(fewer) else " (within the noise)"
         return (
-            f"The robust model {verb} the largest excess risk of any context from {number(plain_['worst_excess'])} "
+            f"The robust model {verb} the largest excess risk of any context: from {number(plain_['worst_excess'])} "
             f"({shown(plain_['worst_context']):.80}) to {number(ours['worst_excess'])} "
-            f"({shown(ours['worst_context']):.80}){clear}; the average risk changes by {_signed(pays)}, from "
+            f"({shown(ours['worst_context']):.80}); the average risk changes by {_signed(pays)}, from "
             f"{number(plain_['nominal_risk'], 4)}{noise}."
         )
 
@@ -193,16 +203,14 @@ class Report:
             "contexts": plain_rows(self.by_context),
             "methods": plain_rows(self.comparison.summary),
             "radius_bits": jsonable(own.radius_),
-            "certificate": {
-                "lower": jsonable(own.certificate_.lower),
-                "upper": jsonable(own.certificate_.upper),
-                "scope": own.certificate_.scope,
-            },
+            "certificate": None
+            if (proof := getattr(own, "certificate_", None)) is None
+            else {"lower": jsonable(proof.lower), "upper": jsonable(proof.upper), "scope": proof.scope},
             "settings": {name: str(value) for name, value in self._facts(own).items()},
         }
 
     def _rest_of_verdict(self) -> str:
-        return f"On held-out rows of a cross-validation. {self.comparison.verdict.partition('. ')[2]}"
+        return f"On held-out rows of a cross-validation. {self.comparison.remarks}"
 
     def _contexts_chart(self) -> Html:
         rows = self.by_context
@@ -263,9 +271,9 @@ class Report:
             "method": np.array([WORDS[name] for name in summary["method"].tolist()]),
             "largest excess": _with_interval(summary, "worst_excess"),
             "in": summary["worst_context"],
-            "against ERM": _with_interval(summary, "worst_excess_change"),
+            "its change": _with_interval(summary, "worst_excess_change"),
             "average risk": summary["nominal_risk"],
-            "against ERM ": _with_interval(summary, "nominal_risk_change"),
+            "change of average": _with_interval(summary, "nominal_risk_change"),
             "largest risk": summary["worst_risk"],
         }
         level = f"{100 * self.comparison.confidence:g}% bootstrap intervals"
@@ -328,7 +336,9 @@ class Report:
         return f" ({self.risk})" if self.risk else ""
 
     def _certificate(self, own: Any) -> list[str]:
-        proof = own.certificate_
+        proof = getattr(own, "certificate_", None)
+        if proof is None:
+            return ["Nothing is proven about a model of this kind; it is judged by the rows held out."]
         scope = "" if proof.scope == "global" else " This is an estimate around the solution, not a theorem."
         return [
             f"The worst-case {vars(own)['score']} of these coefficients over the set is {number(proof.upper, 6)}; no "

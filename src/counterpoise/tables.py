@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterpoise.contexts import shown
+from counterpoise.contexts import plain, shown
 from counterpoise.exceptions import InvalidInputError
 
 
@@ -64,9 +64,9 @@ class Table(Mapping[str, NDArray[Any]]):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield each row as plain Python values."""
-        plain = {name: column.tolist() for name, column in self.columns.items()}
+        cells = {name: [plain(cell) for cell in column.tolist()] for name, column in self.columns.items()}
         for k in range(self.n_rows):
-            yield {name: column[k] for name, column in plain.items()}
+            yield {name: column[k] for name, column in cells.items()}
 
     def where(self, **values: Any) -> Table:
         """Return the rows with these values."""

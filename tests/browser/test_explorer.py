@@ -2,7 +2,6 @@
 
 import base64
 import json
-import shutil
 
 import pytest
 
@@ -11,29 +10,12 @@ from counterpoise.explorer.levels import METHODS, STOPS
 from counterpoise.pages.scales import number
 from tests.explorer.examples import LABELS, boundary, hostile, stock
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 
-from selenium.webdriver.chrome.service import Service  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 EXAMPLES = {"boundary": boundary, "stock": stock, "hostile": hostile}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    chromium, driver = (shutil.which(name) for name in ("chromium", "chromedriver"))
-    if not (chromium and driver):
-        pytest.skip("chromium and chromedriver are not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    # With a place given, selenium does not look for a driver elsewhere.
-    made = webdriver.Chrome(options=options, service=Service(executable_path=driver))
-    yield made
-    made.quit()
 
 
 @pytest.fixture(scope="module")
@@ -44,25 +26,6 @@ def pages(tmp_path_factory):
         more = (title, settings) if name == "hostile" else ("", {"file": "sales.csv"})
         Explorer(example(), *more).save(folder / f"{name}.html")
     return folder
-
-
-@pytest.fixture
-def opened(browser, pages):
-    """Open a page; when the test is over, the browser has nothing to complain of and asked for nothing."""
-
-    def open_page(name):
-        browser.get((pages / f"{name}.html").as_uri())
-        return browser
-
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    for kind in ("browser", "performance"):
-        browser.get_log(kind)
-    yield open_page
-    assert browser.get_log("browser") == []
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
-    assert asked
-    assert all(url.startswith(("file:", "data:")) for url in asked)
 
 
 def by_id(browser, name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -57,7 +58,7 @@ def spoken(when_interrupted: str) -> Callable[[Callable[P, None]], Callable[P, N
             try:
                 command(*args, **kwargs)
             except CounterpoiseError as error:
-                typer.secho(f"Error: {error}", fg="red", err=True)
+                typer.secho(tame(f"Error: {error}"), fg="red", err=True)
                 # What was asked for cannot be: usage. What was asked for did not work: failure.
                 raise typer.Exit(2 if isinstance(error, InvalidInputError) else 1) from None
             except BrokenPipeError:
@@ -78,9 +79,19 @@ def spoken(when_interrupted: str) -> Callable[[Callable[P, None]], Callable[P, N
     return decorated
 
 
+def tame(words: str) -> str:
+    """Return words without what would steer a terminal: names come from files."""
+    return re.sub(r"[^\S \n]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\ufffd", words)
+
+
+def tell(words: str) -> None:
+    """Write a result for people."""
+    typer.echo(tame(words))
+
+
 def say(words: str = "") -> None:
     """Write words for people, where they do not get into what machines read."""
-    typer.echo(words, err=True)
+    typer.echo(tame(words), err=True)
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.sets import RadiusMethod
 
 File = Annotated[Path, typer.Argument(help="The table: csv, parquet or arrow.")]
 Target = Annotated[str, typer.Option("--target", help="Column to be predicted.")]
@@ -42,12 +44,26 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done, with times.")]
 
 
-def bits_or_method(radius: str) -> Any:
+def checked_jobs(jobs: int) -> int:
+    """Return a number of processes."""
+    if jobs == 0:
+        raise InvalidInputError("--jobs is 0; pass a number of processes, or -1 for one per core.")
+    return jobs
+
+
+def checked_radius(radius: str) -> Any:
     """Return a radius as the library takes it: a number of bits, or a method's name."""
-    try:
-        return float(radius)
-    except ValueError:
+    if radius in get_args(RadiusMethod):
         return radius
+    try:
+        bits = float(radius)
+    except ValueError:
+        bits = math.nan
+    if not bits >= 0:
+        raise InvalidInputError(
+            f"--radius is {radius!r}; choose types, agrawal or chi2, or a number of bits, 0 or more."
+        )
+    return bits
 
 
 def model_switches(
@@ -66,7 +82,7 @@ def model_switches(
         raise InvalidInputError(f"--reference is {reference!r}; choose cross-fit or in-sample.")
     switches: dict[str, Any] = {
         "confidence": confidence,
-        "radius": bits_or_method(radius),
+        "radius": checked_radius(radius),
         "draws": draws,
         "score": score,
         "alpha": alpha,

@@ -7,7 +7,7 @@ import json
 import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import Speaker, app, spoken
+from counterpoise.cli._base import Speaker, app, spoken, tell
 
 
 @app.command()
@@ -62,7 +62,7 @@ def compare(
                 estimator=problem.model,
                 cv=folds,
                 groups=problem.groups,
-                n_jobs=jobs,
+                n_jobs=options.checked_jobs(jobs),
             )
         )
     if as_json:
@@ -73,4 +73,4 @@ def compare(
         }
         typer.echo(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False))
     else:
-        typer.echo(str(comparison))
+        tell(str(comparison))

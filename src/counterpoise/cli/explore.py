@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import Speaker, app, spoken
-from counterpoise.cli.stock import read_sales
+from counterpoise.cli._base import Speaker, app, spoken, tell
+from counterpoise.cli._sales import read_sales
 from counterpoise.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def explore(
         terms: dict[str, Any] = {"salvage": salvage, "shortage": shortage, "integer": integer}
         terms |= {"currency": currency, "period": period}
         with speaker.step("solving at every level"):
-            sized: dict[str, Any] = {"confidence": confidence, "radius": options.bits_or_method(radius), "draws": draws}
+            sized: dict[str, Any] = {"confidence": confidence, "radius": options.checked_radius(radius), "draws": draws}
             plan = plan_stock(**sales, **terms, **sized)
             swept = stock_sweep(plan.plans[0], plan.money)
         speaker.notes(plan.notes)
@@ -100,4 +100,4 @@ def explore(
     }
     with speaker.step("writing"):
         Explorer(swept, title, settings).save(out, force)
-    typer.echo(f"The page is in {out}; open it in a browser, or mail it.")
+    tell(f"The page is in {out}; open it in a browser, or mail it.")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import Speaker, app, spoken
+from counterpoise.cli._base import Speaker, app, spoken, tell
 
 
 @app.command()
@@ -67,6 +67,7 @@ def fit(
     speaker.notes(problem.notes)
     with speaker.step("fitting"):
         model, warned = problem.fitted()
+    speaker.notes(warned)
     report = Report(
         model,
         problem.X,
@@ -82,7 +83,7 @@ def fit(
         notes=(*problem.notes[1:], *warned),
         cv=folds,
         groups=problem.groups,
-        n_jobs=jobs,
+        n_jobs=options.checked_jobs(jobs),
         risk=RISKS[problem.target.task],
     )
     with speaker.step("comparing with the baselines, on held-out rows"):
@@ -102,5 +103,5 @@ def fit(
     if as_json:
         typer.echo(json.dumps({**report.metrics, "folder": str(out)}, indent=1, ensure_ascii=False, allow_nan=False))
     else:
-        typer.echo(report.verdict)
-        typer.echo(f"The model is in {out}; open {out / 'report.html'}")
+        tell(report.verdict)
+        tell(f"The model is in {out}; open {out / 'report.html'}")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import Speaker, app, spoken
+from counterpoise.cli._base import Speaker, app, spoken, tell
 
 
 @app.command()
@@ -44,5 +44,8 @@ def predict(
         columns = saved.predictions(data)
     for name, count in saved.unknown(data).items():
         speaker.note(f"{count:,} of {data.n_rows:,} rows have a {name} that the model has not seen")
-    whole(out, lambda path: write(path, data.raw, columns))
-    typer.echo(f"{data.n_rows:,} predictions of {saved.target} are in {out}")
+    rows = data.table if out.suffix.lower() == ".parquet" else data.raw
+    renamed = [name for name in columns if name in data.raw.column_names]
+    speaker.notes(f"the file has a column {name} already; the new one is called {name}_" for name in renamed)
+    whole(out, lambda path: write(path, rows, columns))
+    tell(f"{data.n_rows:,} predictions of {saved.target} are in {out}")

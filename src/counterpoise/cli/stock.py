@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from counterpoise.cli._base import app, say, spoken
-from counterpoise.cli._options import bits_or_method
+from counterpoise.cli._base import app, say, spoken, tell
+from counterpoise.cli._options import checked_radius
+from counterpoise.cli._sales import read_sales
 
 if TYPE_CHECKING:
-    from counterpoise.reading import DataFile
     from counterpoise.stock.plans import StockPlan
 
 _NOTES = 10
@@ -29,7 +28,10 @@ def stock(
     cost: Annotated[str, typer.Option(help="What a unit costs: a column, or a number.")],
     price: Annotated[str, typer.Option(help="What a unit sells for: a number, or a column.")],
     context: Annotated[list[str], typer.Option(help="Column of the circumstances; repeat it to cross several.")],
-    product: Annotated[str | None, typer.Option(help="Column of the products; each gets its own order.")] = None,
+    product: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of the products, each with its own order; repeat it to cross several."),
+    ] = None,
     salvage: Annotated[float, typer.Option(help="What a unit left over brings.")] = 0.0,
     shortage: Annotated[float, typer.Option(help="What a unit of demand not met costs, beside the lost sale.")] = 0.0,
     max_stock: Annotated[float | None, typer.Option(help="The most of one product.")] = None,
@@ -74,7 +76,7 @@ def stock(
         capacity=capacity,
         integer=integer,
         confidence=confidence,
-        radius=bits_or_method(radius),
+        radius=checked_radius(radius),
         draws=draws,
         min_rows=min_rows,
         currency=currency,
@@ -92,72 +94,38 @@ def stock(
     page = written(plan, settings)
     whole(out, lambda path: path.write_text(page, encoding="utf-8"))
     if as_json:
-        typer.echo(json.dumps(_plain(plan), indent=1, ensure_ascii=False))
+        typer.echo(json.dumps({**_plain(plan), "settings": settings}, indent=1, ensure_ascii=False))
     else:
         _print(plan)
     say(f"The report is in {out}.")
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) or text == "inf" else None
 
 
 def _limit(value: float | None) -> str:
     return "no limit" if value is None else f"{value:g}"
 
 
-def read_sales(
-    file: Path, demand: str, cost: str, price: str, context: list[str], product: str | None
-) -> tuple[DataFile, dict[str, Any]]:
-    """Read the columns of a file that ``plan_stock`` needs, and return them by its names for them."""
-    from counterpoise.reading import read_table
-    from counterpoise.tabular.labels import read_labels
-
-    roles = {demand: "--demand", **dict.fromkeys(context, "--context")}
-    roles |= {name: role for name, role in ((cost, "--cost"), (price, "--price")) if _number(name) is None}
-    if product is not None:
-        roles[product] = "--product"
-    data = read_table(file, roles)
-    return data, {
-        "demand": data.numbers(demand, "--demand", least=0.0),
-        "cost": _amounts(data, cost, "--cost"),
-        "price": _amounts(data, price, "--price"),
-        "contexts": read_labels(data, context, "--context"),
-        "products": None if product is None else read_labels(data, [product], "--product"),
-    }
-
-
-def _amounts(data: DataFile, given: str, role: str) -> Any:
-    """Return a number that was given, or the column of that name."""
-    value = _number(given)
-    return data.numbers(given, role) if value is None else value
-
-
 def _print(plan: StockPlan) -> None:
     from counterpoise.stock.report import CHOICES, LEVELS, REASONS, plain_table
 
     if len(plan.plans) > 1:
-        typer.echo(f"{plan.summary}\n")
+        tell(f"{plan.summary}\n")
     for one in plan.plans[:_SHOWN]:
         own = plan.only(one)
-        typer.echo(f"{plan.verdict(one)}\n")
-        typer.echo(f"Why (amounts in {plan.money.unit}):\n{plain_table(plan, own.reasons, REASONS)}\n")
-        typer.echo(f"What other rules would order:\n{plain_table(plan, own.choices, CHOICES)}\n")
+        tell(f"{plan.verdict(one)}\n")
+        tell(f"Why (amounts in {plan.money.unit}):\n{plain_table(plan, own.reasons, REASONS)}\n")
+        tell(f"What other rules would order:\n{plain_table(plan, own.choices, CHOICES)}\n")
     if len(plan.plans) > _SHOWN:
-        typer.echo(f"All {len(plan.plans)} products:\n{plain_table(plan, plan.levels, LEVELS, most=200)}\n")
+        tell(f"All {len(plan.plans)} products:\n{plain_table(plan, plan.levels, LEVELS, most=200)}\n")
     for note in plan.notes[:_NOTES]:
-        typer.echo(f"Note: {note}")
+        tell(f"Note: {note}")
     if len(plan.notes) > _NOTES:
-        typer.echo(f"Note: and {len(plan.notes) - _NOTES} more, in the report and in --json.")
+        tell(f"Note: and {len(plan.notes) - _NOTES} more, in the report and in --json.")
 
 
 def _plain(plan: StockPlan) -> dict[str, Any]:
     """Return a plan as what JSON can hold."""
-    from counterpoise.tables import plain_rows
+    from counterpoise.contexts import shown
+    from counterpoise.tables import jsonable, plain_rows
 
     return {
         "verdicts": [plan.verdict(one) for one in plan.plans],
@@ -166,8 +134,15 @@ def _plain(plan: StockPlan) -> dict[str, Any]:
         "choices": plain_rows(plan.choices),
         "notes": list(plan.notes),
         "money": {"currency": plan.money.currency, "period": plan.money.period},
-        "certificates": [
-            {"lower": one.orders["robust"].certificate.lower, "upper": one.orders["robust"].certificate.upper}
+        "capacity": plan.capacity,
+        "proofs": [
+            {
+                "product": None if one.product is None else shown(one.product),
+                "lower": one.orders["robust"].certificate.lower,
+                "upper": one.orders["robust"].certificate.upper,
+                "radius_bits": jsonable(one.radius),
+                "charge": one.charge,
+            }
             for one in plan.plans
         ],
     }

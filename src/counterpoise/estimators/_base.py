@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from numbers import Real
 from types import MethodType
-from typing import Any, TextIO, get_args
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +16,7 @@ from sklearn.base import BaseEstimator
 
 from counterpoise.contexts import Contexts, shown
 from counterpoise.exceptions import InvalidInputError, OneContextWarning, SmallContextWarning
-from counterpoise.sets import RadiusMethod
+from counterpoise.fit import check_parameters
 from counterpoise.solvers import Progress
 
 Array = NDArray[np.float64]
@@ -32,39 +30,7 @@ Each parameter lowers it by about 1 / (2 rows) nats in a likelihood, so ten leav
 
 def check_switches(estimator: Any) -> None:
     """Refuse parameters that cannot be meant, by name and before anything is done with them."""
-    params = estimator.get_params(deep=False)
-    rules: dict[str, tuple[bool, str]] = {
-        "confidence": (_is_number(params["confidence"], 0.0, 1.0), "a level of confidence in [0, 1], such as 0.99"),
-        "radius": (
-            params["radius"] in get_args(RadiusMethod)
-            if isinstance(params["radius"], str)
-            else _is_number(params["radius"], 0.0),
-            "'types', 'agrawal' or 'chi2', or a number of bits, 0 or more",
-        ),
-        "draws": (
-            params["draws"] is None or (_is_number(params["draws"], 0.0) and 0 < params["draws"] < math.inf),
-            "a positive number, how many independent draws of a context the data hold, or None",
-        ),
-        "score": (params["score"] in ("excess", "risk"), "'excess' or 'risk'"),
-        "reference": (
-            not isinstance(params["reference"], str) or params["reference"] in ("in-sample", "cross-fit"),
-            "'in-sample' or 'cross-fit', or a mapping from context to risk",
-        ),
-        "tol": (_is_number(params.get("tol", 0.0), 0.0), "a number, 0 or more, such as 1e-6"),
-        "max_iter": (_is_whole(params.get("max_iter", 1)), "a whole number, 1 or more"),
-        "fit_intercept": (isinstance(params.get("fit_intercept", True), (bool, np.bool_)), "True or False"),
-    }
-    for name, (is_good, wanted) in rules.items():
-        if not is_good:
-            raise InvalidInputError(f"{name} is {params[name]!r:.60}; pass {wanted}.")
-
-
-def _is_number(value: Any, low: float, high: float = math.inf) -> bool:
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_)) and low <= float(value) <= high
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 1)
+    check_parameters(estimator.get_params(deep=False))
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar
@@ -40,7 +39,8 @@ class Newsvendor(Hinged):
     def __post_init__(self) -> None:
         for name in ("price", "salvage", "shortage"):
             value = getattr(self, name)
-            if not (isinstance(value, Real) and math.isfinite(value)):
+            number = isinstance(value, Real)
+            if not (number and -1e300 < value < 1e300):
                 raise InvalidInputError(f"{name} = {value!r}; pass a finite number per unit.")
         if not self.price > 0:
             raise InvalidInputError(f"price = {self.price}; pass a positive selling price per unit.")

@@ -252,10 +252,10 @@ class EachPoint:
         matrices[:, diagonal, diagonal] += self.oracle.alpha * self.oracle.penalised
         return matrices
 
-    def lower_bounds(self) -> Array:
-        """Bound every minimum from below."""
-        oracle = self.oracle
-        size = self._sums.pulls[:, None] * oracle.reach + oracle.alpha * np.abs(self._coefficients)
+    def lower_bounds(self, contexts: NDArray[np.intp]) -> Array:
+        """Bound the minima of some contexts from below."""
+        oracle, c = self.oracle, contexts
+        size = self._sums.pulls[c, None] * oracle.reach + oracle.alpha * np.abs(self._coefficients[c])
         third: Any = oracle.loss.third_order
-        left = decrease.self_concordant(self.gradient, size, self.hessian, oracle.reach, third)
-        return np.maximum(oracle.lowest_risks, self.value - left)
+        left = decrease.self_concordant(self.gradient[c], size, self.hessian[c], oracle.reach, third)
+        return np.maximum(oracle.lowest_risks[c], self.value[c] - left)

@@ -164,22 +164,43 @@ def labels(column: Any, strip: bool) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     return values[np.concatenate(indices)] if indices else values, missing
 
 
-def texts(column: Any) -> Any:
-    """Return a column as trimmed text, null where there is nothing."""
-    import pyarrow as pa
+def texts(column: Any, typed: Any) -> Any:
+    """Return a column as trimmed text, null where there is nothing.
 
+    Parameters
+    ----------
+    typed : ChunkedArray
+        The same column with the type of its values, by which those that are not text are written.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if kind(typed) == "true and false":
+        words = pa.array(["False", "True"], pa.large_string())
+        return pa.chunked_array([words.take(pc.cast(typed, pa.int8()).combine_chunks())])
+    if kind(typed) == "numbers":
+        values, missing = numbers(typed, comma=False)
+        # Through the distinct values: there are few, or they would not be asked for as text.
+        distinct, codes = np.unique(np.where(missing, 0.0, values), return_inverse=True)
+        words = [str(int(one)) if one.is_integer() else repr(one) for one in distinct.tolist()]
+        written = pa.array(words, pa.large_string()).take(pa.array(codes))
+        return pa.chunked_array([pc.if_else(pa.array(missing), None, written)])
     return _without(column if kind(column) == "text" else column.cast(pa.large_string()), _NO_LABEL)
 
 
 def inferred(text: Any, comma: bool) -> Any:
     """Return a column of text as the type that all of its cells are written in; text where there is none."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     known = _without(text, _NO_NUMBER)
     if known.null_count == len(known):
         return pa.chunked_array([pa.nulls(len(known))])
     pointed = _with_points(known) if comma else known
-    for one in (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us")):
+    # Arrow would also read 0x1A, and words such as inf.
+    is_number = bool(pc.all(pc.match_substring_regex(pointed, _NUMBER)).as_py())
+    numeric = (pa.int64(), pa.float64()) if is_number else ()
+    for one in (*numeric, pa.bool_(), pa.date32(), pa.timestamp("us")):
         try:
             return pointed.cast(one)
         except pa.ArrowInvalid:

@@ -134,13 +134,20 @@ class DataFile:
             raise InvalidInputError(self._absent(found, said, missing, "for example with 'unknown', "))
         return values
 
+    def name(self, name: str, role: str = "") -> str:
+        """Return a column's name as the file has it, or suggest the one that was meant."""
+        return find_column(self.path, self.names, name, role)
+
     def texts(self, name: str, role: str = "") -> Any:
-        """Return a column as a ``pyarrow.ChunkedArray`` of text, null where there is nothing."""
+        """Return a column as a ``pyarrow.ChunkedArray`` of text, null where there is nothing.
+
+        Numbers, and true and false, are written alike whatever the file: 1, 2.5, True.
+        """
         import pyarrow as pa
 
-        _, column, said = self._plain(name, role)
+        found, column, said = self._plain(name, role)
         try:
-            return cells.texts(column)
+            return cells.texts(column, cells.plain_types(self.table[found]))
         except pa.ArrowException:
             raise InvalidInputError(f"{said} must hold words or numbers, but it holds {column.type}.") from None
 

@@ -19,7 +19,7 @@ def along_radii(radius: ArrayLike) -> Array:
     return np.asarray(np.sqrt(1.0 - np.exp2(-np.asarray(radius, dtype=np.float64))))
 
 
-_BITS = ((0.0, "0"), (0.02, ".02"), (0.1, ".1"), (0.3, ".3"), (1.0, "1"), (3.0, "3"), (np.inf, "all"))
+_BITS = ((0.0, "0"), (0.02, ".02"), (0.1, ".1"), (0.3, ".3"), (1.0, "1"), (np.inf, "all"))
 
 RADIUS_TICKS = tuple((float(along_radii(bits)), words) for bits, words in _BITS)
 """Places on that scale, and the radii there in words."""

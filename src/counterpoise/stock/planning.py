@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts, encode, shown
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import Robustness, Score
+from counterpoise.fit import Robustness, Score, check_parameters
 from counterpoise.problem import Reference
 from counterpoise.sets import RadiusMethod
 from counterpoise.solvers import Solution
@@ -78,6 +79,10 @@ def plan_stock(
     -------
     StockPlan
     """
+    given = {"confidence": confidence, "radius": radius, "draws": draws, "score": score, "reference": reference}
+    check_parameters(given)
+    if not (isinstance(min_rows, (int, np.integer)) and not isinstance(min_rows, bool) and min_rows >= 1):
+        raise InvalidInputError(f"min_rows (--min-rows) is {min_rows!r:.60}; pass a whole number, 1 or more.")
     terms = Terms(price, salvage, shortage, max_stock, integer)
     robustness = Robustness(confidence, radius, draws, score)
     sales = terms.sales(cost, demand)
@@ -96,8 +101,12 @@ def plan_stock(
         except InvalidInputError as error:
             raise error if product is None else InvalidInputError(f"product {shown(product):.60}: {error}") from error
     plans = _ordered(plans, sales, terms, capacity)
-    notes = tuple(note for plan in plans for note in _notes(plan, terms, Money(currency, period)))
-    return StockPlan(tuple(plans), Money(currency, period), notes, capacity)
+    money = Money(currency, period)
+    notes = [note for plan in plans for note in _notes(plan, terms, money)]
+    if plans[0].charge > 0:
+        saved = f"room for one more unit would save {money(plans[0].charge)} per {period}"
+        notes.insert(0, f"The capacity of {units(float(capacity or 0))} is full; {saved}.")
+    return StockPlan(tuple(plans), money, tuple(notes), capacity)
 
 
 def _groups(products: Any, n_rows: int) -> Iterator[tuple[Any, NDArray[np.intp]]]:
@@ -131,7 +140,7 @@ def _plan(
         more = f" and {few.size - 5} more" if few.size > 5 else ""
         raise InvalidInputError(
             f"contexts with fewer than {min_rows} rows: {listed}{more}. One row says little about a circumstance. "
-            "Merge them with others, leave them out, or lower min_rows."
+            "Merge them with others, leave them out, or lower min_rows (--min-rows)."
         )
     stock = StockProblem.from_data(
         own[:, 0], own[:, 1], labels[local], replace(terms, price=own[:, 2]), reference=reference
@@ -145,14 +154,15 @@ def _ordered(plans: list[ProductPlan], sales: Array, terms: Terms, capacity: flo
     if capacity is None:
         return [replace(plan, orders={rule: plan.solve(rule) for rule in RULES}) for plan in plans]
     number = isinstance(capacity, (int, float, np.number)) and not isinstance(capacity, bool)
-    if not (number and capacity >= 0):
+    if not (number and 0 <= capacity < math.inf):
         raise InvalidInputError(f"capacity is {capacity!r}; pass a number of units, 0 or more, or None.")
     dearest = float((sales[:, 2] + terms.shortage - sales[:, 0]).max())
     orders: list[dict[str, Solution]] = [{} for _ in plans]
     charge = 0.0
     for rule in RULES:
         products = [(partial(plan.solve, rule), partial(plan.placed, rule)) for plan in plans]
-        shares = share(products, capacity, dearest, terms.integer)
+        # The rules that are only compared with need not be exact to the last digit.
+        shares = share(products, capacity, dearest, terms.integer, 1e-10 if rule == "robust" else 1e-6)
         charge = shares.charge if rule == "robust" else charge
         for found, solution in zip(orders, shares.solutions, strict=True):
             found[rule] = solution
@@ -172,8 +182,6 @@ def _notes(plan: ProductPlan, terms: Terms, money: Money) -> Iterator[str]:
     high = terms.highest
     if plan.order >= high:
         yield f"{about}the order is at its limit of {units(high)}; more would pay."
-    if plan.charge > 0:
-        yield f"{about}the capacity is full; room for one more unit would save {money(plan.charge)} per {money.period}."
 
 
 def _span(values: Array) -> str:

@@ -167,14 +167,16 @@ class ProductPlan:
         return Curves(levels, np.array([self.excess(float(level)) for level in levels]), orders)
 
     def path(self, levels: int = 25) -> Table:
-        """Return the order as the set grows, from empirical risk minimisation to minimax regret.
+        """Return the order as the set grows, from empirical risk minimisation to minimax regret (or risk, if scored).
+
+        It is that of the product by itself, without a capacity that it shares with others.
 
         Columns are ``radius`` (in bits), ``confidence`` (for which the method gives that radius), ``order``,
         ``average_excess`` and ``worst_excess``.
         """
         radii = np.unique(np.append(radius_ladder(levels), self.radius))
         sized = [replace(self.robustness, radius=float(radius)) for radius in radii]
-        orders = [float(self.stock.solve(one, self.charge).theta[0]) for one in sized]
+        orders = [float(self.stock.solve(one).theta[0]) for one in sized]
         excess = np.array([self.excess(order) for order in orders])
         return Table.of(
             radius=radii,

@@ -58,7 +58,8 @@ class Terms:
             raise InvalidInputError(f"max_stock is {self.max_stock!r}; pass a positive number of units, or None.")
         if self.integer and self.max_stock < 1:
             raise InvalidInputError(f"max_stock is {self.max_stock!r}, so that not one whole unit can be ordered.")
-        limit = float(self.max_stock)
+        # A limit that no float can hold is none.
+        limit = float(self.max_stock) if self.max_stock < 1e300 else math.inf
         return float(math.floor(limit)) if self.integer and math.isfinite(limit) else limit
 
     def of(self, rows: NDArray[Any]) -> Terms:
@@ -93,8 +94,8 @@ def _columns(costs: Any, demand: Any, prices: Any) -> tuple[Array, Array, Array]
     try:
         units = np.asarray(unwrapped(demand), dtype=np.float64)
         others = [np.asarray(unwrapped(values), dtype=np.float64) for values in (costs, prices)]
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"costs, demand and price must be numbers ({error}).") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"costs, demand and price must be numbers ({error!s:.80}).") from error
     if units.ndim != 1:
         raise InvalidInputError(f"demand has shape {units.shape}; pass one number per row.")
     columns = []

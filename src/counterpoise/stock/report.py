@@ -63,7 +63,9 @@ def _at_stake(plan: ProductPlan) -> float:
 def _product(plan: StockPlan, one: ProductPlan, several: bool) -> list[str]:
     """Return the blocks about one product."""
     own = plan.only(one)
-    pictures = [figure(risk_curves(plan, one), _RISK_CAPTION), figure(level_path(plan, one), _PATH_CAPTION)]
+    pictures = [figure(risk_curves(plan, one), _RISK_CAPTION)]
+    if one.charge == 0:
+        pictures.append(figure(level_path(plan, one), _PATH_CAPTION))
     why = [table(own.reasons, **_styled(plan, REASONS)), _certified(plan, one)]
     choices = [table(own.choices, **_styled(plan, CHOICES))]
     if not several:
@@ -79,6 +81,13 @@ def _product(plan: StockPlan, one: ProductPlan, several: bool) -> list[str]:
 
 def _certified(plan: StockPlan, one: ProductPlan) -> str:
     certificate = one.orders["robust"].certificate
+    if one.charge > 0:
+        proofs = [other.orders["robust"].certificate for other in plan.plans]
+        upper, lower = sum(proof.upper for proof in proofs), sum(proof.lower for proof in proofs)
+        return (
+            f"The worst-case excess costs of all products add up to {plan.money(upper)} per {plan.money.period}, and "
+            f"no division of the capacity has less than {plan.money(lower)}: that is proven."
+        )
     return (
         f"The worst-case excess cost over the set of plausible mixes is {plan.money(certificate.upper)} per "
         f"{plan.money.period}, and no order has less than {plan.money(certificate.lower)}: that is proven. The set "
@@ -91,7 +100,9 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
     curves = one.curves()
     orders = curves.orders
     weights = one.orders["robust"].p_worst
-    prominent = set(np.argsort(-weights, kind="stable")[:_NAMED].tolist())
+    suffering = np.argsort(-one.excess(one.order), kind="stable")[:2]
+    weighty = np.argsort(-weights, kind="stable")[:_NAMED]
+    prominent = set(suffering.tolist()) | set(weighty[: _NAMED - len(set(suffering) - set(weighty))].tolist())
     many = len(one.contexts) > _NAMED + 2
     lines = [
         Line(label, curves.levels.tolist(), curves.excess[:, c].tolist(), faint=many and c not in prominent)

@@ -36,7 +36,9 @@ class Shares:
     charge: float
 
 
-def share(products: Sequence[tuple[Solve, Cost]], capacity: float, highest: float, integer: bool = False) -> Shares:
+def share(
+    products: Sequence[tuple[Solve, Cost]], capacity: float, highest: float, integer: bool = False, tol: float = 1e-10
+) -> Shares:
     """Share a capacity among products so that the sum of their worst-case costs is least.
 
     The sum is convex and the products meet only in the capacity, so a charge per unit decides: the one at which
@@ -48,14 +50,18 @@ def share(products: Sequence[tuple[Solve, Cost]], capacity: float, highest: floa
     products : sequence of pairs
         The best order at a charge, and the outcome of an order.
     highest : float
-        A charge at which nothing is worth ordering.
+        A charge above which nothing is worth ordering.
+    tol : float
+        How closely the charge is found, relative to the highest.
     """
     free = [solve(0.0) for solve, _ in products]
     if _orders(free).sum() <= capacity:
         return Shares(tuple(free), 0.0)
+    # A little above, so that nothing is merely as good as ordering nothing.
+    highest = 1.001 * highest + 1e-300
     low, high = 0.0, highest
     loose, tight = free, [solve(high) for solve, _ in products]
-    while high - low > 1e-10 * highest:
+    while high - low > tol * highest:
         middle = 0.5 * (low + high)
         found = [solve(middle) for solve, _ in products]
         if _orders(found).sum() > capacity:

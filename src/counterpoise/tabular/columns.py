@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import encode
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.reading.cells import plain_types
 
 if TYPE_CHECKING:
     from counterpoise.reading import DataFile
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 MOST_CATEGORIES = 50
 """Categories of a column that are told apart; rarer ones share one."""
 
+
+LARGEST = 1e50
 
 _DATE = "a date or time; make features of it first, such as the month"
 
@@ -46,28 +49,46 @@ class Columns:
         """Return the features of a file as a ``pyarrow.Table``: floats and text, with what is missing left missing."""
         import pyarrow as pa
 
-        columns = {name: pa.array(data.numbers(name, allow_missing=True)) for name in self.numbers}
+        columns = {name: pa.array(sane(data, name, data.numbers(name, allow_missing=True))) for name in self.numbers}
         columns |= {name: data.texts(name) for name in self.categories}
         return pa.table(columns)
 
 
+def sane(data: DataFile, name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return numbers whose squares and sums are numbers too, or name the one that is too large."""
+    large = np.flatnonzero(np.abs(values) > LARGEST)
+    if large.size:
+        raise InvalidInputError(
+            f"column {name!r} of {data.path.name} holds {values[large[0]]:g} in {data.row_name(int(large[0]))}, which "
+            "is beyond what can be computed with. Rescale the column, or drop it."
+        )
+    return values
+
+
 def sort_columns(
-    data: DataFile, contexts: NDArray[Any], without: Collection[str], only: Collection[str] = ()
+    data: DataFile,
+    kept: NDArray[np.bool_],
+    contexts: Sequence[NDArray[Any]],
+    without: Collection[str],
+    only: Collection[str] = (),
 ) -> Columns:
     """Sort the columns of a file by what they hold.
 
     Parameters
     ----------
-    contexts : ndarray of shape (n_rows,)
-        A column that says the same in other words is no feature.
+    kept : ndarray of bool of shape (n_rows,)
+        The rows that are used.
+    contexts : sequence of ndarray of shape (n_kept,)
+        The contexts, and their parts where they are crossed. A column that says the same as one of these in other words
+        is no feature.
     without : collection of str
         Columns that are no features: the target, the contexts, what the user drops.
     only : collection of str
         The features, where the user names them; else all that can be used.
     """
-    codes = encode(contexts).codes
+    codes = [encode(labels).codes for labels in contexts]
     kinds = {
-        name: _kind(data.table[name], codes)
+        name: _kind(plain_types(data.table[name]).filter(kept), codes)
         for name in data.names
         if name not in without and (not only or name in only)
     }
@@ -86,7 +107,7 @@ def _of_kind(kinds: Mapping[str, tuple[str, str]], kind: str) -> Iterator[str]:
     return (name for name, (one, _) in kinds.items() if one == kind)
 
 
-def _kind(column: Any, contexts: NDArray[np.intp]) -> tuple[str, str]:
+def _kind(column: Any, contexts: Sequence[NDArray[np.intp]]) -> tuple[str, str]:
     """Return ``number`` or ``category``, or nothing and why a column is of no use."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -96,15 +117,19 @@ def _kind(column: Any, contexts: NDArray[np.intp]) -> tuple[str, str]:
         return "", "empty"
     if pa.types.is_temporal(kind):
         return "", _DATE
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
-    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+    usable = (
+        pa.types.is_boolean,
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_decimal,
+        pa.types.is_large_string,
+    )
+    if not any(test(kind) for test in usable):
         return "", f"of type {kind}"
     distinct = len(pc.unique(column.drop_null()))
     if distinct == 1 and column.null_count == 0:
         return "", "the same in every row"
-    if distinct <= int(contexts.max()) + 1 and _renames(column, contexts):
+    if any(_renames(column, codes) for codes in contexts if distinct <= int(codes.max()) + 1):
         return "", "another name of the context"
     if pa.types.is_boolean(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return ("category" if pa.types.is_boolean(kind) else "number"), ""
@@ -118,10 +143,12 @@ def _kind(column: Any, contexts: NDArray[np.intp]) -> tuple[str, str]:
 
 
 def _renames(column: Any, contexts: NDArray[np.intp]) -> bool:
-    """Tell whether a column and the contexts determine each other."""
-    codes = column.combine_chunks().dictionary_encode("encode").indices.to_numpy(zero_copy_only=False)
-    pairs = np.unique(np.column_stack([codes, contexts]), axis=0)
-    return len(pairs) == len(np.unique(codes)) == len(np.unique(contexts))
+    """Tell whether a column, where it says anything, and the contexts determine each other."""
+    known = np.asarray(column.is_valid().to_numpy())
+    values = column.filter(known).combine_chunks().dictionary_encode()
+    codes, own = values.indices.to_numpy(zero_copy_only=False), contexts[known]
+    pairs = np.unique(np.column_stack([codes, own]), axis=0)
+    return len(pairs) == len(np.unique(codes)) == len(np.unique(own)) > 1
 
 
 def _are_dates(text: Any) -> bool:

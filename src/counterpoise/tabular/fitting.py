@@ -92,15 +92,21 @@ def pose(
     **switches
         Of the model: confidence, radius, draws, score, alpha, reference, quantile, delta.
     """
+    # As the file writes them, which may be with blanks around: what is not recognised is not kept apart.
+    target, context = data.name(target, "--target"), [data.name(one, "--context") for one in context]
+    drop, only = [data.name(one, "--drop") for one in drop], [data.name(one, "--only") for one in only]
+    group = None if group is None else data.name(group, "--group")
+    apart = {target, *context, *drop} | ({group} if group is not None else set())
     if target in context:
-        raise InvalidInputError(
-            f"column {target!r} is both --target and --context. A model must not be told its target."
-        )
+        raise InvalidInputError(f"column {target!r} is both --target and --context. Name different columns.")
+    for one in only:
+        if one in apart:
+            raise InvalidInputError(f"column {one!r} (--only) is the target, a context or dropped, and no feature.")
     found = read_target(data, target, task)
     labels = read_labels(data, context, "--context")
+    parts = [read_labels(data, [one], "--context")[found.kept] for one in context]
     grouped = None if group is None else data.labels(group, "--group")
-    apart = {target, *context, *drop, *(() if group is None else (group,))}
-    columns = sort_columns(data, labels, apart, only)
+    columns = sort_columns(data, found.kept, [labels[found.kept], *parts], apart, only)
     X = columns.of(data)
     if not found.kept.all():
         X = X.filter(found.kept)

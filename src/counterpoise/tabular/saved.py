@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.tabular.columns import Columns
+from counterpoise.tabular.task import MODELS
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -61,6 +62,20 @@ class SavedModel:
     columns: Columns
     target: str
     task: str
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the pipeline is one of ours, fitted to these columns for this task."""
+        steps = getattr(self.pipeline, "named_steps", {})
+        model, encode = steps.get("model"), steps.get("encode")
+        kinds = {name: list(names) for name, _, names in getattr(encode, "transformers_", ())}
+        return (
+            type(model).__name__ == MODELS.get(self.task)
+            and hasattr(model, "coef_")
+            and kinds.get("numbers") == list(self.columns.numbers)
+            and kinds.get("categories") == list(self.columns.categories)
+            and all(isinstance(name, str) for name in (*self.columns.features, self.target))
+        )
 
     def write(self, folder: Path) -> None:
         """Write the model into a folder."""
@@ -136,7 +151,10 @@ def load(folder: Path) -> SavedModel:
         ) from error
     columns = card["columns"]
     sorted_columns = Columns(tuple(columns["numbers"]), tuple(columns["categories"]), dict(columns["left_out"]))
-    return SavedModel(pipeline, sorted_columns, card["target"], card["task"])
+    saved = SavedModel(pipeline, sorted_columns, card["target"], card["task"])
+    if not saved.is_whole:
+        raise InvalidInputError(f"{folder / MODEL} is not the model that {CARD} describes. Fit it again.")
+    return saved
 
 
 def _refuse_strange(path: Path, types: Iterable[str]) -> None:
@@ -155,7 +173,7 @@ def _card(path: Path) -> dict[str, Any]:
         columns = card["columns"]
         complete = isinstance(card["sha256"], str) and isinstance(columns["numbers"] + columns["categories"], list)
         complete = complete and isinstance(columns["left_out"], dict) and {"target", "task"} <= card.keys()
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInputError(f"{path} cannot be read ({error}). Fit the model again.") from error
     if not (known and complete):
         raise InvalidInputError(f"{path} is of another version of counterpoise. Fit the model again.")

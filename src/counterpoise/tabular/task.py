@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.reading.cells import kind, plain_types
+from counterpoise.tabular.columns import MOST_CATEGORIES, sane
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -19,13 +21,14 @@ if TYPE_CHECKING:
 Task = Literal["classification", "regression", "count", "quantile", "huber"]
 """What kind of target: a class; a number by its mean, as a count, by a quantile, or with outliers."""
 
-_MODELS = {
+MODELS = {
     "classification": "RobustLogisticRegression",
     "regression": "RobustLinearRegression",
     "count": "RobustPoissonRegressor",
     "quantile": "RobustQuantileRegressor",
     "huber": "RobustHuberRegressor",
 }
+"""The estimator of each task."""
 
 RISKS = {
     "classification": "log loss (nats)",
@@ -59,38 +62,45 @@ class Target:
 
 def read_target(data: DataFile, name: str, task: str = "auto") -> Target:
     """Read the target, and infer the task from it where it is not given."""
-    import pyarrow as pa
-
     if task != "auto" and task not in get_args(Task):
         raise InvalidInputError(f"--task is {task!r}; choose auto, {', '.join(get_args(Task))}.")
-    column = data.column(name, "--target")
-    numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)
-    if column.null_count == len(column):
+    column = plain_types(data.column(name, "--target"))
+    holds = kind(column)
+    if holds not in ("text", "numbers", "true and false"):
+        raise InvalidInputError(
+            f"column {name!r} of {data.path.name} (--target) holds {holds}; a target is a class or a number."
+        )
+    texts = data.texts(name, "--target")
+    distinct = len(texts.unique().drop_null())
+    if distinct == 0:
         raise InvalidInputError(f"column {name!r} of {data.path.name} (--target) is empty in every row.")
-    distinct = len(column.unique().drop_null())
-    if task == "auto":
-        if not numeric:
-            found, why = "classification", f"{name} holds words"
-        elif distinct == 2:
-            found, why = "classification", f"{name} holds two values"
-        else:
-            found, why = "regression", f"{name} holds {distinct:,} different numbers"
-    else:
-        found, why = task, "as asked"
     if distinct < 2:
         raise InvalidInputError(f"column {name!r} of {data.path.name} (--target) is the same in every row.")
+    found, why = (task, "as asked") if task != "auto" else _inferred(name, holds, distinct)
     if found == "classification":
         if distinct > 100:
             raise InvalidInputError(
                 f"column {name!r} of {data.path.name} (--target) has {distinct:,} classes; 100 are the most. "
                 "Name another target, or merge classes."
             )
-        texts = np.array(data.texts(name, "--target").to_pylist(), dtype=object)
-        kept = np.array([text is not None for text in texts])
-        return Target(texts[kept].astype(str), kept, "classification", why)
-    values = data.numbers(name, "--target", least=0.0 if found == "count" else None, allow_missing=True)
+        values = np.array(texts.to_pylist(), dtype=object)
+        kept = np.array([value is not None for value in values])
+        return Target(values[kept].astype(str), kept, "classification", why)
+    values = sane(
+        data, name, data.numbers(name, "--target", least=0.0 if found == "count" else None, allow_missing=True)
+    )
     kept = ~np.isnan(values)
     return Target(values[kept], kept, found, why)  # type: ignore[arg-type]
+
+
+def _inferred(name: str, holds: str, distinct: int) -> tuple[str, str]:
+    """Return the task that suits a target, and why."""
+    if holds != "numbers":
+        return "classification", f"{name} holds {'words' if holds == 'text' else holds}"
+    if distinct == 2:
+        return "classification", f"{name} holds two values"
+    few = "; --task classification would take them for classes" if distinct <= 10 else ""
+    return "regression", f"{name} holds {distinct:,} different numbers{few}"
 
 
 def pipeline(columns: Columns, task: Task, **switches: Any) -> Pipeline:
@@ -105,7 +115,6 @@ def pipeline(columns: Columns, task: Task, **switches: Any) -> Pipeline:
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     import counterpoise
-    from counterpoise.tabular.columns import MOST_CATEGORIES
 
     imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
     numbers = Pipeline([("impute", imputer), ("scale", StandardScaler())])
@@ -116,5 +125,5 @@ def pipeline(columns: Columns, task: Task, **switches: Any) -> Pipeline:
         [("numbers", numbers, list(columns.numbers)), ("categories", categories, list(columns.categories))],
         verbose_feature_names_out=False,
     )
-    model = getattr(counterpoise, _MODELS[task])
+    model = getattr(counterpoise, MODELS[task])
     return Pipeline([("encode", encode), ("model", model(**switches))])

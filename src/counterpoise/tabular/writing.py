@@ -21,8 +21,12 @@ def writer(path: Path) -> Write:
 
 
 def _csv(path: Path, table: Any, added: Mapping[str, NDArray[Any]]) -> None:
+    import pyarrow as pa
     from pyarrow import csv
 
+    nested = [field.name for field in table.schema if pa.types.is_nested(field.type) or "binary" in str(field.type)]
+    if nested:
+        raise InvalidInputError(f"column {nested[0]!r} cannot be written as csv. Name a file ending in .parquet.")
     csv.write_csv(_with(table, added), path, csv.WriteOptions(quoting_style="needed"))
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_POINTS = 128
-"""Places tried at once: one launch instead of seven halvings."""
+_POINTS = 512
+"""Places tried at once: one round of launches instead of nine."""
 
-_ROUNDS = 4
+_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Ball:
             shares = low + width * torch.linspace(0.0, 1.0, _POINTS, dtype=p.dtype, device=p.device)
             inside = self._divergence(self.p_hat + shares[:, None] * away) <= self.nats
             # The divergence grows along the way, so those inside come first.
-            last = inside.sum().clamp(min=1) - 1
-            low = torch.where(inside.all(), shares[-1], shares[last])
-            width = torch.where(inside.all(), 0.0, width / (_POINTS - 1))
+            last = (inside.sum() - 1).clamp(min=0)
+            low = _at(shares, last)
+            width = width * ((last < _POINTS - 1) / (_POINTS - 1))
         return self.p_hat + low * away
 
     def _divergence(self, p: Tensor) -> Tensor:
@@ -97,10 +97,15 @@ class Ball:
             divergence = torch.log(slack) @ self.p_hat + torch.log((1.0 / slack) @ self.p_hat)
             # It falls along the way: the last place where it is still too large.
             last = (divergence > self.nats).sum().clamp(min=1, max=_POINTS - 1) - 1
-            low, width = places[last], width / (_POINTS - 1)
-        # The cell is a hundred-millionth of the range wide; a straight line across it is exact to rounding.
+            low, width = _at(places, last), width / (_POINTS - 1)
+        # The cell is a hundred-millionth of the range wide: a straight line across it is exact to rounding.
         ends = torch.stack([low, low + width])
         slack = torch.exp(ends)[:, None] + gaps
         above, below = torch.log(slack) @ self.p_hat + torch.log((1.0 / slack) @ self.p_hat) - self.nats
         share = (above / (above - below).clamp(min=1e-300)).clamp(0.0, 1.0)
         return low + share * width
+
+
+def _at(values: Tensor, index: Tensor) -> Tensor:
+    """Return one of several values; ``values[index]`` would wait for the index to reach the host."""
+    return values.index_select(0, index.reshape(1))[0]

@@ -48,16 +48,12 @@ def pose(
     if not (weight > 0).all():
         raise InvalidInputError("on a device, sample_weight must be positive. Drop the rows of no weight.")
     counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
-    order = encoded.grouping_order()
-    shares = weight / counts[encoded.codes]
-    values = np.asarray(target, dtype=np.float64)
-    if order is not None:
-        rows, values, shares = rows[torch.as_tensor(order, device=place)], values[order], shares[order]
-    held = TorchRows(
-        rows.contiguous(),
-        torch.as_tensor(values, device=place),
-        torch.as_tensor(shares, device=place),
-        encoded.starts,
+    held = TorchRows.of(
+        rows,
+        torch.as_tensor(np.asarray(target, dtype=np.float64), device=place),
+        torch.as_tensor(weight / counts[encoded.codes], device=place),
+        encoded.codes,
+        len(encoded.labels),
         loss,
         fit_intercept,
     )

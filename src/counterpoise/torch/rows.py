@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,113 +18,127 @@ from counterpoise.oracle.summed import Sums
 
 Array = NDArray[np.float64]
 
-_BLOCK_BYTES = 1 << 28
+_BLOCK_BYTES = 1 << 30
 """Memory of what is made of the rows at once."""
+
+_LARGEST_TILE = 256
 
 
 @dataclass(frozen=True, eq=False)
 class TorchRows:
-    """Rows as tensors, grouped by context; sums are taken in double precision, whatever X is stored in.
+    """Rows as tensors, in tiles of one context each; sums are taken in double precision, whatever X is stored in.
+
+    Products with a tile are one small matrix product, and many of those are one launch. Tiles are filled up with rows
+    of no weight.
 
     Attributes
     ----------
-    X : Tensor of shape (n_samples, n_features)
-    target, weight : Tensor of shape (n_samples,)
+    X : Tensor of shape (n_tiles, tile, n_features)
+    target, weight : Tensor of shape (n_tiles, tile)
         In double precision; weights add up to one in each context.
-    starts : ndarray of shape (n_contexts + 1,)
-        Context ``c`` holds the rows ``starts[c]:starts[c + 1]``.
+    owner : Tensor of shape (n_tiles,)
+        The context of each tile.
     """
 
     X: Tensor
     target: Tensor
     weight: Tensor
-    starts: NDArray[np.intp]
+    owner: Tensor
+    n_contexts: int
     loss: Loss
     fit_intercept: bool = True
 
-    def __post_init__(self) -> None:
-        if type(self.loss) not in _POINTWISE:
+    @classmethod
+    def of(
+        cls,
+        X: Tensor,
+        target: Tensor,
+        weight: Tensor,
+        codes: NDArray[np.intp],
+        n_contexts: int,
+        loss: Loss,
+        fit_intercept: bool = True,
+    ) -> TorchRows:
+        """Lay rows out in tiles; ``codes`` are the contexts of rows, in any order."""
+        if type(loss) not in _POINTWISE:
             raise InvalidInputError(
-                f"the {self.loss.name} loss is not fitted on a device; choose a logistic, linear or Poisson model, or "
-                "pass numpy arrays."
+                f"the {loss.name} loss is not fitted on a device; choose a logistic, linear or Poisson model, or pass "
+                "numpy arrays."
             )
-
-    @property
-    def n_contexts(self) -> int:
-        """Contexts."""
-        return len(self.starts) - 1
+        counts = np.bincount(codes, minlength=n_contexts)
+        # Small contexts get small tiles, so that filling up costs little.
+        tile = int(np.clip(2 ** int(np.log2(max(counts.mean() / 4.0, 1.0))), 8, _LARGEST_TILE))
+        tiles = -(-counts // tile)
+        order = np.argsort(codes, kind="stable")
+        starts, first = np.cumsum(counts) - counts, (np.cumsum(tiles) - tiles) * tile
+        place = np.repeat(first - starts, counts) + np.arange(len(codes))
+        source = np.zeros(int(tiles.sum()) * tile, dtype=np.intp)
+        source[place] = order
+        filled = np.zeros(len(source), dtype=bool)
+        filled[place] = True
+        index = torch.as_tensor(source, device=X.device)
+        real = torch.as_tensor(filled, device=X.device)
+        laid = X[index] * real[:, None]
+        shape = (-1, tile)
+        return cls(
+            laid.reshape(-1, tile, X.shape[1]),
+            (target[index] * real).reshape(shape),
+            (weight[index] * real).reshape(shape),
+            torch.as_tensor(np.repeat(np.arange(n_contexts), tiles), device=X.device),
+            n_contexts,
+            loss,
+            fit_intercept,
+        )
 
     @property
     def n_features(self) -> int:
         """Columns of X."""
-        return int(self.X.shape[1])
+        return int(self.X.shape[2])
 
     @property
     def width(self) -> int:
         """Columns of the coefficient matrix, the intercept counted."""
         return self.n_features + self.fit_intercept
 
-    @cached_property
-    def codes(self) -> Tensor:
-        """The context of each row."""
-        sizes = torch.as_tensor(np.diff(self.starts), device=self.X.device)
-        return torch.repeat_interleave(torch.arange(self.n_contexts, device=self.X.device), sizes)
+    @property
+    def _pointwise(self) -> Any:
+        return _POINTWISE[type(self.loss)]
 
     @cached_property
     def reach(self) -> Array:
         """The largest absolute value of each column."""
-        return _host(self.X.abs().amax(dim=0))
+        return _host(torch.maximum(self.X.amax(dim=(0, 1)), -self.X.amin(dim=(0, 1))))
 
     @cached_property
     def target_means(self) -> Array:
         """The mean target of each context."""
-        return _host(self._total(self.weight * self.target))
+        return _host(self._total((self.weight * self.target).sum(1)))
 
     def floors(self, constant: float) -> tuple[Array, float]:
         """Return each context's mean lowest loss, and how far the loss of a constant prediction is above it."""
-        rows = torch.full((len(self.target), self.loss.n_outputs), constant, dtype=torch.float64, device=self.X.device)
-        value = _POINTWISE[type(self.loss)].value(self.target, rows)
-        lowest = _POINTWISE[type(self.loss)].lowest(self.target)
-        size = torch.maximum(value.abs(), lowest.abs())
-        above = float((self.weight * (value - lowest + 1e-3 * size)).sum()) / self.n_contexts
-        return _host(self._total(self.weight * lowest)), above
+        target = self.target.reshape(-1)
+        z = torch.full((len(target), self.loss.n_outputs), constant, dtype=torch.float64, device=target.device)
+        value, lowest = self._pointwise.value(target, z), self._pointwise.lowest(target)
+        above = value - lowest + 1e-3 * torch.maximum(value.abs(), lowest.abs())
+        typical = float((self.weight.reshape(-1) * above).sum()) / self.n_contexts
+        return _host(self._total((self.weight * lowest.reshape(self.weight.shape)).sum(1))), typical
 
     def sums(self, theta: Array) -> Sums:
         """Return sums at one theta, or at one for each context."""
         at = self._on_device(theta)
-        outputs = self.loss.n_outputs
-        loss = _POINTWISE[type(self.loss)]
-        values = torch.zeros(self.n_contexts, dtype=torch.float64, device=self.X.device)
-        pulls = torch.zeros_like(values)
-        gradients = torch.zeros(self.n_contexts, outputs, self.width, dtype=torch.float64, device=self.X.device)
-        for rows in self._blocks(2 if theta.ndim == 1 else 4):
-            X = self.X[rows].double()
-            z = self._predictions(X, at, rows)
-            weight, codes = self.weight[rows], self.codes[rows]
-            slopes = loss.gradient(self.target[rows], z)
-            values.index_add_(0, codes, weight * loss.value(self.target[rows], z))
-            pulls.index_add_(0, codes, weight * slopes.abs().amax(dim=1))
-            weighted = weight[:, None] * slopes
-            self._add_products(gradients, weighted, X, rows)
+        values, pulls = self._zeros(), self._zeros()
+        gradients = self._zeros(self.loss.n_outputs, self.width)
+        for tiles in self._blocks(2):
+            X, weight, owner = self.X[tiles].double(), self.weight[tiles], self.owner[tiles]
+            target, z = self.target[tiles].reshape(-1), self._predictions(X, at, owner)
+            slopes = self._pointwise.gradient(target, z)
+            values.index_add_(0, owner, (weight * self._pointwise.value(target, z).reshape(weight.shape)).sum(1))
+            pulls.index_add_(0, owner, (weight * slopes.abs().amax(1).reshape(weight.shape)).sum(1))
+            pulling = weight[:, None, :] * slopes.reshape(*weight.shape, -1).transpose(1, 2)
+            gradients[:, :, : self.n_features].index_add_(0, owner, pulling @ X)
+            if self.fit_intercept:
+                gradients[:, :, -1].index_add_(0, owner, pulling.sum(2))
         return Sums(_host(values), _host(gradients).reshape(self.n_contexts, -1), _host(pulls))
-
-    def _add_products(self, out: Tensor, weighted: Tensor, X: Tensor, rows: slice) -> None:
-        """Add each context's ``sum_i weighted_i (x) [x_i 1]`` of a block."""
-        first = int(np.searchsorted(self.starts, rows.start, "right")) - 1
-        last = int(np.searchsorted(self.starts, rows.stop, "left"))
-        # The block as a sparse matrix of contexts by rows: one product reads X once for all of them.
-        offsets = np.clip(self.starts[first : last + 1] - rows.start, 0, rows.stop - rows.start)
-        crow = torch.as_tensor(offsets, device=X.device)
-        columns = torch.arange(len(X), device=X.device)
-        for k in range(weighted.shape[1]):
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-                spread = torch.sparse_csr_tensor(
-                    crow, columns, weighted[:, k], (last - first, len(X)), check_invariants=False
-                )
-            out[first:last, k, : self.n_features] += spread @ X
-        if self.fit_intercept:
-            out[:, :, -1].index_add_(0, self.codes[rows], weighted)
 
     def hessian(self, theta: Array, weights: Array) -> Array:
         """Return the Hessian of ``sum_c weights_c risk_c`` at one theta."""
@@ -133,103 +146,69 @@ class TorchRows:
         per_context = torch.tensor(weights, dtype=torch.float64, device=self.X.device)
         outputs, width = self.loss.n_outputs, self.width
         out = torch.zeros(outputs, width, outputs, width, dtype=torch.float64, device=self.X.device)
-        for rows in self._blocks(3):
-            X = self._bordered(self.X[rows].double())
-            z = self._predictions(X[:, : self.n_features], at, rows)
-            bend = _POINTWISE[type(self.loss)].curvature(self.target[rows], z)
-            bend = bend * (self.weight[rows] * per_context[self.codes[rows]])[:, None, None]
-            for k in range(outputs):
-                for m in range(k + 1):
-                    block = X.T @ (X * bend[:, k, m, None])
-                    out[k, :, m, :] += block
-                    if m < k:
-                        out[m, :, k, :] += block
+        for tiles in self._blocks(3):
+            X, owner = self.X[tiles].double(), self.owner[tiles]
+            bend = self._bend(X, at, tiles) * per_context[owner].repeat_interleave(X.shape[1])[:, None, None]
+            rows = self._bordered(X).reshape(-1, width)
+            for k, m in self._pairs():
+                block = rows.T @ (rows * bend[:, k, m, None])
+                out[k, :, m, :] += block
+                if m < k:
+                    out[m, :, k, :] += block
         return _host(out).reshape(outputs * width, outputs * width)
 
     def hessians(self, theta: Array) -> Array:
         """Return the Hessian of every context's risk at a theta of its own."""
         at = self._on_device(theta)
         outputs, width = self.loss.n_outputs, self.width
-        out = torch.zeros(self.n_contexts, outputs, width, outputs, width, dtype=torch.float64, device=self.X.device)
-        for contexts, index, inside in self._padded():
-            flat = index.reshape(-1)
-            X = self._bordered(self.X[flat].double())
-            z = self._predictions(X[:, : self.n_features], at, flat)
-            bend = _POINTWISE[type(self.loss)].curvature(self.target[flat], z)
-            bend = bend * (self.weight[flat] * inside.reshape(-1))[:, None, None]
-            stack = X.reshape(len(contexts), -1, width)
-            for k in range(outputs):
-                for m in range(k + 1):
-                    scaled = stack * bend[:, k, m].reshape(len(contexts), -1, 1)
-                    block = stack.transpose(1, 2) @ scaled
-                    out[contexts, k, :, m, :] += block
-                    if m < k:
-                        out[contexts, m, :, k, :] += block
+        out = self._zeros(outputs, width, outputs, width)
+        # What comes out of a tile may be larger than the tile.
+        for tiles in self._blocks(3 + width // self.X.shape[1]):
+            X = self.X[tiles].double()
+            bend, rows = self._bend(X, at, tiles), self._bordered(X)
+            for k, m in self._pairs():
+                block = rows.transpose(1, 2) @ (rows * bend[:, k, m].reshape(*rows.shape[:2], 1))
+                out[:, k, :, m, :].index_add_(0, self.owner[tiles], block)
+                if m < k:
+                    out[:, m, :, k, :].index_add_(0, self.owner[tiles], block)
         return _host(out).reshape(self.n_contexts, outputs * width, outputs * width)
 
-    def _padded(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield contexts of similar size together: their numbers, their rows padded to equal length, which are real.
+    def _bend(self, X: Tensor, theta: Tensor, tiles: slice) -> Tensor:
+        """Return the weighted curvature of every row of some tiles: (n, n_outputs, n_outputs)."""
+        z = self._predictions(X, theta, self.owner[tiles])
+        bend: Tensor = self._pointwise.curvature(self.target[tiles].reshape(-1), z)
+        return bend * self.weight[tiles].reshape(-1, 1, 1)
 
-        A context too large for a block comes in several pieces.
-        """
-        limit = max(1, _BLOCK_BYTES // (8 * self.width * 3))
-        sizes = np.diff(self.starts)
-        pieces = (
-            [
-                (c, first, min(first + limit, self.starts[c + 1]))
-                for c in range(self.n_contexts)
-                for first in range(self.starts[c], self.starts[c + 1], limit)
-            ]
-            if sizes.max() > limit
-            else list(zip(range(self.n_contexts), self.starts[:-1], self.starts[1:], strict=True))
-        )
-        table = np.array(pieces, dtype=np.intp)
-        lengths = table[:, 2] - table[:, 1]
-        order = np.argsort(lengths, kind="stable")
-        place = 0
-        while place < len(order):
-            # As many as fit, none padded to more than twice its length.
-            longest = lengths[order[place]] * 2
-            end = place + int(np.searchsorted(lengths[order[place:]], longest, "right"))
-            end = min(end, place + max(1, limit // max(int(lengths[order[end - 1]]), 1)))
-            chosen = table[order[place:end]]
-            span = np.arange(int((chosen[:, 2] - chosen[:, 1]).max()))
-            inside = span < (chosen[:, 2] - chosen[:, 1])[:, None]
-            index = np.where(inside, chosen[:, 1:2] + span, chosen[:, 1:2])
-            device = self.X.device
-            yield (
-                torch.as_tensor(chosen[:, 0], device=device),
-                torch.as_tensor(index, device=device),
-                torch.as_tensor(inside, dtype=torch.float64, device=device),
-            )
-            place = end
+    def _pairs(self) -> Iterator[tuple[int, int]]:
+        return ((k, m) for k in range(self.loss.n_outputs) for m in range(k + 1))
 
     def _blocks(self, copies: int) -> Iterator[slice]:
-        """Yield the rows in pieces of which a few copies in double precision fit the memory set aside."""
-        step = max(1, _BLOCK_BYTES // (8 * self.width * copies))
+        """Yield tiles in pieces of which a few copies in double precision fit the memory set aside."""
+        step = max(1, _BLOCK_BYTES // (8 * self.width * self.X.shape[1] * copies))
         for first in range(0, len(self.X), step):
             yield slice(first, min(first + step, len(self.X)))
 
     def _bordered(self, X: Tensor) -> Tensor:
-        return torch.cat([X, X.new_ones(len(X), 1)], dim=1) if self.fit_intercept else X
+        return torch.cat([X, X.new_ones(*X.shape[:2], 1)], dim=2) if self.fit_intercept else X
 
     def _on_device(self, theta: Array) -> Tensor:
         matrix = np.asarray(theta, dtype=np.float64).reshape(*theta.shape[:-1], self.loss.n_outputs, self.width)
         return torch.tensor(matrix, device=self.X.device)
 
-    def _predictions(self, X: Tensor, theta: Tensor, rows: slice | Tensor) -> Tensor:
-        """Return predictions of some rows, always (n, n_outputs)."""
+    def _predictions(self, X: Tensor, theta: Tensor, owner: Tensor) -> Tensor:
+        """Return predictions of the rows of some tiles, always (n, n_outputs)."""
         d = self.n_features
-        if theta.ndim == 2:
-            z = X @ theta[:, :d].T
-            return z + theta[:, d] if self.fit_intercept else z
-        own = theta[self.codes[rows]]
-        z = torch.einsum("nd,nkd->nk", X, own[:, :, :d])
-        return z + own[:, :, d] if self.fit_intercept else z
+        own = theta if theta.ndim == 2 else theta[owner]
+        z = X @ own[..., :d].transpose(-1, -2)
+        if self.fit_intercept:
+            z = z + own[..., d].reshape(-1, 1, self.loss.n_outputs)
+        return z.reshape(-1, self.loss.n_outputs)
 
-    def _total(self, rows: Tensor) -> Tensor:
-        out = torch.zeros(self.n_contexts, dtype=torch.float64, device=self.X.device)
-        return out.index_add_(0, self.codes, rows)
+    def _zeros(self, *shape: int) -> Tensor:
+        return torch.zeros(self.n_contexts, *shape, dtype=torch.float64, device=self.X.device)
+
+    def _total(self, tiles: Tensor) -> Tensor:
+        return self._zeros().index_add_(0, self.owner, tiles)
 
 
 class _Logistic:

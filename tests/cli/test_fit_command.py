@@ -1,0 +1,369 @@
+"""``counterpoise fit`` and ``predict``: what is written is what Python gives, and nothing is written by halves."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from counterpoise import report as report_module
+from counterpoise.cli import app
+from counterpoise.tabular import saved as saved_module
+from counterpoise.tabular.saved import FILES
+from tests.pages.hostile import NAMES
+from tests.tabular.examples import OTHERS, patients, posed_file, save
+
+QUICK = ("--folds", "2", "--reference", "in-sample", "--radius", "0.1")
+
+
+def called(*arguments):
+    """Return the exit code, what was printed and what was said; a crash is a crash."""
+    result = CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def fit(file, out, *more, target="ill", context="hospital"):
+    drop = [word for name in OTHERS.get(target, ()) for word in ("--drop", name)]
+    return called("fit", file, "--target", target, "--context", context, "--out", out, *drop, *QUICK, *more)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return save(patients(), tmp_path_factory.mktemp("data") / "patients.csv")
+
+
+@pytest.fixture(scope="module")
+def model(file, tmp_path_factory):
+    out = tmp_path_factory.mktemp("fitted") / "model"
+    code, printed, said = fit(file, out)
+    assert code == 0
+    assert printed.splitlines()[0] == json.loads((out / "metrics.json").read_text())["verdict"]
+    assert printed.splitlines()[1] == f"The model is in {out}; open {out / 'report.html'}"
+    assert said.splitlines()[0] == "note: classification of ill (ill holds words)"
+    return out
+
+
+# --- fit -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_folder_holds_model_card_report_and_metrics(model, file):
+    assert sorted(path.name for path in model.iterdir()) == sorted(FILES)
+    assert [path.name for path in model.parent.iterdir()] == ["model"]
+    html = (model / "report.html").read_text(encoding="utf-8")
+    metrics = json.loads((model / "metrics.json").read_text(encoding="utf-8"))
+    assert metrics["verdict"] in html
+    assert metrics["settings"]["file"].startswith("patients.csv (150 rows, fingerprint ")
+    assert metrics["settings"]["features"] == "3: age, weight, blood"
+    assert "ill by hospital" in html
+
+
+def test_json_is_alone_on_stdout_and_equal_to_the_metrics(file, tmp_path):
+    code, printed, said = fit(file, tmp_path / "model", "--json")
+    assert code == 0
+    metrics = json.loads((tmp_path / "model" / "metrics.json").read_text(encoding="utf-8"))
+    assert json.loads(printed) == {**metrics, "folder": str(tmp_path / "model")}
+    assert all(line.startswith("note: ") for line in said.splitlines())
+
+
+def test_quiet_says_nothing_and_verbose_says_how_long(file, tmp_path):
+    code, printed, said = fit(file, tmp_path / "quiet", "--quiet", "--verbose")
+    assert (code, said) == (0, "")
+    assert len(printed.splitlines()) == 2
+    code, _, said = fit(file, tmp_path / "verbose", "-v")
+    assert code == 0
+    for step in ("reading", "fitting", "comparing with the baselines, on held-out rows", "writing"):
+        assert re.search(rf"^{step}: \d+\.\d\d s$", said, re.MULTILINE)
+
+
+def test_a_folder_that_exists_is_untouched_without_force(model, file):
+    before = {path.name: path.read_bytes() for path in model.iterdir()}
+    code, printed, said = fit(file, model)
+    assert (code, printed) == (2, "")
+    assert said.startswith(f"Error: {model} holds a model already. Pass --force")
+    assert {path.name: path.read_bytes() for path in model.iterdir()} == before
+
+
+def test_force_replaces_a_model_but_nothing_else(file, tmp_path):
+    out = tmp_path / "model"
+    out.mkdir()
+    for name in FILES:
+        (out / name).write_text("old")
+    assert fit(file, out, "--force")[0] == 0
+    assert "old" not in {path.read_text(errors="replace") for path in out.iterdir()}
+    (out / "thesis.tex").write_text("years of work")
+    code, _, said = fit(file, out, "--force")
+    assert code == 2
+    assert "thesis.tex" in said
+    assert (out / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    ("module", "name"), [(report_module, "compare"), (report_module, "confidence_path"), (saved_module, "_digest")]
+)
+def test_an_interruption_writes_nothing(file, tmp_path, monkeypatch, module, name, there):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    out = tmp_path / "model"
+    if there:
+        out.mkdir()
+        (out / "model.json").write_text("old")
+    monkeypatch.setattr(module, name, interrupted)
+    code, printed, said = fit(file, out, "--force")
+    assert (code, printed) == (130, "")
+    assert said.endswith("Interrupted. Nothing was written.\n")
+    assert list(tmp_path.iterdir()) == [out] * there
+    assert not there or [path.read_text() for path in out.iterdir()] == ["old"]
+
+
+def test_a_full_disk_is_a_failure_and_leaves_nothing(file, tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(saved_module, "_digest", full)
+    code, _, said = fit(file, tmp_path / "model")
+    assert code == 1
+    assert "No space left on device" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_semicolons_and_decimal_commas(tmp_path):
+    pd.DataFrame(patients()).to_csv(tmp_path / "p.csv", sep=";", decimal=",", index=False, encoding="utf-16")
+    code, _, said = fit(tmp_path / "p.csv", tmp_path / "model")
+    assert code == 0, said
+    assert json.loads((tmp_path / "model" / "model.json").read_text())["columns"]["numbers"] == ["age", "weight"]
+
+
+@pytest.mark.parametrize("header", [", ", "; "])
+def test_a_header_with_blanks_does_not_give_the_target_away(tmp_path, header):
+    frame = pd.DataFrame(patients()).drop(columns=["days", "cost"]).astype({"ill": "category"})
+    frame["ill"] = frame["ill"].cat.codes
+    text = frame.to_csv(index=False, sep=header[0])
+    first, rest = text.split("\n", 1)
+    (tmp_path / "p.csv").write_text(first.replace(header[0], header) + "\n" + rest)
+    arguments = ("fit", tmp_path / "p.csv", "--target", "ill", "--context", "hospital", "-o", tmp_path / "model")
+    assert called(*arguments, *QUICK)[0] == 0
+    metrics = json.loads((tmp_path / "model" / "metrics.json").read_text())
+    assert "ill" not in metrics["settings"]["features"]
+    assert min(row["risk"] for row in metrics["contexts"]) > 0.1
+
+
+BROKEN = {
+    "an uneven row": ("age,ill,hospital\n1,2,3\n4,5\n", "row 3 of p.csv has 2 cells, but the header has 3"),
+    "no rows": ("age,ill,hospital\n", "p.csv has a header but no rows"),
+    "nothing": ("", "p.csv is empty"),
+    "an open quote": ('age,ill,hospital\n1,2,"3\n' + "4,5,6\n" * 9, "quotation mark that is opened and never closed"),
+    "two columns of a name": ("age,ill,ill,hospital\n1,2,3,4\n", "p.csv has 2 columns 'ill'"),
+    "no such target": ("age,illl,hospital\n1,2,3\n", "no column 'ill' (--target). Did you mean 'illl'?"),
+    "no such context": ("age,ill,hopsital\n1,2,3\n4,1,5\n", "no column 'hospital' (--context). Did you mean"),
+    "a hole in the context": ("age,ill,hospital\n1,2,a\n2,1,\n", "(--context) is empty in row 3"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_table_is_the_users_to_mend(tmp_path, case):
+    text, message = BROKEN[case]
+    (tmp_path / "p.csv").write_text(text)
+    arguments = ("fit", tmp_path / "p.csv", "--target", "ill", "--context", "hospital", "-o", tmp_path / "model")
+    code, printed, said = called(*arguments)
+    assert (code, printed) == (2, "")
+    assert message in said
+    assert said.startswith("Error: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
+
+
+WRONG = {
+    "confidence": ("2", "confidence is 2.0"),
+    "radius": ("wide", "radius is 'wide'"),
+    "draws": ("0", "draws is 0.0"),
+    "score": ("both", "score is 'both'"),
+    "alpha": ("-1", "alpha = -1.0"),
+    "reference": ("mine", "--reference is 'mine'"),
+    "folds": ("1", "two folds or more"),
+    "jobs": ("0", "jobs"),
+    "task": ("guess", "--task is 'guess'"),
+    "group": ("family", "no column 'family' (--group)"),
+    "drop": ("family", "family"),
+    "only": ("family", "family"),
+}
+
+
+@pytest.mark.parametrize("option", WRONG)
+def test_a_switch_that_cannot_be_is_refused(file, tmp_path, option):
+    value, message = WRONG[option]
+    code, printed, said = fit(file, tmp_path / "model", f"--{option}", value)
+    assert (code, printed) == (2, "")
+    assert message in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_switches_that_typer_refuses_are_usage(file, tmp_path):
+    assert fit(file, tmp_path / "model", "--folds", "many")[0] == 2
+    assert called("fit", file, "--target", "ill")[0] == 2
+    assert called("fit")[0] == 2
+
+
+def test_the_current_folder_is_no_crash(tmp_path, monkeypatch):
+    path = save(patients(), tmp_path / "patients.csv")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert fit(path, ".")[0] in (0, 2)
+
+
+def test_hostile_names_pass_through_every_file(tmp_path):
+    names = [name for name in NAMES if isinstance(name, str) and name.strip() and "\ud800" not in name]
+    columns = patients()
+    where = dict(zip(("north", "south", "east"), names[5:8], strict=True))
+    renamed = {names[0]: columns["age"], names[1]: columns["blood"], names[2]: columns["ill"]}
+    renamed[names[3]] = [where[name] for name in columns["hospital"]]
+    path = save(renamed, tmp_path / "p.parquet")
+    code, printed, _ = fit(path, tmp_path / "model", "--json", target=names[2], context=names[3])
+    assert code == 0
+    assert json.loads(printed)["contexts"]
+    html = (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in html
+    assert "<img" not in html
+    assert called("predict", tmp_path / "model", path, "-o", tmp_path / "out.csv")[0] == 0
+
+
+# --- predict ---------------------------------------------------------------------------------------------------------
+
+
+def predicted(model, columns, folder, end="csv", out="out.csv"):
+    path = save(columns, folder / f"new.{end}")
+    code, printed, said = called("predict", model, path, "-o", folder / out)
+    assert code == 0, said
+    assert printed == f"{len(columns['age'])} predictions of ill are in {folder / out}\n"
+    table = pd.read_csv(folder / out) if out.endswith("csv") else pq.read_table(folder / out).to_pandas()
+    return table, said
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet", "arrow"])
+@pytest.mark.parametrize("out", ["out.csv", "out.parquet"])
+def test_predictions_are_those_of_the_same_pipeline_in_python(model, file, tmp_path, end, out):
+    new = patients(60, seed=5)
+    table, said = predicted(model, new, tmp_path, end, out)
+    assert said == ""
+    switches = {"reference": "in-sample", "radius": 0.1, "alpha": 1e-3}
+    pipeline, _ = posed_file(file, **switches).fitted()
+    X = posed_file(save(new, tmp_path / "python.csv")).X
+    np.testing.assert_allclose(table["probability[yes]"], pipeline.predict_proba(X)[:, 1], atol=1e-12)
+    assert table["prediction"].tolist() == pipeline.predict(X).tolist()
+    assert list(table)[: len(new)] == list(new)
+    for name, column in new.items():
+        assert pd.Series(table[name]).astype(str).tolist() == pd.Series(column).astype(str).tolist()
+
+
+def test_types_survive_in_parquet(model, tmp_path):
+    """A number of a csv is a number in the parquet file beside its prediction."""
+    predicted(model, patients(60), tmp_path, "csv", "out.parquet")
+    schema = pq.read_schema(tmp_path / "out.parquet")
+    assert pa.types.is_floating(schema.field("age").type)
+
+
+def test_what_was_not_seen_is_said(model, tmp_path):
+    new = patients(60, seed=5)
+    new["blood"] = ["AB" if k < 3 else word for k, word in enumerate(new["blood"].tolist())]
+    new["age"] = [None if k < 9 else value for k, value in enumerate(new["age"].tolist())]
+    table, said = predicted(model, new, tmp_path)
+    assert said == "note: 3 of 60 rows have a blood that the model has not seen\n"
+    assert table["probability[yes]"].notna().all()
+
+
+def test_other_order_and_other_columns_change_nothing(model, tmp_path):
+    new = patients(60, seed=5)
+    table, _ = predicted(model, new, tmp_path)
+    other = {"extra": range(60), **{name: new[name] for name in ("blood", "weight", "age")}, "ill": [None] * 60}
+    again, _ = predicted(model, other, tmp_path, out="again.csv")
+    assert again["probability[yes]"].tolist() == table["probability[yes]"].tolist()
+    assert list(again)[:5] == ["extra", "blood", "weight", "age", "ill"]
+
+
+def test_a_column_called_prediction_keeps_its_name(model, tmp_path):
+    new = {**patients(60, seed=5), "prediction": ["mine"] * 60, "prediction_": ["too"] * 60}
+    table, _ = predicted(model, new, tmp_path)
+    assert set(table["prediction"]) == {"mine"}
+    assert set(table["prediction_"]) == {"too"}
+    assert set(table["prediction__"]) <= {"yes", "no"}
+
+
+def test_a_boolean_is_known_in_every_format(tmp_path):
+    columns = {**patients(), "smoker": [True, False, False] * 50}
+    for fitted in ("csv", "parquet"):
+        assert fit(save(columns, tmp_path / f"p.{fitted}"), tmp_path / fitted)[0] == 0
+        for end in ("csv", "parquet"):
+            _, said = predicted(tmp_path / fitted, columns, tmp_path, end, f"{fitted}-{end}.csv")
+            assert said == ""
+
+
+NEW = {
+    "a missing column": ("weight,blood\n1,A\n", "new.csv has no column 'age'"),
+    "a word for a number": (
+        "age,weight,blood\n1,2,A\n50,heavy,B\n",
+        "column 'weight' of new.csv must be numbers; row 3",
+    ),
+    "a date for a number": ("age,weight,blood\n1,2020-01-01,A\n", "That is a date"),
+    "infinity": ("age,weight,blood\n1,inf,A\n", "must be finite numbers; row 2 holds 'inf'"),
+    "no rows": ("age,weight,blood\n", "new.csv has a header but no rows"),
+    "an uneven row": ("age,weight,blood\n1,2\n", "row 2 of new.csv has 2 cells"),
+}
+
+
+@pytest.mark.parametrize("case", NEW)
+def test_new_rows_that_cannot_be_predicted_are_named(model, tmp_path, case):
+    text, message = NEW[case]
+    (tmp_path / "new.csv").write_text(text)
+    code, printed, said = called("predict", model, tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    assert (code, printed) == (2, "")
+    assert message in said
+    assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
+
+
+def test_no_rows_in_a_typed_file(model, tmp_path):
+    path = save({"age": pa.array([], pa.float64())}, tmp_path / "new.parquet")
+    code, _, said = called("predict", model, path, "-o", tmp_path / "out.csv")
+    assert code == 2
+    assert "has a header but no rows" in said
+
+
+@pytest.mark.parametrize("kind", ["lists", "bytes", "structs"])
+def test_a_column_that_no_csv_can_hold_is_the_users_to_drop(model, tmp_path, kind):
+    odd = {"lists": [[1]] * 60, "bytes": [b"\xff\x00"] * 60, "structs": [{"a": 1}] * 60}[kind]
+    path = save({**patients(60), "odd": odd}, tmp_path / "new.parquet")
+    code, _, said = called("predict", model, path, "-o", tmp_path / "out.csv")
+    assert code == 2
+    assert "odd" in said
+    assert not (tmp_path / "out.csv").exists()
+    assert called("predict", model, path, "-o", tmp_path / "out.parquet")[0] == 0
+
+
+def test_outputs_of_predict_are_guarded(model, file, tmp_path):
+    out = tmp_path / "out.csv"
+    out.write_text("mine")
+    code, _, said = called("predict", model, file, "-o", out)
+    assert code == 2
+    assert "exists already" in said
+    assert out.read_text() == "mine"
+    assert called("predict", model, file, "-o", out, "--force", "-q")[::2] == (0, "")
+    for wrong in ("out.xlsx", "out"):
+        code, _, said = called("predict", model, file, "-o", tmp_path / wrong)
+        assert code == 2
+        assert "name a file ending in .csv or .parquet" in said
+    assert called("predict", tmp_path / "no", file, "-o", tmp_path / "new.csv")[0] == 2
+    assert called("predict", file, file, "-o", tmp_path / "new.csv")[0] == 2
+
+
+def test_an_interrupted_prediction_writes_nothing(model, file, tmp_path, monkeypatch):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(saved_module.SavedModel, "unknown", interrupted)
+    code, _, said = called("predict", model, file, "-o", tmp_path / "out.csv")
+    assert code == 130
+    assert "Nothing was written" in said
+    assert list(tmp_path.iterdir()) == []

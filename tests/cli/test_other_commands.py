@@ -1,0 +1,199 @@
+"""``counterpoise compare`` and ``explore``, and what all commands have in common."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from counterpoise import compare, comparison, explorer
+from counterpoise.cli import app
+from tests.explorer.examples import data_in
+from tests.tabular.examples import patients, posed_file, save
+
+QUICK = ("--folds", "2", "--reference", "in-sample", "--radius", "0.1")
+ILL = ("--target", "ill", "--context", "hospital", "--drop", "days", "--drop", "cost")
+
+
+def called(*arguments):
+    result = CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+    return result.exit_code, result.stdout, result.stderr
+
+
+small_contexts = pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    columns = {**patients(), "family": [f"family {k // 3}" for k in range(150)]}
+    return save(columns, tmp_path_factory.mktemp("data") / "patients.csv")
+
+
+# --- all commands ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "compare", "explore", "stock"])
+def test_help_shows_an_example(command):
+    helped = CliRunner().invoke(app, [command, "--help"], env={"NO_COLOR": "1", "COLUMNS": "200", "TERM": "dumb"})
+    assert helped.exit_code == 0
+    assert re.search(rf"counterpoise {command} \w+", helped.stdout)
+    assert helped.stderr == ""
+
+
+def test_the_help_lists_the_commands_in_the_order_of_use():
+    helped = CliRunner().invoke(app, ["--help"], env={"NO_COLOR": "1", "COLUMNS": "120"})
+    places = [helped.stdout.index(f" {name} ") for name in ("fit", "predict", "compare", "explore", "stock")]
+    assert helped.exit_code == 0
+    assert places == sorted(places)
+
+
+def test_a_command_that_does_not_exist_is_usage():
+    assert called("fitt")[0] == 2
+
+
+# --- compare ---------------------------------------------------------------------------------------------------------
+
+
+@small_contexts
+def test_compare_prints_the_comparison(file):
+    code, printed, said = called("compare", file, *ILL, "--drop", "family", *QUICK)
+    assert code == 0
+    problem = posed_file(file, drop=["family"], reference="in-sample", radius=0.1, alpha=1e-3)
+    plain = compare(problem.X, problem.y, problem.contexts, estimator=problem.model, cv=2)
+    assert printed == f"{plain}\n"
+    assert said.startswith("note: classification of ill (ill holds words)\n")
+
+
+def test_compare_as_json(file):
+    code, printed, said = called("compare", file, *ILL, "--drop", "family", *QUICK, "--json", "--quiet")
+    assert (code, said) == (0, "")
+    result = json.loads(printed)
+    assert set(result) == {"verdict", "methods", "contexts"}
+    assert [row["method"] for row in result["methods"]][:2] == ["robust", "erm"]
+    assert len(result["contexts"]) == 5 * 3
+
+
+@small_contexts
+def test_compare_keeps_groups_together(file):
+    code, printed, said = called("compare", file, *ILL, "--group", "family", *QUICK, "--json")
+    assert code == 0, said
+    problem = posed_file(file, group="family", reference="in-sample", radius=0.1, alpha=1e-3)
+    assert "family" not in problem.columns.features
+    plain = compare(problem.X, problem.y, problem.contexts, estimator=problem.model, cv=2, groups=problem.groups)
+    assert json.loads(printed)["verdict"] == plain.verdict
+    other = json.loads(called("compare", file, *ILL, "--drop", "family", *QUICK, "--json", "-q")[1])
+    assert other["verdict"] != plain.verdict
+
+
+def test_a_group_of_all_rows_is_refused(tmp_path):
+    path = save({**patients(), "one": ["same"] * 150}, tmp_path / "p.csv")
+    code, _, said = called("compare", path, *ILL, "--group", "one", *QUICK)
+    assert code == 2
+    assert "all rows are one group" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--target", "cost", "--task", "count"), None),
+        (("--target", "cost", "--task", "quantile", "--quantile", "0.8"), None),
+        (("--target", "cost", "--task", "huber", "--delta", "2"), None),
+        (("--target", "hospital"), "both --target and --context"),
+        (("--target", "age", "--task", "classification"), "classes; 100 are the most"),
+        (("--target", "cost", "--context", "blod"), "Did you mean 'blood'"),
+        (("--target", "cost", "--jobs", "0"), "jobs"),
+    ],
+)
+def test_compare_of_every_task(file, more, message):
+    code, printed, said = called("compare", file, "--context", "hospital", "--drop", "family", *QUICK, *more)
+    assert code == (2 if message else 0), said
+    assert (message or "note: ") in said
+    assert (printed == "") == bool(message)
+
+
+def test_compare_is_verbose_and_interrupted(file, monkeypatch):
+    code, _, said = called("compare", file, *ILL, *QUICK, "-v")
+    assert code == 0
+    assert re.search(r"^comparing: \d+\.\d\d s$", said, re.MULTILINE)
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison, "held_out_losses", interrupted)
+    assert called("compare", file, *ILL, *QUICK)[0] == 130
+
+
+# --- explore ---------------------------------------------------------------------------------------------------------
+
+EXPLORED = (*ILL, "--reference", "in-sample", "--only", "age", "--only", "weight")
+SALES = ("--demand", "units", "--cost", "2", "--price", "5", "--context", "weather")
+
+
+@pytest.fixture(scope="module")
+def sales(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    weather = rng.choice(["sun", "rain"], 80)
+    columns = {"units": rng.poisson(np.where(weather == "sun", 40, 20)), "weather": weather}
+    return save(columns, tmp_path_factory.mktemp("sales") / "sales.csv")
+
+
+def test_explore_writes_a_page_of_a_model(file, tmp_path):
+    out = tmp_path / "page.html"
+    code, printed, said = called("explore", file, *EXPLORED, "-o", out, "-v")
+    assert code == 0, said
+    assert printed == f"The page is in {out}; open it in a browser, or mail it.\n"
+    assert "solving at every level: " in said
+    html = out.read_text(encoding="utf-8")
+    assert data_in(html)
+    assert "ill by hospital" in html
+    assert "patients.csv (150 rows, fingerprint " in html
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_explore_writes_a_page_of_stock(sales, tmp_path):
+    out = tmp_path / "page.html"
+    code, _, said = called("explore", sales, *SALES, "--currency", "EUR", "--integer", "-q", "-o", out)
+    assert (code, said) == (0, "")
+    html = out.read_text(encoding="utf-8")
+    assert "How much to order, by weather" in html
+    assert data_in(html)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--context", "weather"), "--target for a model, or --demand for stock"),
+        ((*SALES, "--target", "units"), "--target for a model, or --demand for stock"),
+        (("--context", "weather", "--demand", "units", "--price", "3"), "stock needs --cost and --price"),
+        (("--context", "weathr", *SALES[:-2]), "Did you mean 'weather'"),
+        (("--context", "weather", "--target", "units"), "no column that can be a feature"),
+    ],
+)
+def test_explore_is_told_what_about(sales, tmp_path, arguments, message):
+    code, printed, said = called("explore", sales, *arguments, "-o", tmp_path / "page.html")
+    assert (code, printed) == (2, "")
+    assert message in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_explore_guards_what_exists(sales, tmp_path):
+    out = tmp_path / "page.html"
+    out.write_text("mine")
+    code, _, said = called("explore", sales, *SALES, "-o", out)
+    assert code == 2
+    assert "exists already" in said
+    assert out.read_text() == "mine"
+    assert called("explore", sales, *SALES, "-o", out, "--force")[0] == 0
+    assert out.read_text(encoding="utf-8") != "mine"
+
+
+def test_explore_interrupted_writes_nothing(sales, tmp_path, monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(explorer, "whole", interrupted)
+    code, _, said = called("explore", sales, *SALES, "-o", tmp_path / "page.html")
+    assert code == 130
+    assert "Nothing was written" in said
+    assert list(tmp_path.iterdir()) == []

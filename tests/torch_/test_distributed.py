@@ -1,0 +1,132 @@
+"""Two processes that share a batch are one process with all of it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import distributed, nn  # noqa: E402
+
+from counterpoise.torch import ERMLoss, GroupDROLoss, RobustLoss  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    not (distributed.is_available() and distributed.is_gloo_available()), reason="this torch has no gloo"
+)
+
+COUNTS = [60, 30, 10]
+SPLITS = {"equal": 8, "unequal": 3}
+"""Rows of the first process, of sixteen; the second never sees context 0, and in step 2 neither sees context 2."""
+
+KINDS = {
+    "closed-form": lambda: RobustLoss(COUNTS, radius=0.3, reference_risks=[0.1, 0.0, 0.2]),
+    "ascent": lambda: RobustLoss(COUNTS, radius=0.3, update="ascent", step_size=0.5),
+    "every mix": lambda: RobustLoss(COUNTS, confidence=1.0),
+    "balanced": lambda: RobustLoss(COUNTS, radius=0.3, sampling="balanced"),
+    "group-dro": lambda: GroupDROLoss(COUNTS, step_size=0.5),
+    "erm": lambda: ERMLoss(COUNTS),
+}
+STEPS = 4
+
+
+def rows(step, first):
+    """Return a batch of sixteen rows, the second process's part without context 0."""
+    generator = torch.Generator().manual_seed(step)
+    x, y = torch.randn(16, 2, generator=generator), torch.randn(16, generator=generator)
+    contexts = torch.randint(3, (16,), generator=generator)
+    contexts[first:] = contexts[first:].clamp(min=1)
+    if step == 2:
+        contexts = contexts.clamp(max=1)
+    return x, y + contexts, contexts
+
+
+def train(kind, split, rank=None):
+    """Train for a few steps, alone on whole batches or as one of two; return every number that must agree."""
+    first = SPLITS[split]
+    model, loss = nn.Linear(2, 1), KINDS[kind]()
+    nn.init.constant_(model.weight, 0.3)
+    nn.init.zeros_(model.bias)
+    wrapped = model if rank is None else nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    part = slice(None) if rank is None else (slice(0, first) if rank == 0 else slice(first, None))
+    out = {"gradients": [], "weights": [], "values": []}
+    for step in range(STEPS):
+        x, y, contexts = (one[part] for one in rows(step, first))
+        optimizer.zero_grad()
+        value = loss((wrapped(x)[:, 0] - y).square(), contexts)
+        value.backward()
+        out["values"].append(value.detach())
+        out["gradients"].append(model.weight.grad.clone())
+        out["weights"].append(loss.context_weights.clone())
+        optimizer.step()
+    return out | {"state": loss.state_dict(), "model": model.state_dict()}
+
+
+def main(rank, rendezvous, file):
+    """Be one of two processes."""
+    distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
+    try:
+        torch.save({(kind, split): train(kind, split, rank) for kind in KINDS for split in SPLITS}, file)
+    finally:
+        distributed.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """What each of two processes found."""
+    folder = tmp_path_factory.mktemp("two")
+    files = [folder / f"{rank}.pt" for rank in range(2)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.torch_.test_distributed", str(rank), (folder / "meet").as_uri(), str(file)],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, file in enumerate(files)
+    ]
+    try:
+        said = [process.communicate(timeout=60)[1] for process in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
+    return [torch.load(file, weights_only=True) for file in files]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_processes_are_one_with_the_whole_batch(both, kind, split):
+    alone = train(kind, split)
+    for found in both:
+        part = found[kind, split]
+        for name in ("gradients", "weights"):
+            for one, all_ in zip(part[name], alone[name], strict=True):
+                torch.testing.assert_close(one, all_, rtol=1e-5, atol=1e-6)
+        for name in ("state", "model"):
+            for key, value in alone[name].items():
+                torch.testing.assert_close(part[name][key], value, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_average_to_that_of_the_whole_batch(both, kind, split):
+    alone = train(kind, split)
+    for step in range(STEPS):
+        mean = sum(found[kind, split]["values"][step] for found in both) / 2
+        torch.testing.assert_close(mean, alone["values"][step], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_are_the_same_bits_everywhere(both, kind):
+    first, second = (found[kind, "unequal"]["state"] for found in both)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3])
