@@ -2,7 +2,6 @@
 
 import multiprocessing
 import sys
-import tempfile
 import threading
 from pathlib import Path
 
@@ -230,19 +229,19 @@ def test_what_is_not_a_folder_of_ours_is_never_replaced(tmp_path, force):
         check_output_folder(path / "thesis.tex" / "model", OURS, force)
 
 
-def test_an_empty_folder_in_one_that_may_not_be_written_is_refused_in_time(tmp_path, monkeypatch):
-    path, ask = tmp_path / "model", tempfile.TemporaryFile
+def test_a_folder_that_cannot_be_moved_is_filled_where_it_is(tmp_path, monkeypatch):
+    path, make = tmp_path / "model", Path.mkdir
     path.mkdir()
 
-    def refuse(dir):
-        # The folder is moved to its place, for which its parent must be writable.
-        if Path(dir) == tmp_path:
-            raise PermissionError(13, "Permission denied", str(dir))
-        return ask(dir=dir)
+    def refuse(self, *args, **kwargs):
+        if self.parent == tmp_path:
+            raise PermissionError(13, "Permission denied", str(self))
+        return make(self, *args, **kwargs)
 
-    monkeypatch.setattr("counterpoise.files.tempfile.TemporaryFile", refuse)
-    with pytest.raises(InvalidInputError, match=r"cannot be written: Permission denied"):
-        check_output_folder(path, OURS)
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    check_output_folder(path, OURS)
+    whole_folder(path, fill)
+    assert content(path) == dict.fromkeys(OURS, "new")
 
 
 @pytest.mark.parametrize("place", [".", "", "../here"])

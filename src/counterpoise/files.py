@@ -57,7 +57,7 @@ def whole_folder(path: Path, write: Callable[[Path], object]) -> None:
 
     A folder that cannot be moved, such as a mount, keeps its place, and the files are moved into it one by one.
     """
-    path = path.absolute() if path.name else path.resolve()
+    path = path.resolve()
     mark = f"{os.getpid()}.{threading.get_ident()}"
     part, old = (path.with_name(f".{path.name[:50]}.{mark}.{end}") for end in ("part", "old"))
     movable = not path.is_mount()
@@ -106,9 +106,9 @@ def check_output_folder(path: Path, ours: Collection[str], force: bool = False) 
     force : bool
         Whether a folder of ours may be replaced.
     """
-    path = path if path.name else path.resolve()
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         raise InvalidInputError(f"{path} exists and is not a folder. Name another place.")
+    path = path.resolve()
     if path.is_dir():
         others = sorted(one.name for one in path.iterdir() if one.name not in ours)
         if others:

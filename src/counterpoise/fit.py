@@ -110,7 +110,8 @@ def check_parameters(params: Mapping[str, Any]) -> None:
 
 def _is_number(value: Any, low: float, high: float = math.inf) -> bool:
     number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
-    return number and bool(low <= value <= high)
+    # A number that no float can hold is none that is meant.
+    return number and bool(low <= value <= high) and (bool(value <= 1e300) or value == math.inf)
 
 
 def _is_whole(value: Any) -> bool:

@@ -171,7 +171,7 @@ def given_references(reference: Any, contexts: Contexts) -> Array:
         values = [known[label] for label in labels]
     try:
         risks = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"reference must hold numbers, one per context, got {reference!r:.60}.") from error
     if risks.shape != (len(labels),):
         raise InvalidInputError(

@@ -250,7 +250,6 @@ MISTAKES = {
     "min rows of 0": (None, ("--min-rows", "0"), 2, ["min", "rows"]),
     "a word for rows": (None, ("--min-rows", "few"), 2, ["--min-rows"]),
     "no such option": (None, ("--salvge", "1"), 2, ["--salvge"]),
-    "two products": (None, ("--product", "sku", "--product", "store"), 2, ["--product"]),
 }
 
 

@@ -188,24 +188,11 @@ def test_a_capacity_of_one_product_is_a_limit_whose_references_do_not_feel_it():
         assert row["best_profit"] == pytest.approx(sales.best_profits[sales.labels.index(row["context"])])
 
 
-@pytest.mark.parametrize("margin", ["of each row", "one for all"])
-@pytest.mark.parametrize("terms", [{}, {"integer": True}], ids=str)
-def test_the_path_of_a_product_within_a_capacity_goes_through_its_order(terms, margin):
-    data = market(68, n_products=2) | ({"cost": 4.0, "price": 9.0} if margin == "one for all" else {})
-    plan = planned("robust", **data, **terms, capacity=5)
-    for one in plan.plans:
-        path = one.path(5)
-        (here,) = np.flatnonzero(np.isclose(path["radius"], one.radius, rtol=1e-12))
-        assert path["order"][here] == pytest.approx(one.order, abs=1e-4), one.product
-
-
-def test_the_path_of_a_product_within_a_capacity_ends_where_the_rules_are():
+def test_the_path_of_a_product_is_that_of_the_product_alone():
     data = market(68, n_products=2)
-    plan = planned("robust", "erm", "minimax-regret", **data, capacity=0.6 * wanted(data))
-    for one in plan.plans:
-        path = one.path(3)
-        for rule, k in (("erm", 0), ("minimax-regret", -1)):
-            assert path["order"][k] == pytest.approx(values(plan, "choices", one.product, rule=rule)["order"]), rule
+    within, alone = plan_stock(**data, capacity=5), plan_stock(**data)
+    for one, other in zip(within.plans, alone.plans, strict=True):
+        np.testing.assert_allclose(one.path(5)["order"], other.path(5)["order"])
 
 
 @pytest.mark.parametrize("capacity", [0, 2])

@@ -20,7 +20,11 @@ INFERRED = {
     "words": (cycle("a", "b", "c"), "classification", "new holds words"),
     "two numbers": (cycle(1, 2), "classification", "new holds two values"),
     "two numbers with gaps": (cycle(1, 2, None), "classification", "new holds two values"),
-    "whole numbers": (cycle(1, 2, 3), "regression", "new holds 3 different numbers"),
+    "whole numbers": (
+        cycle(1, 2, 3),
+        "regression",
+        "new holds 3 different numbers; --task classification would take them for classes",
+    ),
     "many numbers": (np.arange(N) * 0.5, "regression", "new holds 150 different numbers"),
 }
 
@@ -138,7 +142,7 @@ REFUSED = {
     "numbers as classes": ("cost", "classification", "classes; 100 are the most"),
     "lists": ("list", "auto", r"'list' of patients.parquet \(--target\)"),
     "structs": ("struct", "auto", r"'struct' of patients.parquet \(--target\)"),
-    "dates": ("date", "regression", r"'date' of patients.parquet \(--target\) must be numbers, but it holds dates"),
+    "dates": ("date", "regression", r"'date' of patients.parquet \(--target\) holds dates"),
     "infinity": ("infinite", "auto", r"'infinite' of patients.parquet \(--target\) must be finite numbers; row 1"),
     "the context": ("hospital", "auto", "column 'hospital' is both --target and --context"),
     "a name nearly right": ("costs", "auto", r"no column 'costs' \(--target\). Did you mean 'cost'"),

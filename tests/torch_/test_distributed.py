@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -83,18 +85,20 @@ def both(tmp_path_factory):
         subprocess.Popen(
             [sys.executable, "-m", "tests.torch_.test_distributed", str(rank), (folder / "meet").as_uri(), str(file)],
             env=environment,
+            cwd=Path(__file__).parents[2],
             stderr=subprocess.PIPE,
             text=True,
         )
         for rank, file in enumerate(files)
     ]
+    deadline = time.monotonic() + 60.0
     try:
-        said = [process.communicate(timeout=60)[1] for process in processes]
+        said = [process.communicate(timeout=max(deadline - time.monotonic(), 0.1))[1] for process in processes]
     finally:
         for process in processes:
             if process.poll() is None:
                 process.kill()
-                process.wait()
+                process.communicate()
     assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
     return [torch.load(file, weights_only=True) for file in files]
 

@@ -57,10 +57,10 @@ def test_balanced_contexts_are_alike_and_rows_within_them_too():
     drawn = np.concatenate([batch for _ in range(100) for batch in sampler])
     assert len(drawn) == 100 * len(CONTEXTS)
     per_row = np.bincount(drawn, minlength=len(CONTEXTS))
-    per_context = [per_row[CONTEXTS == c].sum() for c in "abc"]
+    per_context = [per_row[c == CONTEXTS].sum() for c in "abc"]
     assert stats.chisquare(per_context).pvalue > 1e-4
     for c in "abc":
-        assert stats.chisquare(per_row[CONTEXTS == c]).pvalue > 1e-4
+        assert stats.chisquare(per_row[c == CONTEXTS]).pvalue > 1e-4
 
 
 def test_balanced_batches_are_independent_draws():
@@ -112,7 +112,9 @@ def test_in_a_data_loader():
     assert sorted(torch.cat([batch for (batch,) in loader]).tolist()) == x.tolist()
 
 
-@pytest.mark.parametrize("contexts", [CONTEXTS, CONTEXTS.tolist(), torch.arange(100) % 3], ids=["text", "list", "tensor"])
+@pytest.mark.parametrize(
+    "contexts", [CONTEXTS, CONTEXTS.tolist(), torch.arange(100) % 3], ids=["text", "list", "tensor"]
+)
 def test_contexts_in_any_container(contexts):
     sampler = ContextBatchSampler(contexts, 10, mode="balanced")
     assert len(sampler.contexts.labels) == 3

@@ -74,7 +74,13 @@ def run_script(script, references=None, **options):
     rows = [(torch.zeros(2), torch.zeros(2), torch.tensor([0, 1]))]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     history = fit(
-        model, loss, rows, optimizer, held_out=rows, row_loss=lambda z, y: z + 0.0 * y, **({"epochs": len(script)} | options)
+        model,
+        loss,
+        rows,
+        optimizer,
+        held_out=rows,
+        row_loss=lambda z, y: z + 0.0 * y,
+        **({"epochs": len(script)} | options),
     )
     return model, history
 
@@ -144,7 +150,7 @@ def test_risks_of_contexts():
     model = nn.Linear(2, 1).train()
     risks, counts = context_risks(model, [(X[k::3], y[k::3], codes[k::3]) for k in range(3)], 4)
     losses = per_sample(model(X), y).detach().double().numpy()
-    np.testing.assert_allclose(risks[:3], [losses[CODES == c].mean() for c in range(3)], rtol=1e-6)
+    np.testing.assert_allclose(risks[:3], [losses[c == CODES].mean() for c in range(3)], rtol=1e-6)
     assert math.isnan(risks[3])
     assert counts.tolist() == [120, 60, 20, 0]
     assert model.training
@@ -210,7 +216,7 @@ def test_a_held_out_context_whose_risk_is_not_a_number_is_not_passed_over():
     X, y, codes = data()
     X = torch.where(codes[:, None] == 2, math.nan, X)
     model, loss, optimizer = parts()
-    with pytest.raises(CounterpoiseError, match="held-out|NaN|nan"):
+    with pytest.raises(CounterpoiseError, match=r"held-out|NaN|nan"):
         fit(model, loss, shuffled(), optimizer, epochs=2, held_out=[(X, y, codes)])
 
 
@@ -295,9 +301,7 @@ def test_held_out_batches_may_come_and_go_between_runs(tmp_path, first):
     for epochs, with_held_out in ((2, first), (4, not first)):
         model, loss, optimizer = parts()
         held = [data(seed=1)] if with_held_out else None
-        history = fit(
-            model, loss, shuffled(), optimizer, epochs=epochs, held_out=held, checkpoint=tmp_path / "run.pt"
-        )
+        history = fit(model, loss, shuffled(), optimizer, epochs=epochs, held_out=held, checkpoint=tmp_path / "run.pt")
     assert history.epochs["epoch"].tolist() == [0, 1, 2, 3]
     assert "worst_risk" in history.epochs
 

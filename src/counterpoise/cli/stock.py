@@ -135,7 +135,7 @@ def _plain(plan: StockPlan) -> dict[str, Any]:
         "notes": list(plan.notes),
         "money": {"currency": plan.money.currency, "period": plan.money.period},
         "capacity": plan.capacity,
-        "proofs": [
+        "certificates": [
             {
                 "product": None if one.product is None else shown(one.product),
                 "lower": one.orders["robust"].certificate.lower,

@@ -82,6 +82,8 @@ def _em(character: str) -> float:
         return 0.39
     if character in _BROAD:
         return 0.97
+    if character in "<>=+~#":
+        return 0.86
     if unicodedata.east_asian_width(character) in "WF":
         return 1.3
     return 0.72 if character.isupper() else 0.62

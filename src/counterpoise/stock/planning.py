@@ -154,8 +154,10 @@ def _ordered(plans: list[ProductPlan], sales: Array, terms: Terms, capacity: flo
     if capacity is None:
         return [replace(plan, orders={rule: plan.solve(rule) for rule in RULES}) for plan in plans]
     number = isinstance(capacity, (int, float, np.number)) and not isinstance(capacity, bool)
-    if not (number and 0 <= capacity < math.inf):
+    if not (number and capacity >= 0):
         raise InvalidInputError(f"capacity is {capacity!r}; pass a number of units, 0 or more, or None.")
+    # More than any float can hold is no limit.
+    capacity = float(capacity) if capacity < 1e300 else math.inf
     dearest = float((sales[:, 2] + terms.shortage - sales[:, 0]).max())
     orders: list[dict[str, Solution]] = [{} for _ in plans]
     charge = 0.0

@@ -88,7 +88,7 @@ def sort_columns(
     """
     codes = [encode(labels).codes for labels in contexts]
     kinds = {
-        name: _kind(plain_types(data.table[name]).filter(kept), codes)
+        name: _kind(plain_types(data.table[name]), kept, codes)
         for name in data.names
         if name not in without and (not only or name in only)
     }
@@ -107,7 +107,7 @@ def _of_kind(kinds: Mapping[str, tuple[str, str]], kind: str) -> Iterator[str]:
     return (name for name, (one, _) in kinds.items() if one == kind)
 
 
-def _kind(column: Any, contexts: Sequence[NDArray[np.intp]]) -> tuple[str, str]:
+def _kind(column: Any, kept: NDArray[np.bool_], contexts: Sequence[NDArray[np.intp]]) -> tuple[str, str]:
     """Return ``number`` or ``category``, or nothing and why a column is of no use."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -126,15 +126,18 @@ def _kind(column: Any, contexts: Sequence[NDArray[np.intp]]) -> tuple[str, str]:
     )
     if not any(test(kind) for test in usable):
         return "", f"of type {kind}"
+    if pa.types.is_integer(kind) and _is_running(column):
+        return "", "a running number"
+    column = column.filter(kept)
     distinct = len(pc.unique(column.drop_null()))
+    if distinct == 0:
+        return "", "empty"
     if distinct == 1 and column.null_count == 0:
         return "", "the same in every row"
     if any(_renames(column, codes) for codes in contexts if distinct <= int(codes.max()) + 1):
         return "", "another name of the context"
-    if pa.types.is_boolean(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if not pa.types.is_large_string(kind):
         return ("category" if pa.types.is_boolean(kind) else "number"), ""
-    if pa.types.is_integer(kind):
-        return ("", "a running number") if _is_running(column, distinct) else ("number", "")
     if _are_dates(column):
         return "", _DATE
     if distinct > MOST_CATEGORIES and distinct > len(column) // 2:
@@ -157,9 +160,9 @@ def _are_dates(text: Any) -> bool:
     return all(re.fullmatch(r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?", str(one)) for one in some)
 
 
-def _is_running(column: Any, distinct: int) -> bool:
+def _is_running(column: Any) -> bool:
     """Tell whether whole numbers count the rows, up or down."""
-    if column.null_count or distinct < len(column) or len(column) < 3:
+    if column.null_count or len(column) < 3:
         return False
-    steps = np.diff(column.to_numpy())
-    return bool(np.all(steps == steps[0]))
+    steps = np.diff(column.to_numpy().astype(np.float64))
+    return bool(steps[0] != 0 and np.all(steps == steps[0]))

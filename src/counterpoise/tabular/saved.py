@@ -172,7 +172,12 @@ def _card(path: Path) -> dict[str, Any]:
         known = card["format"] == _FORMAT
         columns = card["columns"]
         complete = isinstance(card["sha256"], str) and isinstance(columns["numbers"] + columns["categories"], list)
-        complete = complete and isinstance(columns["left_out"], dict) and {"target", "task"} <= card.keys()
+        complete = (
+            complete
+            and isinstance(columns["left_out"], dict)
+            and isinstance(card["target"], str)
+            and isinstance(card["task"], str)
+        )
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInputError(f"{path} cannot be read ({error}). Fit the model again.") from error
     if not (known and complete):

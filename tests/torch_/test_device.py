@@ -1,0 +1,455 @@
+"""Linear models whose rows are on a device: the same answers and certificates as in memory, and no torch elsewhere."""
+
+import copy
+import itertools
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+torch = pytest.importorskip("torch")
+
+import counterpoise as cpo  # noqa: E402
+from counterpoise.exceptions import InvalidInputError  # noqa: E402
+from counterpoise.losses import Logistic, Multinomial, Poisson, Squared  # noqa: E402
+from counterpoise.torch import GroupDROLoss, RobustLoss, rows  # noqa: E402
+from tests.problems import make  # noqa: E402
+
+# Small contexts are the point here, not a mistake.
+pytestmark = pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here: torch.cuda.is_available() is False")
+DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
+MODELS = {
+    "logistic": (cpo.RobustLogisticRegression, Logistic()),
+    "multinomial": (cpo.RobustLogisticRegression, Multinomial(3)),
+    "linear": (cpo.RobustLinearRegression, Squared()),
+    "poisson": (cpo.RobustPoissonRegressor, Poisson()),
+}
+RADII = [0.0, "types", math.inf]
+
+each_device = pytest.mark.parametrize("device", DEVICES)
+each_model = pytest.mark.parametrize("model", MODELS)
+
+
+def problem(model, n_contexts=4, n_features=3, seed=0, **options):
+    kind, loss = MODELS[model]
+    return kind, *make(loss, n_contexts, n_features, seed, **options)
+
+
+def assert_same(model, reference):
+    """The same model, risks and proven bounds.
+
+    Bounds agree to 1e-9; a gap of 1e-10 leaves coefficients the square root of it to differ by, and they use a little.
+    """
+    np.testing.assert_allclose(model.coef_, reference.coef_, atol=5e-8, rtol=5e-8)
+    np.testing.assert_allclose(model.intercept_, reference.intercept_, atol=5e-8, rtol=5e-8)
+    np.testing.assert_allclose(model.reference_risks_, reference.reference_risks_, atol=1e-9, rtol=1e-9)
+    for name in ("context_risks_", "excess_risks_"):
+        np.testing.assert_allclose(getattr(model, name), getattr(reference, name), atol=1e-7, rtol=1e-7)
+    np.testing.assert_allclose(model.context_weights_, reference.context_weights_, atol=1e-7)
+    assert model.radius_ == reference.radius_
+    assert model.contexts_.tolist() == reference.contexts_.tolist()
+    assert model.context_counts_.tolist() == pytest.approx(reference.context_counts_.tolist())
+    assert model.certificate_.upper == pytest.approx(reference.certificate_.upper, abs=1e-9)
+    assert model.certificate_.lower == pytest.approx(reference.certificate_.lower, abs=1e-9)
+    assert model.n_features_in_ == reference.n_features_in_
+
+
+def fits(kind, X, y, contexts, device, given=None, **options):
+    """Return the model fitted on a device, and in memory."""
+    settings = {"tol": 1e-10} | options
+    weight = settings.pop("sample_weight", None)
+    there = X if given is None else given
+    on_device = kind(device=device, **settings).fit(there, y, contexts=contexts, sample_weight=weight)
+    return on_device, kind(**settings).fit(X, y, contexts=contexts, sample_weight=weight)
+
+
+# --- the same answers ----------------------------------------------------------------------------------------
+
+
+@each_device
+@pytest.mark.parametrize("alpha", [0.0, 1e-2])
+@pytest.mark.parametrize("score", ["risk", "excess"])
+@pytest.mark.parametrize("radius", RADII)
+@each_model
+def test_same_as_in_memory(model, radius, score, alpha, device):
+    kind, X, y, contexts = problem(model)
+    assert_same(*fits(kind, X, y, contexts, device, radius=radius, score=score, alpha=alpha))
+
+
+@each_device
+@pytest.mark.parametrize("radius", RADII)
+@each_model
+def test_same_without_intercept(model, radius, device):
+    kind, X, y, contexts = problem(model, seed=1)
+    assert_same(*fits(kind, X, y, contexts, device, radius=radius, fit_intercept=False))
+
+
+@each_device
+@each_model
+def test_same_with_sample_weights(model, device):
+    kind, X, y, contexts = problem(model)
+    weight = np.random.default_rng(0).uniform(0.2, 3.0, len(y))
+    assert_same(*fits(kind, X, y, contexts, device, sample_weight=weight))
+    both = [
+        kind(device=device, tol=1e-10, radius=0.1).fit(X, y, contexts=contexts, sample_weight=w)
+        for w in (None, np.ones(len(y)))
+    ]
+    assert_same(*both)
+
+
+def test_rows_of_no_weight_are_left_to_the_caller():
+    kind, X, y, contexts = problem("linear")
+    with pytest.raises(InvalidInputError, match="Drop the rows of no weight"):
+        kind(device="cpu").fit(X, y, contexts=contexts, sample_weight=np.r_[0.0, np.ones(len(y) - 1)])
+
+
+@each_device
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("as_tensor", [True, False], ids=["tensor", "numpy"])
+@each_model
+def test_same_for_every_kind_of_array(model, as_tensor, dtype, device):
+    kind, X, y, contexts = problem(model)
+    X = X.astype(dtype)
+    given = torch.tensor(X, device=device) if as_tensor else X
+    found, expected = fits(kind, X.astype(np.float64), y, contexts, device, given=given)
+    assert_same(found, expected)
+    assert found.coef_.dtype == np.float64
+
+
+@each_device
+def test_targets_contexts_and_weights_may_be_tensors(device):
+    kind, X, y, contexts = problem("logistic")
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    here = {"sample_weight": torch.tensor(weight), "contexts": torch.tensor(contexts, device=device)}
+    found = kind(device=device, tol=1e-10).fit(torch.tensor(X), torch.tensor(y, device=device), **here)
+    assert_same(found, kind(tol=1e-10).fit(X, y, contexts=contexts, sample_weight=weight))
+
+
+def test_contexts_may_be_tensors_in_memory_too():
+    kind, X, y, contexts = problem("logistic")
+    found = kind().fit(X, y, contexts=torch.tensor(contexts))
+    assert found.contexts_.tolist() == [0, 1, 2, 3]
+
+
+@needs_gpu
+@each_model
+def test_tensors_on_a_gpu_are_fitted_there_without_being_asked(model):
+    kind, X, y, contexts = problem(model)
+    found = kind(tol=1e-10).fit(torch.tensor(X).cuda(), torch.tensor(y).cuda(), contexts=torch.tensor(contexts).cuda())
+    assert_same(found, kind(tol=1e-10).fit(X, y, contexts=contexts))
+
+
+@each_device
+@each_model
+def test_same_with_contexts_of_one_row(model, device):
+    kind, X, y, contexts = problem(model)
+    contexts = contexts.copy()
+    contexts[:2] = [7, 9]
+    found, expected = fits(kind, X, y, contexts, device, alpha=0.1, tol=1e-8)
+    np.testing.assert_allclose(found.reference_risks_, expected.reference_risks_, atol=1e-8)
+    assert found.certificate_.relative_gap <= 1e-8
+    assert found.certificate_.upper == pytest.approx(expected.certificate_.upper, abs=1e-7)
+
+
+@each_device
+@each_model
+def test_same_with_many_contexts(model, device):
+    kind, X, y, contexts = problem(model, n_contexts=500, n_features=2, rows=(2, 12))
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y, contexts = X[order], y[order], contexts[order]
+    found, expected = fits(kind, X, y, contexts, device, alpha=0.1, tol=1e-6)
+    assert found.certificate_.relative_gap <= 1e-6
+    assert found.certificate_.upper == pytest.approx(expected.certificate_.upper, rel=1e-5)
+    np.testing.assert_allclose(found.reference_risks_, expected.reference_risks_, atol=1e-6)
+
+
+@each_device
+@pytest.mark.parametrize("alpha", [0.0, 1e-2])
+def test_certified_where_a_context_lacks_a_class(alpha, device):
+    # Its own best model sends that class's intercept to minus infinity: the least risk is not attained.
+    kind, X, y, contexts = problem("multinomial")
+    y = np.where((contexts == 2) & (y == 0), 1.0, y)
+    found, expected = fits(kind, X, y, contexts, device, alpha=alpha, tol=1e-6)
+    assert expected.certificate_.relative_gap <= 1e-6
+    assert found.certificate_.relative_gap <= 1e-6
+    np.testing.assert_allclose(found.reference_risks_, expected.reference_risks_, atol=1e-6)
+
+
+@each_device
+@pytest.mark.parametrize("alpha", [0.0, 1e-4])
+@pytest.mark.parametrize("model", ["logistic", "poisson"])
+def test_certified_where_a_flag_decides_in_one_context(model, alpha, device):
+    # Without a ridge that context's best coefficient is infinite, and its least risk is not the lowest there is.
+    rng = np.random.default_rng(0)
+    contexts, flag, x = np.arange(300) % 3, rng.integers(0, 2, 300), rng.normal(size=300)
+    z = x + flag - 0.5
+    noisy = (z + rng.logistic(size=300) > 0) if model == "logistic" else rng.poisson(np.exp(0.3 * z))
+    y = np.where((contexts == 1) & (flag == 1), 0.0, noisy)
+    found, expected = fits(MODELS[model][0], np.column_stack([flag, x]), y, contexts, device, alpha=alpha, tol=1e-6)
+    assert expected.certificate_.relative_gap <= 1e-6
+    assert found.certificate_.relative_gap <= 1e-6
+
+
+@each_device
+@each_model
+def test_certified_where_a_context_has_one_kind_of_target(model, device):
+    kind, X, y, contexts = problem(model)
+    y = np.where(contexts == 3, 0.0, y)
+    found, expected = fits(kind, X, y, contexts, device, alpha=1e-2, tol=1e-6)
+    assert found.certificate_.relative_gap <= 1e-6
+    assert found.certificate_.upper == pytest.approx(expected.certificate_.upper, abs=1e-5)
+
+
+@each_device
+@pytest.mark.parametrize("block", [1, 300, 3000])
+@each_model
+def test_same_where_contexts_are_split_over_blocks(model, block, device, monkeypatch):
+    kind, X, y, contexts = problem(model, rows=(3, 60))
+    monkeypatch.setattr(rows, "_BLOCK_BYTES", block)
+    assert_same(*fits(kind, X, y, contexts, device, alpha=1e-2, tol=1e-9))
+
+
+@each_device
+@each_model
+def test_columns_of_very_different_size(model, device):
+    kind, X, y, contexts = problem(model)
+    X = X * np.array([1e-3, 1.0, 1e2])
+    found, expected = fits(kind, X, y, contexts, device, alpha=0.0, tol=1e-8)
+    assert found.certificate_.relative_gap <= 1e-8
+    assert found.certificate_.upper == pytest.approx(expected.certificate_.upper, abs=1e-8)
+    np.testing.assert_allclose(found.predict(X), expected.predict(X), atol=1e-3)
+
+
+@each_device
+def test_known_references(device):
+    kind, X, y, contexts = problem("linear")
+    known = {c: 0.1 * c for c in range(4)}
+    assert_same(*fits(kind, X, y, contexts, device, reference=known))
+
+
+@each_device
+@each_model
+def test_predictions_take_tensors(model, device):
+    kind, X, y, contexts = problem(model)
+    found = kind(device=device).fit(X, y, contexts=contexts)
+    there = torch.tensor(X, device=device)
+    np.testing.assert_array_equal(found.predict(there), found.predict(X))
+    there.requires_grad_(True)
+    np.testing.assert_array_equal(found.predict(there), found.predict(X))
+    if hasattr(found, "predict_proba"):
+        np.testing.assert_array_equal(found.predict_proba(there), found.predict_proba(X))
+
+
+@each_device
+@each_model
+def test_scores_and_row_losses_take_tensors(model, device):
+    kind, X, y, contexts = problem(model)
+    found = kind(device=device).fit(X, y, contexts=contexts)
+    there = torch.tensor(X, device=device), torch.tensor(y, device=device)
+    assert found.score(*there) == pytest.approx(found.score(X, y))
+    np.testing.assert_allclose(found.row_losses(*there), found.row_losses(X, y))
+
+
+@each_device
+def test_data_frames_keep_their_names(device):
+    pd = pytest.importorskip("pandas")
+    kind, X, y, contexts = problem("linear")
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    found = kind(device=device).fit(frame, y, contexts=contexts)
+    np.testing.assert_allclose(found.predict(frame), kind().fit(frame, y, contexts=contexts).predict(frame), atol=1e-4)
+    assert found.feature_names_in_.tolist() == ["a", "b", "c"]
+
+
+@each_device
+def test_whole_numbers_and_flags_are_features(device):
+    kind, X, y, contexts = problem("linear")
+    expected = kind(tol=1e-10).fit((X > 0).astype(float), y, contexts=contexts)
+    for given in (X > 0, (X > 0).astype(np.int8), (X > 0).astype(np.int64), torch.tensor(X > 0)):
+        assert_same(kind(device=device, tol=1e-10).fit(given, y, contexts=contexts), expected)
+
+
+# --- what is refused -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_tensor", [True, False], ids=["tensor", "numpy"])
+@pytest.mark.parametrize(
+    "kind", [cpo.RobustHuberRegressor, cpo.RobustQuantileRegressor], ids=lambda kind: kind.__name__
+)
+def test_models_that_are_not_fitted_on_a_device_say_so(kind, as_tensor):
+    _, X, y, contexts = problem("linear")
+    with pytest.raises(InvalidInputError, match="not fitted on a device; choose"):
+        kind(device="cpu").fit(torch.tensor(X) if as_tensor else X, y, contexts=contexts)
+
+
+def test_newsvendors_have_no_device():
+    with pytest.raises(TypeError, match="device"):
+        cpo.RobustNewsvendor(10.0, device="cpu")
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("as_tensor", [True, False], ids=["tensor", "numpy"])
+def test_values_that_are_not_finite_are_refused(bad, as_tensor):
+    kind, X, y, contexts = problem("linear")
+    X[3, 1] = bad
+    with pytest.raises(InvalidInputError, match="NaN or infinity"):
+        kind(device="cpu").fit(torch.tensor(X) if as_tensor else X, y, contexts=contexts)
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        kind(device="cpu").fit(np.nan_to_num(X), np.where(np.arange(len(y)) == 2, bad, y), contexts=contexts)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cpu:x", 3.5])
+def test_unknown_devices_are_refused(device):
+    kind, X, y, contexts = problem("linear")
+    with pytest.raises(InvalidInputError, match="device"):
+        kind(device=device).fit(X, y, contexts=contexts)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_named():
+    kind, X, y, contexts = problem("linear")
+    with pytest.raises(InvalidInputError, match="'cuda' cannot be used"):
+        kind(device="cuda").fit(X, y, contexts=contexts)
+
+
+@pytest.mark.parametrize("alpha", [-1.0, math.nan, math.inf, "small"])
+def test_the_ridge_is_checked_as_in_memory(alpha):
+    kind, X, y, contexts = problem("logistic")
+    for device in (None, "cpu"):
+        with pytest.raises(InvalidInputError, match="alpha"):
+            kind(device=device, alpha=alpha).fit(X, y, contexts=contexts)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"X": np.ones((4, 2)).tolist()[0]}, "shape|two dimensions|2D"),
+        ({"y": np.ones(3)}, "samples|rows"),
+        ({"contexts": [0, 1, 0]}, "3 context labels for 4 rows"),
+        ({"contexts": [0, 1, 0, None]}, "missing"),
+        ({"sample_weight": [1.0, 2.0]}, "sample_weight"),
+        ({"sample_weight": [1.0, 2.0, 3.0, -1.0]}, "sample_weight"),
+        ({"X": np.array([["a", "b"]] * 4)}, "X must be numbers"),
+        ({"X": sparse.csr_array(np.eye(4, 2))}, "sparse"),
+    ],
+    ids=[
+        "one dimension",
+        "short y",
+        "short contexts",
+        "no label",
+        "short weights",
+        "negative weight",
+        "text",
+        "sparse",
+    ],
+)
+def test_bad_data_is_named(change, words):
+    given = {"X": np.arange(8.0).reshape(4, 2), "y": np.arange(4.0), "contexts": [0, 0, 1, 1]} | change
+    with pytest.raises(ValueError, match=words):
+        cpo.RobustLinearRegression(device="cpu").fit(**given)
+
+
+def test_nothing_to_fit_is_refused():
+    _, X, y, contexts = problem("linear")
+    with pytest.raises(ValueError, match=r"nothing to fit|0 feature"):
+        cpo.RobustLinearRegression(device="cpu", fit_intercept=False).fit(X[:, :0], y, contexts=contexts)
+
+
+def test_parameters_are_not_touched():
+    kind, X, y, contexts = problem("linear")
+    model = kind(device="cpu")
+    before = copy.deepcopy(model.get_params())
+    given, kept = torch.tensor(X), torch.tensor(X)
+    assert model.fit(given, y, contexts=contexts) is model
+    assert model.get_params() == before
+    assert torch.equal(given, kept)
+
+
+# --- losses on a GPU -----------------------------------------------------------------------------------------
+
+
+@needs_gpu
+@pytest.mark.parametrize(
+    "options",
+    [{"radius": 0.3}, {"radius": 0.3, "update": "ascent"}, {"radius": math.inf}, {"step_size": 0.1}],
+    ids=str,
+)
+def test_losses_on_a_gpu_never_wait_and_agree(options):
+    kind = RobustLoss if "radius" in options else GroupDROLoss
+    here, there = kind([60, 30, 10], **options), kind([60, 30, 10], **options).cuda()
+    generator = torch.Generator().manual_seed(0)
+    batches = [(torch.rand(32, generator=generator), torch.randint(3, (32,), generator=generator)) for _ in range(5)]
+    moved = [(losses.cuda().requires_grad_(True), contexts.cuda()) for losses, contexts in batches]
+    there(*moved[0])
+    here(*batches[0])
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for losses, contexts in moved:
+            there(losses, contexts).backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    for losses, contexts in batches:
+        value = here(losses, contexts)
+    assert torch.isfinite(value)
+    torch.testing.assert_close(there.context_weights.cpu(), here.context_weights, rtol=1e-9, atol=1e-10)
+    assert all(buffer.is_cuda and buffer.dtype == torch.float64 for buffer in there.buffers())
+
+
+@needs_gpu
+@pytest.mark.parametrize("update", ["closed-form", "ascent"])
+def test_half_precision_training_on_a_gpu(update):
+    torch.manual_seed(0)
+    model, loss = torch.nn.Linear(8, 3).cuda(), RobustLoss([60, 30, 10], radius=0.3, update=update).cuda()
+    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1), torch.amp.GradScaler("cuda")
+    for _ in range(10):
+        x, y = torch.randn(64, 8, device="cuda"), torch.randint(3, (64,), device="cuda")
+        with torch.autocast("cuda", dtype=torch.float16):
+            rows_ = torch.nn.functional.cross_entropy(model(x), y, reduction="none")
+            value = loss(rows_, torch.randint(3, (64,), device="cuda"))
+        scaler.scale(value).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    assert torch.isfinite(model.weight).all()
+    assert torch.isfinite(loss.context_weights).all()
+
+
+# --- and no torch anywhere else ------------------------------------------------------------------------------
+
+NEEDS_TORCH = ("counterpoise.torch", "counterpoise.experiments.coloured_mnist_cnn")
+
+
+def test_only_the_torch_package_imports_torch():
+    code = f"""
+import importlib, pkgutil, sys, warnings
+warnings.simplefilter("ignore")
+import counterpoise
+for module in pkgutil.walk_packages(counterpoise.__path__, "counterpoise."):
+    if not module.name.startswith({NEEDS_TORCH!r}):
+        importlib.import_module(module.name)
+        assert "torch" not in sys.modules, module.name
+import numpy as np
+rng = np.random.default_rng(0)
+X, c = rng.normal(size=(200, 2)), np.arange(200) % 2
+counterpoise.RobustLinearRegression().fit(X, X[:, 0] + rng.normal(size=200), contexts=c).predict(X)
+print("torch" in sys.modules)
+"""
+    # walk_packages imports packages itself: torch's own is stopped at the door.
+    code = code.replace("import counterpoise\n", "import counterpoise\nsys.modules['counterpoise.torch'] = None\n", 1)
+    code = code.replace('"counterpoise."):', '"counterpoise.", onerror=lambda name: None):', 1)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert done.stdout.strip() == "False"
+
+
+def test_every_pair_of_settings_is_certified():
+    # A sweep that meets what the single tests may not.
+    for (model, radius), seed in itertools.product([("logistic", 0.05), ("poisson", 1.0)], range(3)):
+        kind, X, y, contexts = problem(model, n_contexts=6, n_features=4, seed=10 + seed)
+        found = kind(device="cpu", radius=radius).fit(X, y, contexts=contexts)
+        assert found.certificate_.relative_gap <= 1e-6
