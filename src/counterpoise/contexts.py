@@ -134,6 +134,9 @@ def _align(contexts: Contexts, declared: Sequence[Hashable]) -> Contexts:
 
 def _columns(labels: Any) -> list[NDArray[Any]]:
     """Return the columns of a table, or the only one."""
+    if hasattr(labels, "detach") and hasattr(labels, "cpu"):
+        # The elements of a tensor are tensors, each equal to none but itself.
+        labels = labels.detach().cpu().numpy()
     native = nw.from_native(labels, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(native, nw.DataFrame):
         if not native.columns:

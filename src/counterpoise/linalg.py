@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
+from threadpoolctl import ThreadpoolController
 
 Array = NDArray[np.float64]
 
 _TINY = float(np.finfo(np.float64).tiny)
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """Keep the BLAS to one thread: starting several for each of many small matrices costs far more than they save."""
+    return _threads().limit(limits=1, user_api="blas")
 
 
 def jacobi_scale(matrix: Array) -> Array:
@@ -58,7 +72,7 @@ def solve_stack(matrices: Array, rhs: Array) -> Array:
         shifted = scaled[todo]
         shifted[:, diagonal, diagonal] += shift
         side = scale[todo] * rhs[todo]
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), _one_thread():
             try:
                 x = np.linalg.solve(shifted, side[:, :, None])[:, :, 0]
             except np.linalg.LinAlgError:
@@ -83,7 +97,8 @@ def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:
         inverse[0] = _cholesky_inverse(scaled[0], identity)
     else:
         try:
-            inverse = np.asarray(np.linalg.inv(scaled + 1e-15 * identity), dtype=np.float64)
+            with _one_thread():
+                inverse = np.asarray(np.linalg.inv(scaled + 1e-15 * identity), dtype=np.float64)
         except np.linalg.LinAlgError:
             inverse[:] = np.nan
     # Past this size an entry of the inverse is rounding: take the spectrum apart instead.

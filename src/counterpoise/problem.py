@@ -64,8 +64,7 @@ class LinearProblem:
         target = loss.checked_target(unwrapped(y))
         if len(target) != X.shape[0]:
             raise InvalidInputError(f"X has {X.shape[0]} rows and y has {len(target)}. Pass one target per row.")
-        if not (isinstance(alpha, Real) and math.isfinite(alpha) and alpha >= 0):
-            raise InvalidInputError(f"alpha = {alpha}; the ridge is a finite number, 0 or more.")
+        check_alpha(alpha)
         encoded = encode(contexts, X.shape[0], declared)
         weight, (X, target, encoded) = checked_weights(sample_weight, X, target, encoded)
         counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
@@ -138,6 +137,13 @@ class SummedProblem:
     def remedy(self) -> str:
         """What to do where a risk has no minimum."""
         return "Raise alpha."
+
+
+def check_alpha(alpha: Any) -> None:
+    """Refuse a ridge that is none."""
+    number = isinstance(alpha, Real)
+    if not (number and math.isfinite(alpha) and alpha >= 0):
+        raise InvalidInputError(f"alpha = {alpha}; the ridge is a finite number, 0 or more.")
 
 
 def _checked_bounds(bounds: Any, oracle: LinearOracle) -> Bounds:

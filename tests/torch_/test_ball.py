@@ -39,7 +39,7 @@ def both(p_hat, radius):
     """Return the same set twice: for tensors and for arrays."""
     p_hat = np.asarray(p_hat, dtype=np.float64)
     p_hat = p_hat / p_hat.sum()
-    return Ball(torch.tensor(p_hat), radius, float(1.0 - p_hat.max())), KLBall(p_hat, radius)
+    return Ball(torch.tensor(p_hat), radius), KLBall(p_hat, radius)
 
 
 def centre(kind, n_contexts, rng):

@@ -18,6 +18,7 @@ from counterpoise.contexts import Contexts, shown
 from counterpoise.exceptions import InvalidInputError, OneContextWarning, SmallContextWarning
 from counterpoise.fit import check_parameters
 from counterpoise.solvers import Progress
+from counterpoise.validation import on_host
 
 Array = NDArray[np.float64]
 
@@ -59,6 +60,7 @@ def speaking_as(estimator: Any) -> Iterator[None]:
 def contexts_or_one(estimator: Any, contexts: Any, n_rows: int, stacklevel: int = 3) -> Any:
     """Return the contexts, or one for all rows and a warning that says so."""
     if contexts is not None:
+        contexts = on_host(contexts)
         numbers = np.asarray(contexts) if not hasattr(contexts, "tocsr") else np.empty(0)
         if numbers.ndim == 1 and numbers.dtype.kind == "f" and 1 < len(numbers) == len(np.unique(numbers)):
             raise InvalidInputError(

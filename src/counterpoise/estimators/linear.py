@@ -182,13 +182,7 @@ class RobustLinearModel(ScoredByParameter):
         with speaking_as(self):
             check_switches(self)
             if self.device is not None or getattr(X, "is_cuda", False):
-                return self._on_device(
-                    np.asarray(X) if self.device and not hasattr(X, "is_cuda") else X,
-                    y,
-                    contexts,
-                    sample_weight,
-                    **columns,
-                )
+                return self._on_device(X, y, contexts, sample_weight, **columns)
         given = X
         with speaking_as(self), explaining_text():
             X, target = self._checked(X, y, **columns)
@@ -207,11 +201,15 @@ class RobustLinearModel(ScoredByParameter):
 
     def _on_device(self, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any) -> SummedProblem:
         """Pose the problem where a device holds the rows."""
-        if X.ndim != 2:
-            raise InvalidInputError(f"X has shape {tuple(X.shape)}; pass a table of numbers.")
-        # X is checked on the device; the target is checked beside a column of zeros.
-        _, target = self._checked(np.zeros((len(X), 1)), on_host(y), **columns)
-        self.n_features_in_ = int(X.shape[1])
+        if hasattr(X, "is_cuda"):
+            # X is checked on the device; the target is checked beside a column of zeros.
+            _, target = self._checked(np.zeros((len(X), 1)), on_host(y), **columns)
+            self.n_features_in_ = int(X.shape[1]) if X.ndim == 2 else 0
+        else:
+            with explaining_text():
+                X, target = self._checked(X, on_host(y), **columns)
+            if hasattr(X, "tocsr"):
+                raise InvalidInputError("sparse X is not fitted on a device. Pass a dense one, or no device.")
         pose = import_module("counterpoise.torch.linear").pose
         return pose(
             X,

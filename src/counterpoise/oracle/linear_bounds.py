@@ -17,7 +17,8 @@ from counterpoise.oracle._base import Array
 _BALANCED = 1e-11
 """Share of the summed slopes that may be left over in a dual point before it is not feasible but unfinished."""
 
-_CUTS = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
+CUTS = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
+"""What is left of a loss is taken as lost below these."""
 
 
 class RowProblems(Protocol):
@@ -187,7 +188,7 @@ def _truncated(problems: RowProblems, third_order: float) -> Array:
     best = np.full(len(problems.coefficients), -np.inf)
     diagonal = np.arange(problems.coefficients.shape[1])
     ridge = 0.5 * problems.alpha * np.sum(problems.coefficients**2, axis=1)
-    for cut in _CUTS:
+    for cut in CUTS:
         value, slopes, bend = loss.truncated(problems.target, problems.predictions, cut)
         gradient = problems.transpose_product(weight[:, None] * slopes.reshape(len(weight), -1))
         gradient = gradient + problems.alpha * problems.coefficients

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoise.losses import Loss
 from counterpoise.oracle import decrease
+from counterpoise.oracle.linear_bounds import CUTS
 
 Array = NDArray[np.float64]
 
@@ -64,13 +65,16 @@ class Rows(Protocol):
     def floors(self, constant: float) -> tuple[Array, float]:
         """Return each context's mean lowest loss, and how far the loss of a constant prediction is above it."""
 
-    def sums(self, theta: Array) -> Sums:
-        """Return sums at one theta (n_parameters,), or at one for each context (n_contexts, n_parameters)."""
+    def sums(self, theta: Array, cut: float = 0.0) -> Sums:
+        """Return sums at one theta (n_parameters,), or at one for each context (n_contexts, n_parameters).
 
-    def hessian(self, theta: Array, weights: Array) -> Array:
+        With a cut they are of :meth:`counterpoise.losses.Loss.truncated`, a loss that lies below.
+        """
+
+    def hessian(self, theta: Array, weights: Array, cut: float = 0.0) -> Array:
         """Return the Hessian of ``sum_c weights_c risk_c`` at one theta."""
 
-    def hessians(self, theta: Array) -> Array:
+    def hessians(self, theta: Array, cut: float = 0.0) -> Array:
         """Return the Hessian of every context's risk at a theta of its own: (n_contexts, P, P)."""
 
 
@@ -216,7 +220,22 @@ class SummedPoint:
         third = oracle.loss.third_order
         assert third is not None
         left = decrease.self_concordant(gradient[None], size[None], matrix[None], oracle.reach, third)
-        return max(float(p @ oracle.lowest_risks), float(p @ self.risks) - float(left[0]))
+        bound = max(float(p @ oracle.lowest_risks), float(p @ self.risks) - float(left[0]))
+        return bound if np.isfinite(left[0]) or not third else max(bound, self._truncated(p, third))
+
+    def _truncated(self, p: Array, third: float) -> float:
+        """Bound the minimum where part of the loss vanishes only at infinity; as ``LinearOracle`` does, by passes."""
+        oracle = self.oracle
+        ridge = 0.5 * oracle.alpha * float(self.coefficients @ self.coefficients)
+        best = -np.inf
+        for cut in CUTS:
+            sums, matrix = oracle.rows.sums(self.theta, cut), oracle.rows.hessian(self.theta, p, cut)
+            matrix[np.diag_indices_from(matrix)] += oracle.alpha * p.sum() * oracle.penalised
+            gradient = p @ sums.gradients + oracle.alpha * p.sum() * self.coefficients
+            size = float(p @ sums.pulls) * oracle.reach + oracle.alpha * np.abs(self.coefficients)
+            left = decrease.self_concordant(gradient[None], size[None], matrix[None], oracle.reach, third)
+            best = max(best, float(p @ sums.values) + ridge - float(left[0]))
+        return best
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,4 +277,20 @@ class EachPoint:
         size = self._sums.pulls[c, None] * oracle.reach + oracle.alpha * np.abs(self._coefficients[c])
         third: Any = oracle.loss.third_order
         left = decrease.self_concordant(self.gradient[c], size, self.hessian[c], oracle.reach, third)
-        return np.maximum(oracle.lowest_risks[c], self.value[c] - left)
+        bounds = np.maximum(oracle.lowest_risks[c], self.value[c] - left)
+        return bounds if np.isfinite(left).all() or not third else np.maximum(bounds, self._truncated(c, third))
+
+    def _truncated(self, contexts: NDArray[np.intp], third: float) -> Array:
+        """Bound minima where part of the loss vanishes only at infinity."""
+        oracle, c = self.oracle, contexts
+        best = np.full(len(c), -np.inf)
+        ridge = 0.5 * oracle.alpha * np.sum(self._coefficients[c] ** 2, axis=1)
+        diagonal = np.arange(self.theta.shape[1])
+        for cut in CUTS:
+            sums, matrices = oracle.rows.sums(self.theta, cut), oracle.rows.hessians(self.theta, cut)[c]
+            matrices[:, diagonal, diagonal] += oracle.alpha * oracle.penalised
+            gradient = sums.gradients[c] + oracle.alpha * self._coefficients[c]
+            size = sums.pulls[c, None] * oracle.reach + oracle.alpha * np.abs(self._coefficients[c])
+            left = decrease.self_concordant(gradient, size, matrices, oracle.reach, third)
+            best = np.maximum(best, sums.values[c] + ridge - left)
+        return best

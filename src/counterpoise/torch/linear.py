@@ -12,7 +12,7 @@ from counterpoise.contexts import encode
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Loss
 from counterpoise.oracle.summed import SummedOracle
-from counterpoise.problem import SummedProblem
+from counterpoise.problem import SummedProblem, check_alpha
 from counterpoise.torch.rows import TorchRows
 from counterpoise.validation import checked_row_weights
 
@@ -31,11 +31,12 @@ def pose(
     """Group rows by context on a device; targets have been checked by the caller."""
     try:
         place = X.device if isinstance(X, Tensor) and device is None else torch.device(device)
-        rows = X.detach() if isinstance(X, Tensor) else torch.as_tensor(np.asarray(X))
+        rows = X.detach() if isinstance(X, Tensor) else torch.tensor(np.asarray(X))
         rows = rows.to(place)
     except (RuntimeError, TypeError, AssertionError) as error:
         raise InvalidInputError(f"device {device!r} cannot be used ({error!s:.200}).") from error
-    if rows.ndim != 2 or not (rows.is_floating_point() or rows.dtype in (torch.int64, torch.int32, torch.uint8)):
+    check_alpha(alpha)
+    if rows.ndim != 2 or rows.is_complex():
         raise InvalidInputError(
             f"X is a tensor of shape {tuple(rows.shape)} and type {rows.dtype}; pass numbers in rows."
         )
@@ -43,6 +44,8 @@ def pose(
         rows = rows.float() if rows.is_floating_point() else rows.double()
     if not bool(torch.isfinite(rows).all()):
         raise InvalidInputError("X holds NaN or infinity. Impute, or drop those rows.")
+    if rows.shape[1] + fit_intercept == 0:
+        raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
     encoded = encode(contexts, len(rows))
     weight = checked_row_weights(sample_weight, encoded)
     if not (weight > 0).all():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -95,6 +96,11 @@ class ContextLoss(nn.Module):
         return len(self.counts)
 
     @property
+    def _is_shared(self) -> bool:
+        """Whether batches are parts of one that several processes hold; in evaluation each may be on its own."""
+        return self.training and _distributed()
+
+    @property
     def p_hat(self) -> Tensor:
         """The share of each context in the data."""
         return self.counts / self.counts.sum()
@@ -119,16 +125,13 @@ class ContextLoss(nn.Module):
         contexts : integer Tensor of shape (n,)
             The context of each sample, from 0 on.
         """
-        if losses.ndim != 1 or contexts.shape != losses.shape:
-            raise InvalidInputError(
-                f"losses have shape {tuple(losses.shape)} and contexts {tuple(contexts.shape)}; pass one of each per "
-                "sample, losses not reduced (reduction='none')."
-            )
+        _check_shapes(losses, contexts)
         # The weights come from earlier batches alone, so that they do not lean on the noise of this one.
-        weights = (self.context_weights / self.sampled).to(torch.float32).detach()
+        exact = losses if losses.dtype == torch.float64 else losses.float()
+        weights = (self.context_weights / self.sampled).to(exact.dtype).detach()
         sums, counts = self._batch_sums(losses, contexts)
-        share = distributed.get_world_size() if _distributed() else 1
-        value = (weights[contexts] * losses.float()).sum() * (share / counts.sum()).to(torch.float32)
+        share = distributed.get_world_size() if self._is_shared else 1
+        value = (weights[contexts] * exact).sum() * (share / counts.sum()).to(exact.dtype)
         if self.training:
             self._learn(sums, counts)
         return value
@@ -136,6 +139,7 @@ class ContextLoss(nn.Module):
     @torch.no_grad()
     def observe(self, losses: Tensor, contexts: Tensor) -> None:
         """Learn from a batch without weighing it."""
+        _check_shapes(losses, contexts)
         self._learn(*self._batch_sums(losses, contexts))
 
     @torch.no_grad()
@@ -145,13 +149,15 @@ class ContextLoss(nn.Module):
         rows = losses.detach().to(torch.float64)
         both[0].index_add_(0, contexts, rows)
         both[1].index_add_(0, contexts, torch.ones_like(rows))
-        if _distributed():
+        if self._is_shared:
             distributed.all_reduce(both)
         return both[0], both[1]
 
     @torch.no_grad()
     def _learn(self, sums: Tensor, counts: Tensor) -> None:
-        """Take a batch into the running risks."""
+        """Take a batch into the running risks; a context whose losses are not finite is as if absent."""
+        finite = torch.isfinite(sums)
+        sums, counts = torch.where(finite, sums, 0.0), torch.where(finite, counts, 0.0)
         kept = torch.where(counts > 0, 1.0 - self.averaging, 1.0)
         self.loss_sums.mul_(kept).add_(sums)
         self.loss_counts.mul_(kept).add_(counts)
@@ -188,7 +194,7 @@ class GroupDROLoss(ContextLoss):
 
     def __init__(self, counts: Any, *, step_size: float = 0.01, sampling: Sampling = "proportional") -> None:
         super().__init__(counts, sampling=sampling)
-        self.step_size = float(step_size)
+        self.step_size: float = _positive_number(step_size, "step_size")
         self._keep("log_weights", np.zeros(self.n_contexts))
 
     @property
@@ -199,7 +205,8 @@ class GroupDROLoss(ContextLoss):
     @torch.no_grad()
     def _learn(self, sums: Tensor, counts: Tensor) -> None:
         super()._learn(sums, counts)
-        self.log_weights.add_(self.step_size * sums / counts.clamp(min=1.0))
+        steps = torch.where(torch.isfinite(sums), sums, 0.0) / counts.clamp(min=1.0)
+        self.log_weights.add_(self.step_size * steps)
         self.log_weights.sub_(self.log_weights.max())
 
 
@@ -223,7 +230,9 @@ class RobustLoss(ContextLoss):
         The least favourable mix for the running risks, found exactly at every step; or a mix that climbs towards it
         inside the set, by steps of its own size, which is the slower of the two time scales.
     step_size : float
-        Of the ascent, relative to the spread of the scores where that is above 1.
+        Of the ascent, at most .9: what a step takes from the weight of the context with the lowest score, where
+        scores spread by 1 or more. With a step that does not shrink it ends near the least favourable mix where that is
+        unique, and circles at a kink, where several are; the closed form with a falling learning rate does not.
     sampling, averaging
         See :class:`ContextLoss`.
     """
@@ -248,16 +257,14 @@ class RobustLoss(ContextLoss):
         given = self.counts.numpy()
         if update not in ("closed-form", "ascent"):
             raise InvalidInputError(f"update is {update!r}; choose 'closed-form' or 'ascent'.")
-        if not (isinstance(step_size, (int, float)) and 0.0 < step_size < math.inf):
-            raise InvalidInputError(f"step_size = {step_size!r}; pass a positive number.")
         if isinstance(radius, str):
             radius = confidence_radius(given, confidence, radius, draws=draws)
-        if not (isinstance(radius, (int, float)) and radius >= 0.0):
+        bits: Any = radius
+        if not (isinstance(bits, Real) and not isinstance(bits, bool) and float(bits) >= 0.0):
             raise InvalidInputError(f"radius = {radius!r}; pass 'types', 'agrawal' or 'chi2', or 0 bits or more.")
         self.radius = float(radius)
-        self.update = update
-        self.step_size = float(step_size)
-        self._rest = float(1.0 - (given / given.sum()).max())
+        self.update: Update = update
+        self.step_size: float = _positive_number(step_size, "step_size")
         references = np.zeros_like(given) if reference_risks is None else _numbers(reference_risks, "reference_risks")
         if references.shape != given.shape:
             raise InvalidInputError(
@@ -273,7 +280,7 @@ class RobustLoss(ContextLoss):
     @property
     def ball(self) -> Ball:
         """The set of plausible mixes."""
-        return Ball(self.p_hat, self.radius, self._rest)
+        return Ball(self.p_hat, self.radius)
 
     @property
     def scores(self) -> Tensor:
@@ -295,8 +302,25 @@ class RobustLoss(ContextLoss):
         if self.update == "ascent":
             scores = self.scores
             spread = (scores.max() - scores.min()).clamp(min=1.0)
-            raised = self.mix * torch.exp(self.step_size * (scores - scores.max()) / spread)
-            self.mix.copy_(self.ball.pull_inside(raised))
+            # Linear in the scores, so that what stays in place is the least favourable mix whatever the step; a weight
+            # that has shrunk to nothing must be able to return.
+            raised = self.mix * (1.0 + min(self.step_size, 0.9) * (scores - scores.max()) / spread)
+            self.mix.copy_(self.ball.pull_inside(raised.clamp(min=1e-12)))
+
+
+def _check_shapes(losses: Tensor, contexts: Tensor) -> None:
+    if losses.ndim != 1 or contexts.shape != losses.shape:
+        raise InvalidInputError(
+            f"losses have shape {tuple(losses.shape)} and contexts {tuple(contexts.shape)}; pass one of each per "
+            "sample, losses not reduced (reduction='none')."
+        )
+
+
+def _positive_number(value: Any, name: str) -> float:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not (number and 0.0 < value < math.inf):
+        raise InvalidInputError(f"{name} = {value!r}; pass a positive number.")
+    return float(value)
 
 
 def _distributed() -> bool:

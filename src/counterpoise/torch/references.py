@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from counterpoise.contexts import Contexts, encode
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.files import whole
+from counterpoise.files import check_output, whole
 from counterpoise.torch.losses import ERMLoss
 from counterpoise.torch.training import RowLoss, context_risks, fit, per_sample
 
@@ -67,9 +67,11 @@ def reference_risks(
     small = np.flatnonzero(encoded.counts < 2)
     if small.size:
         raise InvalidInputError(f"{encoded.describe(int(small[0]))} has one sample, and one has to be held out.")
-    settings = f"{epochs} {batch_size} {getattr(optimizer, '__name__', optimizer)} {held_out} {seed}"
-    key = _key(model, encoded, settings)
     path = None if cache is None else Path(cache)
+    if path is not None:
+        check_output(path, force=True)
+    settings = f"{epochs} {batch_size} {held_out} {seed} {_named(optimizer)} {_named(row_loss)}"
+    key = "" if path is None else _key(model, dataset, encoded, settings)
     if path is not None and (known := _kept(path).get(key)) is not None:
         return np.array(known)
     judges = _held_out_rows(encoded, held_out, seed)
@@ -134,11 +136,25 @@ def _batches(
     return DataLoader(whole_part, batch_size=size, shuffle=shuffle, generator=generator)
 
 
-def _key(model: nn.Module, contexts: Contexts, settings: str) -> str:
+def _named(function: Any) -> str:
+    """Return what tells a function from others of its name."""
+    code = getattr(function, "__code__", None)
+    body = "" if code is None else f"{code.co_code.hex()} {code.co_consts} {code.co_names}"
+    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', function)} {body}"
+
+
+def _key(model: nn.Module, dataset: Dataset[Any], contexts: Contexts, settings: str) -> str:
+    """Return what the risks depend on, in short: of data that are not tensors, some samples stand for all."""
     digest = hashlib.sha256(f"{model} {settings}".encode())
     digest.update(np.ascontiguousarray(contexts.codes).tobytes())
-    for parameter in model.parameters():
-        digest.update(f"{tuple(parameter.shape)}".encode())
+    tensors = [*model.state_dict().values()]
+    if isinstance(dataset, TensorDataset):
+        tensors += dataset.tensors
+    else:
+        some = np.linspace(0, len(contexts.codes) - 1, 64).astype(int)
+        tensors += [torch.as_tensor(part) for k in some.tolist() for part in dataset[k]]
+    for tensor in tensors:
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:24]
 
 

@@ -104,6 +104,10 @@ class TorchRows:
     def _pointwise(self) -> Any:
         return _POINTWISE[type(self.loss)]
 
+    def _cut(self, cut: float) -> Any:
+        """Return the loss, or what is left of it without what is nearly lost."""
+        return _Truncated(self._pointwise, cut) if cut > 0.0 else self._pointwise
+
     @cached_property
     def reach(self) -> Array:
         """The largest absolute value of each column."""
@@ -123,16 +127,16 @@ class TorchRows:
         typical = float((self.weight.reshape(-1) * above).sum()) / self.n_contexts
         return _host(self._total((self.weight * lowest.reshape(self.weight.shape)).sum(1))), typical
 
-    def sums(self, theta: Array) -> Sums:
+    def sums(self, theta: Array, cut: float = 0.0) -> Sums:
         """Return sums at one theta, or at one for each context."""
-        at = self._on_device(theta)
+        at, loss = self._on_device(theta), self._cut(cut)
         values, pulls = self._zeros(), self._zeros()
         gradients = self._zeros(self.loss.n_outputs, self.width)
         for tiles in self._blocks(2):
             X, weight, owner = self.X[tiles].double(), self.weight[tiles], self.owner[tiles]
             target, z = self.target[tiles].reshape(-1), self._predictions(X, at, owner)
-            slopes = self._pointwise.gradient(target, z)
-            values.index_add_(0, owner, (weight * self._pointwise.value(target, z).reshape(weight.shape)).sum(1))
+            slopes = loss.gradient(target, z)
+            values.index_add_(0, owner, (weight * loss.value(target, z).reshape(weight.shape)).sum(1))
             pulls.index_add_(0, owner, (weight * slopes.abs().amax(1).reshape(weight.shape)).sum(1))
             pulling = weight[:, None, :] * slopes.reshape(*weight.shape, -1).transpose(1, 2)
             gradients[:, :, : self.n_features].index_add_(0, owner, pulling @ X)
@@ -140,7 +144,7 @@ class TorchRows:
                 gradients[:, :, -1].index_add_(0, owner, pulling.sum(2))
         return Sums(_host(values), _host(gradients).reshape(self.n_contexts, -1), _host(pulls))
 
-    def hessian(self, theta: Array, weights: Array) -> Array:
+    def hessian(self, theta: Array, weights: Array, cut: float = 0.0) -> Array:
         """Return the Hessian of ``sum_c weights_c risk_c`` at one theta."""
         at = self._on_device(theta)
         per_context = torch.tensor(weights, dtype=torch.float64, device=self.X.device)
@@ -148,7 +152,7 @@ class TorchRows:
         out = torch.zeros(outputs, width, outputs, width, dtype=torch.float64, device=self.X.device)
         for tiles in self._blocks(3):
             X, owner = self.X[tiles].double(), self.owner[tiles]
-            bend = self._bend(X, at, tiles) * per_context[owner].repeat_interleave(X.shape[1])[:, None, None]
+            bend = self._bend(X, at, tiles, cut) * per_context[owner].repeat_interleave(X.shape[1])[:, None, None]
             rows = self._bordered(X).reshape(-1, width)
             for k, m in self._pairs():
                 block = rows.T @ (rows * bend[:, k, m, None])
@@ -157,7 +161,7 @@ class TorchRows:
                     out[m, :, k, :] += block
         return _host(out).reshape(outputs * width, outputs * width)
 
-    def hessians(self, theta: Array) -> Array:
+    def hessians(self, theta: Array, cut: float = 0.0) -> Array:
         """Return the Hessian of every context's risk at a theta of its own."""
         at = self._on_device(theta)
         outputs, width = self.loss.n_outputs, self.width
@@ -165,7 +169,7 @@ class TorchRows:
         # What comes out of a tile may be larger than the tile.
         for tiles in self._blocks(3 + width // self.X.shape[1]):
             X = self.X[tiles].double()
-            bend, rows = self._bend(X, at, tiles), self._bordered(X)
+            bend, rows = self._bend(X, at, tiles, cut), self._bordered(X)
             for k, m in self._pairs():
                 block = rows.transpose(1, 2) @ (rows * bend[:, k, m].reshape(*rows.shape[:2], 1))
                 out[:, k, :, m, :].index_add_(0, self.owner[tiles], block)
@@ -173,10 +177,10 @@ class TorchRows:
                     out[:, m, :, k, :].index_add_(0, self.owner[tiles], block)
         return _host(out).reshape(self.n_contexts, outputs * width, outputs * width)
 
-    def _bend(self, X: Tensor, theta: Tensor, tiles: slice) -> Tensor:
+    def _bend(self, X: Tensor, theta: Tensor, tiles: slice, cut: float) -> Tensor:
         """Return the weighted curvature of every row of some tiles: (n, n_outputs, n_outputs)."""
         z = self._predictions(X, theta, self.owner[tiles])
-        bend: Tensor = self._pointwise.curvature(self.target[tiles].reshape(-1), z)
+        bend: Tensor = self._cut(cut).curvature(self.target[tiles].reshape(-1), z)
         return bend * self.weight[tiles].reshape(-1, 1, 1)
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
@@ -290,6 +294,33 @@ class _Multinomial:
         return torch.diag_embed(q) - q[:, :, None] * q[:, None, :]
 
     lowest = _Logistic.lowest
+
+
+class _Truncated:
+    """As ``truncated`` of the losses: rows, or classes, in which less than a cut can be lost count as lost."""
+
+    def __init__(self, loss: Any, cut: float) -> None:
+        self.loss, self.cut = loss, cut
+
+    def _kept(self, target: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return which rows are kept, and predictions without the classes that are not."""
+        if self.loss is not _Multinomial:
+            return self.loss.value(target, z) - self.loss.lowest(target) > self.cut, z
+        kept = torch.softmax(z, dim=1) > self.cut
+        kept[torch.arange(len(target), device=z.device), target.long()] = True
+        return torch.ones_like(target, dtype=torch.bool), torch.where(kept, z, -torch.inf)
+
+    def value(self, target: Tensor, z: Tensor) -> Tensor:
+        kept, z = self._kept(target, z)
+        return torch.where(kept, self.loss.value(target, z), self.loss.lowest(target))
+
+    def gradient(self, target: Tensor, z: Tensor) -> Tensor:
+        kept, z = self._kept(target, z)
+        return torch.where(kept[:, None], self.loss.gradient(target, z), 0.0)
+
+    def curvature(self, target: Tensor, z: Tensor) -> Tensor:
+        kept, z = self._kept(target, z)
+        return torch.where(kept[:, None, None], self.loss.curvature(target, z), 0.0)
 
 
 _POINTWISE: dict[type[Loss], Any] = {

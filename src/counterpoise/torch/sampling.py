@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -48,7 +47,7 @@ class ContextBatchSampler(Sampler[list[int]]):
     ) -> None:
         if mode not in ("proportional", "balanced"):
             raise InvalidInputError(f"mode is {mode!r}; choose 'proportional' or 'balanced'.")
-        if not (isinstance(batch_size, int) and batch_size >= 1):
+        if not (isinstance(batch_size, (int, np.integer)) and not isinstance(batch_size, bool) and batch_size >= 1):
             raise InvalidInputError(f"batch_size = {batch_size!r}; pass a whole number, 1 or more.")
         if not 0 <= rank < world_size:
             raise InvalidInputError(f"rank {rank} of {world_size} processes; ranks count from 0.")
@@ -65,8 +64,9 @@ class ContextBatchSampler(Sampler[list[int]]):
     def __len__(self) -> int:
         """Batches in an epoch."""
         whole = self.batch_size * self.world_size
-        rows = len(self.contexts.codes)
-        return rows // whole if self.drop_last else math.ceil(rows / whole)
+        full, left = divmod(len(self.contexts.codes), whole)
+        # A last batch in which some process would have no row is left out.
+        return full + (not self.drop_last and left >= self.world_size)
 
     def __iter__(self) -> Iterator[list[int]]:
         rng = np.random.default_rng([self.seed, self.epoch])

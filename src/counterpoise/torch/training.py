@@ -63,6 +63,7 @@ class _State:
     best_score: float = math.inf
     best_model: dict[str, Any] | None = None
     best_risks: list[float] = field(default_factory=list)
+    stopped: bool = False
 
 
 def fit(
@@ -117,13 +118,12 @@ def fit(
     state = _State()
     parts = {"model": model, "loss": loss, "optimizer": optimizer} | ({"scheduler": scheduler} if scheduler else {})
     if path is not None and path.exists():
-        state = _resumed(path, parts, place)
-    stopped = False
-    while state.epoch < epochs:
+        state = _resumed(path, parts, batches, place)
+    while state.epoch < epochs and not state.stopped:
+        _set_epoch(batches, state.epoch)
         objective = _one_epoch(model, loss, batches, optimizer, row_loss, place)
-        if scheduler is not None:
-            scheduler.step()
         row: dict[str, float] = {"epoch": state.epoch, "objective": objective}
+        score = objective
         if held_out is not None:
             risks, counts = context_risks(model, held_out, loss.n_contexts, row_loss, place)
             row |= _judged(risks, counts, references)
@@ -131,21 +131,22 @@ def fit(
             if score < state.best_score or state.best_model is None:
                 state.best_score, state.best_epoch, state.best_risks = score, state.epoch, risks.tolist()
                 state.best_model = copy.deepcopy(model.state_dict())
+        if scheduler is not None:
+            judging = isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
+            scheduler.step(score) if judging else scheduler.step()
         state.rows.append(row)
         state.epoch += 1
+        state.stopped = patience is not None and state.epoch - 1 - state.best_epoch >= patience
         if path is not None:
-            _save(path, parts, state)
+            _save(path, parts, batches, state)
         if progress is not None:
             progress(row)
-        if patience is not None and state.epoch - 1 - state.best_epoch >= patience:
-            stopped = True
-            break
     if state.best_model is not None:
         model.load_state_dict(state.best_model)
     best = state.best_epoch if state.best_model is not None else state.epoch - 1
-    names = state.rows[0] if state.rows else {"epoch": 0.0}
-    table = Table({name: np.array([row[name] for row in state.rows]) for name in names})
-    return History(table, best, stopped, np.array(state.best_risks or [math.nan] * loss.n_contexts))
+    names = dict.fromkeys(name for row in state.rows for name in row)
+    table = Table({name: np.array([row.get(name, math.nan) for row in state.rows]) for name in names})
+    return History(table, best, state.stopped, np.array(state.best_risks or [math.nan] * loss.n_contexts))
 
 
 def _references(loss: ContextLoss, given: Sequence[float] | None) -> NDArray[np.float64] | None:
@@ -219,6 +220,9 @@ def _judged(
         raise InvalidInputError("there are no held-out batches. Pass a DataLoader or a list, not a generator.")
     excess = risks if references is None else risks - references
     seen = counts > 0
+    lost = np.flatnonzero(seen & ~np.isfinite(risks))
+    if lost.size:
+        raise CounterpoiseError(f"the held-out risk of context {lost[0]} is {risks[lost[0]]}: training diverged.")
     return {
         "mean_risk": float(risks[seen] @ counts[seen] / counts.sum()),
         "worst_risk": float(np.nanmax(risks)),
@@ -227,20 +231,48 @@ def _judged(
     }
 
 
-def _save(path: Path, parts: dict[str, Any], state: _State) -> None:
+def _set_epoch(batches: Batches, epoch: int) -> None:
+    """Tell a sampler which epoch it is, so that a run that goes on draws what it would have drawn."""
+    for name in ("batch_sampler", "sampler"):
+        sampler = getattr(batches, name, None)
+        if sampler is not None and hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
+
+
+def _chance(batches: Batches, device: torch.device) -> dict[str, Any]:
+    """Return the state of whatever draws."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    generator = getattr(batches, "generator", None)
+    if isinstance(generator, torch.Generator):
+        states["batches"] = generator.get_state()
+    return states
+
+
+def _save(path: Path, parts: dict[str, Any], batches: Batches, state: _State) -> None:
+    device = next(parts["model"].parameters()).device
     kept = {name: part.state_dict() for name, part in parts.items()}
-    whole(path, lambda file: torch.save({**kept, "training": vars(state), "random": torch.get_rng_state()}, file))
+    kept |= {"training": vars(state), "chance": _chance(batches, device)}
+    whole(path, lambda file: torch.save(kept, file))
 
 
-def _resumed(path: Path, parts: dict[str, Any], device: torch.device) -> _State:
+def _resumed(path: Path, parts: dict[str, Any], batches: Batches, device: torch.device) -> _State:
     """Read a checkpoint; tensors and plain values only, never code."""
     try:
         kept = torch.load(path, map_location=device, weights_only=True)
         for name, part in parts.items():
             part.load_state_dict(kept[name])
-        torch.set_rng_state(kept["random"].cpu())
+        chance = kept["chance"]
+        torch.set_rng_state(chance["cpu"].cpu())
+        if "cuda" in chance and device.type == "cuda":
+            torch.cuda.set_rng_state(chance["cuda"].cpu(), device)
+        generator = getattr(batches, "generator", None)
+        if "batches" in chance and isinstance(generator, torch.Generator):
+            generator.set_state(chance["batches"].cpu())
         return _State(**kept["training"])
-    except (OSError, KeyError, RuntimeError, ValueError, TypeError, EOFError) as error:
+    except Exception as error:
+        # Whatever another kind of file makes torch raise, the user's next step is the same.
         raise InvalidInputError(
             f"{path} is no checkpoint of this model and loss ({error!s:.200}). Name another file, or delete it."
         ) from error
