@@ -60,22 +60,22 @@ def resnet18(n_classes: int = 1000) -> nn.Module:
     return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, n_classes))
 
 
-def steps(size: int, amp: bool, update: str, compiled: bool) -> tuple[float, float]:
+def steps(size: int, amp: bool, update: str, refresh: int) -> tuple[float, float]:
     """Return the median milliseconds of a plain and of a robust step, timed in turn."""
     device = torch.device("cuda")
     torch.manual_seed(0)
     model = resnet18().to(device, memory_format=torch.channels_last)
-    run = torch.compile(model) if compiled else model
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
     x = torch.randn(256, 3, size, size, device=device).to(memory_format=torch.channels_last)
     y = torch.randint(1000, (256,), device=device)
     contexts = torch.randint(50, (256,), device=device)
-    robust = RobustLoss(np.full(50, 1000.0), reference_risks=np.zeros(50), radius=0.1, update=update).to(device)
+    options = {"reference_risks": np.zeros(50), "radius": 0.1, "update": update, "refresh": refresh}
+    robust = RobustLoss(np.full(50, 1000.0), **options).to(device)
 
     def step(robustly: bool) -> None:
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cuda", torch.bfloat16, enabled=amp):
-            losses = nn.functional.cross_entropy(run(x), y, reduction="none")
+            losses = nn.functional.cross_entropy(model(x), y, reduction="none")
         value = robust(losses, contexts) if robustly else losses.mean()
         value.backward()
         optimizer.step()
@@ -114,17 +114,18 @@ class Counted:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
         return result
 
-    def sums(self, theta: np.ndarray) -> Sums:
+    def sums(self, theta: np.ndarray, cut: float = 0.0) -> Sums:
         """Count one pass."""
-        return self._timed("sums" if theta.ndim == 1 else "sums of each", lambda: self.rows.sums(theta))  # type: ignore
+        name = "sums" if theta.ndim == 1 else "sums of each"
+        return self._timed(name, lambda: self.rows.sums(theta, cut))  # type: ignore
 
-    def hessian(self, theta: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def hessian(self, theta: np.ndarray, weights: np.ndarray, cut: float = 0.0) -> np.ndarray:
         """Count one pass."""
-        return self._timed("hessian", lambda: self.rows.hessian(theta, weights))  # type: ignore
+        return self._timed("hessian", lambda: self.rows.hessian(theta, weights, cut))  # type: ignore
 
-    def hessians(self, theta: np.ndarray) -> np.ndarray:
+    def hessians(self, theta: np.ndarray, cut: float = 0.0) -> np.ndarray:
         """Count one pass."""
-        return self._timed("hessians of each", lambda: self.rows.hessians(theta))  # type: ignore
+        return self._timed("hessians of each", lambda: self.rows.hessians(theta, cut))  # type: ignore
 
 
 def bandwidth(device: torch.device) -> float:
@@ -197,10 +198,11 @@ def main() -> None:
     if "step" in options.what and has_gpu:
         for size in (224, 32):
             for amp in (False, True):
-                for update in ("closed-form", "ascent"):
-                    plain, robust = steps(size, amp, update, compiled=False)
+                for update, refresh in (("closed-form", 1), ("ascent", 1), ("closed-form", 10)):
+                    plain, robust = steps(size, amp, update, refresh)
+                    kind = f"{'bfloat16' if amp else 'float32'}, {update}, refresh {refresh}"
                     print(
-                        f"ResNet-18, {size} px, {'bfloat16' if amp else 'float32'}, {update}: plain {plain:.2f} ms, "
+                        f"ResNet-18, {size} px, {kind}: plain {plain:.2f} ms, "
                         f"robust {robust:.2f} ms, ratio {robust / plain:.3f}"
                     )
     if "fit" in options.what:

@@ -85,6 +85,10 @@ class Coloured:
         red = np.where(agrees, 1 - high, high)
         return cls(coloured(digits.train_images[chosen], red), torch.as_tensor(high), torch.as_tensor(contexts))
 
+    def part(self, rows: slice) -> Coloured:
+        """Return some of the samples."""
+        return Coloured(self.images[rows], self.high[rows], self.contexts[rows])
+
 
 def coloured(images: Any, red: Any) -> Tensor:
     """Return images as (n, 2, 28, 28), the digit in one of two channels."""
@@ -115,7 +119,9 @@ def run(
 ) -> list[Row]:
     """Train every method from the same start on the same samples; return errors (in percent) and risks."""
     place = torch.device(device)
-    data = Coloured.drawn(digits, n_samples, generator(seed, NAME, "data"))
+    drawn = Coloured.drawn(digits, n_samples, generator(seed, NAME, "data"))
+    # A quarter decides which epoch is kept.
+    held_out, data = drawn.part(slice(n_samples // 4)), drawn.part(slice(n_samples // 4, n_samples))
     counts = np.bincount(data.contexts.numpy(), minlength=len(MIX)).astype(np.float64)
     torch.manual_seed(seed)
     start = network().to(place)
@@ -125,8 +131,17 @@ def run(
         model = network().to(place)
         model.load_state_dict(start.state_dict())
         loss = METHODS[name](counts, least)
-        batches = _Batches(data, 128, seed, place)
-        fit(model, loss, batches, torch.optim.Adam(model.parameters(), 1e-3), epochs=epochs, device=place)
+        # Every method is judged by the same rule: the largest held-out excess risk of any context.
+        fit(
+            model,
+            loss,
+            _Batches(data, 128, seed, place),
+            torch.optim.Adam(model.parameters(), 1e-3),
+            epochs=epochs,
+            held_out=_Batches(held_out, 1000, seed, place),
+            reference_risks=least.tolist(),
+            device=place,
+        )
         errors, risks = judged(model, digits, place)
         rows += [Row(NAME, name, f"error-{c + 1}", seed, 100.0 * error) for c, error in enumerate(errors)]
         rows += [Row(NAME, name, f"risk-{c + 1}", seed, risk) for c, risk in enumerate(risks)]

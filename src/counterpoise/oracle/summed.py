@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.linalg import solve_stack
 from counterpoise.losses import Loss
 from counterpoise.oracle import decrease
 from counterpoise.oracle.linear_bounds import CUTS
@@ -221,7 +222,13 @@ class SummedPoint:
         assert third is not None
         left = decrease.self_concordant(gradient[None], size[None], matrix[None], oracle.reach, third)
         bound = max(float(p @ oracle.lowest_risks), float(p @ self.risks) - float(left[0]))
-        return bound if np.isfinite(left[0]) or not third else max(bound, self._truncated(p, third))
+        if (
+            np.isfinite(left[0])
+            or not third
+            or not _is_near(gradient[None], matrix[None], float(p @ self.risks) - bound)
+        ):
+            return bound
+        return max(bound, self._truncated(p, third))
 
     def _truncated(self, p: Array, third: float) -> float:
         """Bound the minimum where part of the loss vanishes only at infinity; as ``LinearOracle`` does, by passes."""
@@ -278,7 +285,9 @@ class EachPoint:
         third: Any = oracle.loss.third_order
         left = decrease.self_concordant(self.gradient[c], size, self.hessian[c], oracle.reach, third)
         bounds = np.maximum(oracle.lowest_risks[c], self.value[c] - left)
-        return bounds if np.isfinite(left).all() or not third else np.maximum(bounds, self._truncated(c, third))
+        if np.isfinite(left).all() or not third:
+            return bounds
+        return np.maximum(bounds, self._truncated(c, third))
 
     def _truncated(self, contexts: NDArray[np.intp], third: float) -> Array:
         """Bound minima where part of the loss vanishes only at infinity."""
@@ -294,3 +303,9 @@ class EachPoint:
             left = decrease.self_concordant(gradient, size, matrices, oracle.reach, third)
             best = np.maximum(best, sums.values[c] + ridge - left)
         return best
+
+
+def _is_near(gradient: Array, curvature: Array, height: float) -> bool:
+    """Tell whether a Newton step promises little beside what is left above the floor: passes are not cheap."""
+    step = solve_stack(curvature, gradient)
+    return 0.5 * float(gradient[0] @ step[0]) <= 1e-2 * abs(height)

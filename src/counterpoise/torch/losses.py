@@ -233,6 +233,9 @@ class RobustLoss(ContextLoss):
         Of the ascent, at most .9: what a step takes from the weight of the context with the lowest score, where
         scores spread by 1 or more. With a step that does not shrink it ends near the least favourable mix where that is
         unique, and circles at a kink, where several are; the closed form with a falling learning rate does not.
+    refresh : int
+        Steps between two searches for the mix. A search is some sixty small launches, which is nothing beside a large
+        network and something beside a small one; running risks move slowly, so little is lost by waiting.
     sampling, averaging
         See :class:`ContextLoss`.
     """
@@ -250,11 +253,15 @@ class RobustLoss(ContextLoss):
         reference_risks: Any = None,
         update: Update = "closed-form",
         step_size: float = 0.1,
+        refresh: int = 1,
         sampling: Sampling = "proportional",
         averaging: float = 0.1,
     ) -> None:
         super().__init__(counts, sampling=sampling, averaging=averaging)
         given = self.counts.numpy()
+        if not (isinstance(refresh, int) and not isinstance(refresh, bool) and refresh >= 1):
+            raise InvalidInputError(f"refresh = {refresh!r}; pass a whole number of steps, 1 or more.")
+        self.refresh, self._steps = refresh, 0
         if update not in ("closed-form", "ascent"):
             raise InvalidInputError(f"update is {update!r}; choose 'closed-form' or 'ascent'.")
         if isinstance(radius, str):
@@ -277,6 +284,14 @@ class RobustLoss(ContextLoss):
         """Say what a printed model should show."""
         return f"{super().extra_repr()}, radius={self.radius:.4g} bits, update={self.update!r}"
 
+    def get_extra_state(self) -> Tensor:
+        """Return how many steps were taken, where that matters."""
+        return torch.tensor(self._steps)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Go on counting."""
+        self._steps = int(state)
+
     @property
     def ball(self) -> Ball:
         """The set of plausible mixes."""
@@ -293,13 +308,20 @@ class RobustLoss(ContextLoss):
 
     @property
     def context_weights(self) -> Tensor:
-        """The least favourable mix for what is known so far."""
-        return self.mix if self.update == "ascent" else self.ball.worst_case(self.scores)
+        """The mix reached so far: the least favourable one for the running risks, or on the way to it."""
+        return self.mix
 
     @torch.no_grad()
     def _learn(self, sums: Tensor, counts: Tensor) -> None:
         super()._learn(sums, counts)
-        if self.update == "ascent":
+        if self.refresh > 1:
+            # Not counted otherwise: a number that changes at every step would have the step compiled anew.
+            self._steps += 1
+            if self._steps % self.refresh:
+                return
+        if self.update == "closed-form":
+            self.mix.copy_(self.ball.worst_case(self.scores))
+        else:
             scores = self.scores
             spread = (scores.max() - scores.min()).clamp(min=1.0)
             # Linear in the scores, so that what stays in place is the least favourable mix whatever the step; a weight
