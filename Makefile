@@ -6,7 +6,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types layers reproduce bench-path format clean
+.PHONY: help demo test lint types layers reproduce bench-path bench-gpu format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ reproduce: $(VENV)/.test  ## the whole paper, into reproduction/ (a few minutes;
 
 bench-path: $(VENV)/.core  ## what a path of 50 levels costs, in fits
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/confidence_path.py
+
+bench-gpu: $(VENV)/.test  ## what robustness costs on a GPU (without one, a linear fit on the CPU)
+	$(BIN)/python benchmarks/gpu.py
 
 format: $(VENV)/.dev  ## rewrite the code in the house style
 	$(BIN)/ruff check --fix .

@@ -783,6 +783,7 @@ def test_parameters_are_stored_as_given(case):
         "tol": 1e-3,
         "max_iter": 7,
         "verbose": 1,
+        "device": "cpu",
     }
     given |= {"huber": {"delta": 2.0}, "quantile": {"quantile": 0.2}}.get(case, {})
     for model in (estimator(case, **given), estimator(case).set_params(**given)):
