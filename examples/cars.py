@@ -15,7 +15,8 @@ from pathlib import Path
 def main(out: Path) -> None:
     """Read the package's own copy, without importing it, and write it with the year as a number."""
     package = find_spec("vega_datasets")
-    assert package is not None and package.origin is not None, "pip install vega_datasets"
+    if package is None or package.origin is None:
+        sys.exit("The cars are in a package that is not installed: pip install vega_datasets")
     cars = json.loads((Path(package.origin).parent / "_data" / "cars.json").read_text(encoding="utf-8"))
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("w", newline="", encoding="utf-8") as file:
