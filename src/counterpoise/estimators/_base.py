@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import warnings
@@ -140,7 +141,11 @@ class ScoreParameter:
     """
 
     def __init__(self, method: Callable[..., float]) -> None:
-        self.method = method
+        @functools.wraps(method)
+        def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+            return method(self, on_host(X), on_host(y), sample_weight)
+
+        self.method = score
 
     def __get__(self, instance: Any, owner: type) -> Any:
         return self.method if instance is None else MethodType(self.method, instance)

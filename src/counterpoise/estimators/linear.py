@@ -273,7 +273,7 @@ class RobustLinearModel(ScoredByParameter):
         """Return the loss of each row, of the kind the fit was about (without the ridge)."""
         z, loss = self._linear(X), self._loss()
         with speaking_as(self):
-            return loss.value(loss.checked_target(unwrapped(y)), z)
+            return loss.value(loss.checked_target(unwrapped(on_host(y))), z)
 
     def _plain(self, model: Any, **fitted: Any) -> Any:
         """Return a scikit-learn model with the same answers."""
@@ -313,7 +313,9 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
         """Return the loss of each row; that of a class which was not among those in fit is large."""
         z = self._linear(X)
         position = {label: k for k, label in enumerate(self.classes_.tolist())}
-        codes = np.array([position.get(label, -1) for label in np.asarray(unwrapped(y)).tolist()], dtype=np.float64)
+        codes = np.array(
+            [position.get(label, -1) for label in np.asarray(unwrapped(on_host(y))).tolist()], dtype=np.float64
+        )
         known = self._loss().value(np.maximum(codes, 0.0), z)
         return np.where(codes >= 0, known, -np.log(least_probability(len(codes))))
 
