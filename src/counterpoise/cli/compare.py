@@ -7,7 +7,7 @@ import json
 import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import Speaker, app, spoken, tell
+from counterpoise.cli._base import Speaker, app, calm, spoken, tell
 
 
 @app.command()
@@ -53,7 +53,7 @@ def compare(
         data = read_table(file)
         problem = pose(data, target, context, task=task, drop=drop or (), only=only or (), group=group, **switches)
     speaker.notes(problem.notes)
-    with speaker.step("comparing"):
+    with calm(problem.X.num_rows * problem.X.num_columns), speaker.step("comparing"):
         comparison = speaker.warnings_of(
             lambda: compared(
                 problem.X,

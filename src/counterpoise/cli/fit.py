@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import Speaker, app, spoken, tell
+from counterpoise.cli._base import Speaker, app, calm, spoken, tell
 
 
 @app.command()
@@ -65,7 +65,8 @@ def fit(
         data = read_table(file)
         problem = pose(data, target, context, task=task, drop=drop or (), only=only or (), group=group, **switches)
     speaker.notes(problem.notes)
-    with speaker.step("fitting"):
+    size = problem.X.num_rows * problem.X.num_columns
+    with calm(size), speaker.step("fitting"):
         model, warned = problem.fitted()
     speaker.notes(warned)
     report = Report(
@@ -86,9 +87,9 @@ def fit(
         n_jobs=options.checked_jobs(jobs),
         risk=RISKS[problem.target.task],
     )
-    with speaker.step("comparing with the baselines, on held-out rows"):
+    with calm(size), speaker.step("comparing with the baselines, on held-out rows"):
         speaker.warnings_of(lambda: report.comparison)
-    with speaker.step("following the path of confidence"):
+    with calm(size), speaker.step("following the path of confidence"):
         speaker.warnings_of(lambda: report.path)
     saved = SavedModel(model, problem.columns, target, problem.target.task)
 

@@ -27,7 +27,19 @@ def _csv(path: Path, table: Any, added: Mapping[str, NDArray[Any]]) -> None:
     nested = [field.name for field in table.schema if pa.types.is_nested(field.type) or "binary" in str(field.type)]
     if nested:
         raise InvalidInputError(f"column {nested[0]!r} cannot be written as csv. Name a file ending in .parquet.")
-    csv.write_csv(_with(table, added), path, csv.WriteOptions(quoting_style="needed"))
+    whole = _with(table, added)
+    # Arrow would quote every word; most files need no quotes at all.
+    style = "needed" if any(map(_needs_quotes, whole.columns)) else "none"
+    csv.write_csv(whole, path, csv.WriteOptions(quoting_style=style))
+
+
+def _needs_quotes(column: Any) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return False
+    return bool(pc.any(pc.match_substring_regex(column, r'[",\r\n]|^\s|\s$|^$')).as_py())
 
 
 def _parquet(path: Path, table: Any, added: Mapping[str, NDArray[Any]]) -> None:
