@@ -78,6 +78,9 @@ class Rows(Protocol):
     def hessians(self, theta: Array, cut: float = 0.0) -> Array:
         """Return the Hessian of every context's risk at a theta of its own: (n_contexts, P, P)."""
 
+    def solve(self, matrices: Array, rhs: Array) -> Array:
+        """Solve many small systems, as :func:`counterpoise.linalg.solve_stack` does, wherever that is fast."""
+
 
 @dataclass(frozen=True, eq=False)
 class SummedOracle:
@@ -308,4 +311,4 @@ class EachPoint:
 def _is_near(gradient: Array, curvature: Array, height: float) -> bool:
     """Tell whether a Newton step promises little beside what is left above the floor: passes are not cheap."""
     step = solve_stack(curvature, gradient)
-    return 0.5 * float(gradient[0] @ step[0]) <= 1e-2 * abs(height)
+    return 0.5 * float(gradient[0] @ step[0]) <= 1e-4 * abs(height)

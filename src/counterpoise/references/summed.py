@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoise.linalg import solve_stack
 from counterpoise.objective import ReferenceRisks
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.summed import EachPoint, SummedOracle
@@ -29,7 +28,7 @@ def summed_specialists(oracle: SummedOracle, tol: float, start: Array | None = N
     best = point.theta.copy()
     scale = max(float(np.mean(np.abs(upper - _finite(lower)))), 1e-3 * oracle.typical_risk)
     for _ in range(_MAX_ITER):
-        direction = -solve_stack(point.hessian, point.gradient)
+        direction = -oracle.rows.solve(point.hessian, point.gradient)
         slope = np.einsum("cd,cd->c", point.gradient, direction)
         better = point.value <= upper
         upper, best = np.where(better, point.value, upper), np.where(better[:, None], point.theta, best)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.linalg import solve_stack
 from counterpoise.losses import Logistic, Loss, Multinomial, Poisson, Squared
 from counterpoise.oracle.summed import Sums
 
@@ -176,6 +177,20 @@ class TorchRows:
                 if m < k:
                     out[:, m, :, k, :].index_add_(0, self.owner[tiles], block)
         return _host(out).reshape(self.n_contexts, outputs * width, outputs * width)
+
+    def solve(self, matrices: Array, rhs: Array) -> Array:
+        """Solve the systems by Cholesky on the device, and those that are too nearly singular on the host."""
+        stack, right = (torch.as_tensor(values, device=self.X.device) for values in (matrices, rhs))
+        diagonal = torch.diagonal(stack, dim1=1, dim2=2)
+        scale = torch.where(diagonal > 0, diagonal, 1.0).rsqrt()
+        scaled = stack * scale[:, :, None] * scale[:, None, :]
+        torch.diagonal(scaled, dim1=1, dim2=2).add_(1e-15)
+        factors, failed = torch.linalg.cholesky_ex(scaled)
+        found = _host(scale * torch.cholesky_solve((scale * right)[:, :, None], factors)[:, :, 0])
+        doubtful = (failed.cpu().numpy() > 0) | ~np.isfinite(found).all(axis=1)
+        if doubtful.any():
+            found[doubtful] = solve_stack(matrices[doubtful], rhs[doubtful])
+        return found
 
     def _bend(self, X: Tensor, theta: Tensor, tiles: slice, cut: float) -> Tensor:
         """Return the weighted curvature of every row of some tiles: (n, n_outputs, n_outputs)."""
