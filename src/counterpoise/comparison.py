@@ -286,6 +286,7 @@ def _judged(
     erm = names.index("erm")
     # The largest excess is not known to be what it is, where it is that of a context with one row.
     lone = alone_in_context[excess[0].argmax(axis=1)]
+    unknown = {"worst_excess": lone, "worst_excess_change": lone | lone[erm]}
     columns: dict[str, Any] = {"method": np.array(names)}
     for name, samples in (
         ("nominal_risk", nominal),
@@ -295,7 +296,7 @@ def _judged(
         ("nominal_risk_change", nominal - nominal[:, [erm]]),
     ):
         columns[name] = samples[0]
-        doubtful = lone | lone[erm] if name == "worst_excess_change" else lone & (name == "worst_excess")
+        doubtful = unknown.get(name, np.zeros_like(lone))
         ends = (np.where(doubtful, np.nan, end) for end in interval(samples))
         columns[f"{name}_low"], columns[f"{name}_high"] = ends
     columns["worst_context"] = labels[excess[0].argmax(axis=1)]

@@ -41,4 +41,4 @@ def _number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) or text == "inf" else None
+    return value if math.isfinite(value) else None

@@ -101,6 +101,10 @@ def fit(
 
     with speaker.step("writing"):
         whole_folder(out, write)
+    speaker.note(
+        f"risk is the mean {RISKS[problem.target.task]} on held-out rows; excess risk is what a context loses because "
+        "one model serves all"
+    )
     if as_json:
         typer.echo(json.dumps({**report.metrics, "folder": str(out)}, indent=1, ensure_ascii=False, allow_nan=False))
     else:

@@ -49,9 +49,8 @@ class Ball:
         # Equal scores have no root; every distribution will do, and this is one.
         flat = spread <= 0.0
         gaps = below / torch.where(flat, 1.0, spread)
-        log_slack = self._root(gaps)
-        p = self._distribution(gaps, log_slack)
-        return torch.where(flat, self.p_hat, p)
+        raw = self.p_hat / (1.0 + gaps * torch.exp(-self._root(gaps)))
+        return torch.where(flat, self.p_hat, raw / raw.sum())
 
     def pull_inside(self, p: Tensor) -> Tensor:
         """Return a positive vector as a distribution, moved straight towards ``p_hat`` as far as the set demands."""
@@ -76,10 +75,6 @@ class Ball:
         """Return the divergence of ``p_hat`` from distributions (..., n_contexts), in nats."""
         terms = self.p_hat * (torch.log(self.p_hat) - torch.log(p))
         return torch.where(self.p_hat > 0, terms, 0.0).sum(-1)
-
-    def _distribution(self, gaps: Tensor, log_slack: Tensor) -> Tensor:
-        raw = self.p_hat / (1.0 + gaps * torch.exp(-log_slack))
-        return raw / raw.sum()
 
     def _divergence_at(self, gaps: Tensor, log_slack: Tensor) -> Tensor:
         """Return the divergence at several places; it falls along the way."""
@@ -107,8 +102,8 @@ class Ball:
             low, width = _at(places, last), width / (_POINTS - 1)
         # The cell is a hundred-millionth of the range wide: a straight line across it is exact to rounding.
         above, below = self._divergence_at(gaps, torch.stack([low, low + width])) - self.nats
-        share = (above / (above - below).clamp(min=1e-300)).clamp(0.0, 1.0)
-        return low + share * width
+        along = (above / (above - below).clamp(min=1e-300)).clamp(0.0, 1.0)
+        return low + along * width
 
 
 def _at(values: Tensor, index: Tensor) -> Tensor:
