@@ -29,6 +29,13 @@ class Contexts:
     labels: NDArray[Any]
     codes: NDArray[np.intp]
 
+    @classmethod
+    def counted(cls, labels: NDArray[Any], counts: NDArray[np.intp]) -> Contexts:
+        """Return contexts of rows that are elsewhere: how many of each there are is known, but not which."""
+        contexts = cls(labels, np.empty(0, dtype=np.intp))
+        vars(contexts)["counts"] = counts
+        return contexts
+
     @cached_property
     def counts(self) -> NDArray[np.intp]:
         """Rows per context."""

@@ -17,6 +17,8 @@ from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.losses import Hinged, Loss
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Bounds, LinearOracle, Oracle
+from counterpoise.oracle.block_hinges import BlockHingesOracle
+from counterpoise.oracle.block_scalar import BlockScalarOracle
 from counterpoise.oracle.polyhedral import PolyhedralOracle
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.summed import SummedOracle
@@ -31,10 +33,16 @@ from counterpoise.solvers import (
     ScalarSearch,
     Solution,
     Solver,
+    WorstCaseNewton,
 )
 from counterpoise.solvers._base import not_certified
+from counterpoise.solvers.scalar import narrowed
 
 Array = NDArray[np.float64]
+
+_MANY_CONTEXTS = 10
+"""Contexts per parameter from which all their scores do not meet on a kink."""
+
 Score = Literal["excess", "risk"]
 
 
@@ -313,38 +321,44 @@ def _solve(
     if max_iter is not None:
         options["max_iter"] = max_iter
     solutions = []
-    for form, suited in _attempts(oracle, ball):
+    for form, suited in _attempts(oracle, ball, references):
         solutions.append(suited(**options).solve(RobustObjective(form, ball, references)))
         if solutions[-1].success:
             break
     return min(solutions, key=lambda solution: solution.certificate.relative_gap)
 
 
-def _attempts(oracle: LinearOracle | SummedOracle, ball: KLBall) -> list[tuple[Oracle, type[Solver]]]:
+def _attempts(
+    oracle: LinearOracle | SummedOracle, ball: KLBall, references: ReferenceRisks
+) -> list[tuple[Oracle, type[Solver]]]:
     """Return the problem in the forms that suit it, each with the solver for that form, the fastest first."""
+    rows: Oracle | None = None
     if isinstance(oracle, SummedOracle):
-        newton: list[tuple[Oracle, type[Solver]]] = [(oracle, Newton)]
-        return newton if ball.is_point else [(oracle, InteriorPoint), *newton]
-    if ScalarOracle.suits(oracle):
+        if ScalarOracle.suits(oracle):
+            return [(narrowed(BlockScalarOracle.of(oracle), ball, references), ScalarSearch)]
+        rows = BlockHingesOracle(oracle) if isinstance(oracle.loss, Hinged) else None
+    elif ScalarOracle.suits(oracle):
         return [(ScalarOracle.of(oracle), ScalarSearch)]
-    if not oracle.forms_hessian:
+    elif not oracle.forms_hessian:
         return [(oracle, NewtonCG)]
+    elif isinstance(oracle.loss, Hinged):
+        rows = PolyhedralOracle(oracle)
     # Newton comes last, for data so separable that the empirical risk minimiser has no risk left in any context.
     smooth: list[tuple[Oracle, type[Solver]]] = [(oracle, Newton)]
     if not ball.is_point:
         smooth.insert(0, (oracle, InteriorPoint))
-    if not isinstance(oracle.loss, Hinged):
+        if rows is None and not ball.is_simplex and oracle.n_contexts >= _MANY_CONTEXTS * oracle.n_parameters:
+            smooth.insert(0, (oracle, WorstCaseNewton))
+    if rows is None:
         return smooth
-    by_rows: tuple[Oracle, type[Solver]] = (PolyhedralOracle(oracle), PolyhedralInteriorPoint)
+    by_rows: tuple[Oracle, type[Solver]] = (rows, PolyhedralInteriorPoint)
     # A soft hinge has curvature, unless most rows are far from it.
-    return [smooth[0], by_rows] if oracle.loss.softness > 0.0 else [by_rows]
+    return [smooth[0], by_rows] if getattr(oracle.loss, "softness", 0.0) > 0.0 else [by_rows]
 
 
 def _refuse_bottomless(problem: LinearProblem | SummedProblem, ball: KLBall, solution: Solution) -> None:
     """Say that a problem has no minimum, where going on in the direction of the answer lowers the risk for ever."""
     oracle = problem.oracle
-    if isinstance(oracle, SummedOracle):
-        return
     if solution.certificate.lower > -math.inf or not isinstance(oracle.loss, Hinged) or oracle.alpha > 0.0:
         return
     directions = [np.ones(1), -np.ones(1)] if oracle.n_parameters == 1 else [solution.theta]

@@ -16,6 +16,15 @@ Array = NDArray[np.float64]
 
 _TINY = float(np.finfo(np.float64).tiny)
 
+_MANY = 256
+"""Matrices from which one operation for all of them, entry by entry, beats a LAPACK call for each."""
+
+_SMALL = 32
+"""Rows up to which it does."""
+
+_BLOCK_ENTRIES = 1 << 19
+"""Entries of a stack that are worked on at once, so that they stay near the cache (4 MB)."""
+
 
 @cache
 def _threads() -> ThreadpoolController:
@@ -63,6 +72,54 @@ def positive_solver(matrix: Array, shift: float = 1e-15) -> Callable[[Array], Ar
 
 def solve_stack(matrices: Array, rhs: Array) -> Array:
     """Solve many small positive semi-definite systems at once: (B, d, d) and (B, d)."""
+    if len(rhs) >= _MANY and rhs.shape[1] <= _SMALL:
+        solution, todo = _solve_many(matrices, rhs)
+        if todo.size:
+            solution[todo] = _solve_shifted(matrices[todo], rhs[todo])
+        return solution
+    return _solve_shifted(matrices, rhs)
+
+
+def _solve_many(matrices: Array, rhs: Array) -> tuple[Array, NDArray[np.intp]]:
+    """Solve systems by Cholesky's method, each step of it for all at once; also tell which ones are left.
+
+    Those are the ones that need a larger shift; see :func:`_solve_shifted`.
+    """
+    n, d = rhs.shape
+    solution, left = np.zeros_like(rhs), []
+    step = max(_MANY, _BLOCK_ENTRIES // (d * d))
+    for first in range(0, n, step):
+        block = slice(first, first + step)
+        # The stack comes last, so that every operation runs along it.
+        factor = matrices[block].transpose(1, 2, 0).copy()
+        diagonal = factor[np.arange(d), np.arange(d)]
+        scale = np.where(diagonal > _TINY, 1.0 / np.sqrt(np.maximum(diagonal, _TINY)), 1.0)
+        side = scale * rhs[block].T
+        x = side.copy()
+        with np.errstate(all="ignore"):
+            factor *= scale[:, None] * scale
+            for k in range(d):
+                row = factor[k, : k + 1]
+                row[k] += 1e-15
+                if k:
+                    factor[k:, k] -= np.einsum("ijb,jb->ib", factor[k:, :k], row[:k])
+                    x[k] -= np.einsum("jb,jb->b", row[:k], x[:k])
+                # A pivot that is not positive makes its system NaN, and only that one.
+                pivot = 1.0 / np.sqrt(row[k])
+                factor[k + 1 :, k] *= pivot
+                x[k] *= pivot
+                row[k] = pivot
+            for k in range(d - 1, -1, -1):
+                x[k] *= factor[k, k]
+                x[:k] -= factor[k, :k] * x[k]
+        good = np.isfinite(x).all(axis=0) & (np.einsum("db,db->b", x, side) >= 0)
+        solution[block] = np.where(good, scale * x, 0.0).T
+        left.append(first + np.flatnonzero(~good))
+    return solution, np.concatenate(left)
+
+
+def _solve_shifted(matrices: Array, rhs: Array) -> Array:
+    """Solve systems one by one, with a shift that grows until there is a solution."""
     scale = jacobi_scale(matrices)
     scaled = matrices * scale[:, :, None] * scale[:, None, :]
     diagonal = np.arange(rhs.shape[1])
@@ -85,6 +142,12 @@ def solve_stack(matrices: Array, rhs: Array) -> Array:
         if todo.size == 0:
             break
     return solution
+
+
+def longest_step(value: Array, change: Array) -> float:
+    """Return the longest step that leaves no positive value negative; infinite where none shrinks."""
+    shrinking = change < 0
+    return float(np.min(-value[shrinking] / change[shrinking])) if shrinking.any() else np.inf
 
 
 def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts, encode, plain, shown
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.losses import Loss
+from counterpoise.losses import Hinged, Loss
 from counterpoise.objective import ReferenceRisks
 from counterpoise.oracle import Bounds, LinearOracle
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.summed import SummedOracle
 from counterpoise.references import cross_fitted_risks, reference_risks
+from counterpoise.references.block_hinges import hinged_specialists
 from counterpoise.references.summed import summed_specialists
 from counterpoise.validation import checked_features, checked_weights, unwrapped
 
@@ -88,23 +89,14 @@ class LinearProblem:
         if isinstance(reference, str):
             # Their error enters the certificate in full, so they are solved well below its tolerance.
             if reference == "in-sample":
-                return self._bounded(reference_risks(self.oracle, max(1e-2 * tol, 1e-12)))
+                return bounded(reference_risks(self.oracle, max(1e-2 * tol, 1e-12)), self.contexts, self.remedy)
             if reference == "cross-fit":
                 risks = cross_fitted_risks(self.oracle, self.counts, min(max(tol, 1e-12), 1e-6))
-                return self._bounded(ReferenceRisks.exactly(risks))
+                return bounded(ReferenceRisks.exactly(risks), self.contexts, self.remedy)
             raise InvalidInputError(
                 f"reference is {reference!r}; choose 'in-sample' or 'cross-fit', or map each context to its risk."
             )
         return ReferenceRisks.exactly(given_references(reference, self.contexts))
-
-    def _bounded(self, references: ReferenceRisks) -> ReferenceRisks:
-        unbounded = np.flatnonzero(~np.isfinite(references.upper) | ~np.isfinite(references.lower))
-        if unbounded.size:
-            raise InvalidInputError(
-                f"the risk of {self.contexts.describe(int(unbounded[0]))} has no minimum (the more extreme the "
-                f"decision, the better). {self.remedy}"
-            )
-        return references
 
     @property
     def remedy(self) -> str:
@@ -130,13 +122,31 @@ class SummedProblem:
                     f"reference is {reference!r}; where rows are not in memory, choose 'in-sample', or map each "
                     "context to its risk."
                 )
-            return summed_specialists(self.oracle, max(1e-2 * tol, 1e-12)).risks
+            solve = hinged_specialists if isinstance(self.oracle.loss, Hinged) else summed_specialists
+            return bounded(solve(self.oracle, max(1e-2 * tol, 1e-12)).risks, self.contexts, self.remedy)
         return ReferenceRisks.exactly(given_references(reference, self.contexts))
+
+    def finish(self) -> None:
+        """Forget what was kept in case the fit is cut short: it is done."""
+        finish = getattr(getattr(self.oracle.rows, "blocks", None), "finish", None)
+        if finish is not None:
+            finish()
 
     @property
     def remedy(self) -> str:
         """What to do where a risk has no minimum."""
-        return "Raise alpha."
+        return "Check costs and price, or raise alpha." if isinstance(self.oracle.loss, Hinged) else "Raise alpha."
+
+
+def bounded(references: ReferenceRisks, contexts: Contexts, remedy: str) -> ReferenceRisks:
+    """Return references, or name a context whose risk has no minimum."""
+    unbounded = np.flatnonzero(~np.isfinite(references.upper) | ~np.isfinite(references.lower))
+    if unbounded.size:
+        raise InvalidInputError(
+            f"the risk of {contexts.describe(int(unbounded[0]))} has no minimum (the more extreme the decision, the "
+            f"better). {remedy}"
+        )
+    return references
 
 
 def check_alpha(alpha: Any) -> None:

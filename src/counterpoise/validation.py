@@ -108,8 +108,11 @@ def checked_weights(
     return weight[kept], (X[kept], target[kept], Contexts(contexts.labels, contexts.codes[kept]))
 
 
-def checked_row_weights(sample_weight: Any, contexts: Contexts) -> Array:
-    """Return one weight per row, or name the row or the context whose weight cannot be used."""
+def checked_row_weights(sample_weight: Any, contexts: Contexts, may_be_empty: bool = False) -> Array:
+    """Return one weight per row, or name the row or the context whose weight cannot be used.
+
+    ``may_be_empty`` says that a context may have no weight here, as where there are rows of it elsewhere.
+    """
     n = len(contexts.codes)
     if sample_weight is None:
         return np.ones(n)
@@ -123,7 +126,7 @@ def checked_row_weights(sample_weight: Any, contexts: Contexts) -> Array:
     if bad.size:
         raise InvalidInputError(f"sample_weight in row {bad[0]} is {weight[bad[0]]}; weights are finite and 0 or more.")
     totals = np.bincount(contexts.codes, weight, len(contexts.labels))
-    if (totals <= 0).any():
+    if (totals <= 0).any() and not may_be_empty:
         empty = int(np.flatnonzero(totals <= 0)[0])
         raise EmptyContextError(
             f"all sample weights of {contexts.describe(empty)} are zero, so its risk is unknown. Drop the context, or "

@@ -160,6 +160,10 @@ class Hinged(Loss):
         turn = (prediction - hinge) / self.softness
         return np.where((turn >= left) & (turn <= right), 1.0 / self.softness, 0.0)
 
+    def typical(self, target: Array, weight: Array) -> float:
+        """Return the median hinge."""
+        return weighted_median(self.pieces(target)[0], weight)
+
     def lowest(self, target: Array) -> Array:
         """Return the height of the hinge where it is the minimum, else minus infinity."""
         _, height, left, right = self.pieces(target)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.losses._base import Array, Hinged, weighted_median
+from counterpoise.losses._base import Array, Hinged
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,3 @@ class Hinges(Hinged):
     def pieces(self, target: Array) -> tuple[Array, Array, Array, Array]:
         """Return each row's hinge, height, left slope and right slope."""
         return target[:, 3], target[:, 2], target[:, 0], target[:, 1]
-
-    def typical(self, target: Array, weight: Array) -> float:
-        """Return the median hinge."""
-        return weighted_median(target[:, 3], weight)

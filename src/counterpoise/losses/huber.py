@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.losses._base import Array, Hinged, weighted_median
+from counterpoise.losses._base import Array, Hinged
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,3 @@ class Huber(Hinged):
     def majorant(self, target: Array, prediction: Array) -> Array:
         """Return ``min(1, delta / |r|)``, the weight of iteratively reweighted least squares."""
         return self.delta / np.maximum(np.abs(prediction - target), self.delta)
-
-    def typical(self, target: Array, weight: Array) -> float:
-        """Return the median."""
-        return weighted_median(target, weight)

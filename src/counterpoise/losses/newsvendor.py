@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.losses._base import Array, Hinged, weighted_median
+from counterpoise.losses._base import Array, Hinged
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,3 @@ class Newsvendor(Hinged):
         """Return each row's hinge, height, left slope and right slope."""
         cost, demand = target[:, 0], target[:, 1]
         return demand, (cost - self.price) * demand, cost - self.price - self.shortage, cost - self.salvage
-
-    def typical(self, target: Array, weight: Array) -> float:
-        """Return the median demand."""
-        return weighted_median(target[:, 1], weight)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.losses._base import Array, Hinged, weighted_median
+from counterpoise.losses._base import Array, Hinged
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,3 @@ class Pinball(Hinged):
         """Return each row's hinge, height, left slope and right slope."""
         ones = np.ones(len(target))
         return target, 0.0 * ones, -self.quantile * ones, (1.0 - self.quantile) * ones
-
-    def typical(self, target: Array, weight: Array) -> float:
-        """Return the median."""
-        return weighted_median(target, weight)

@@ -19,10 +19,12 @@ BATCH_ENTRIES = 1 << 21
 
 
 def batches(oracle: LinearOracle) -> Iterator[NDArray[np.intp]]:
-    """Group contexts whose sizes round up to the same power of two, in blocks of bounded memory."""
+    """Group contexts whose sizes round up to the same multiple of about a quarter, in blocks of bounded memory."""
     sizes = np.diff(oracle.starts)
     order = np.argsort(sizes, kind="stable")
-    padded = 1 << np.ceil(np.log2(sizes[order])).astype(np.intp)
+    # A quarter of the power of two below the size: at most a fifth of a block is padding.
+    unit = 1 << np.maximum(np.frexp(sizes[order])[1].astype(np.intp) - 3, 0)
+    padded = -(-sizes[order] // unit) * unit
     for length in np.unique(padded):
         alike = order[padded == length]
         # The features of a context, or its Hessian where that is larger.
@@ -67,10 +69,41 @@ class Batch:
         """Return the same contexts at other parameters."""
         return replace(self, theta=theta)
 
+    def condensed(self) -> tuple[Batch, Array | None]:
+        """Return the same contexts in as many features as they have rows, where these are fewer; and the old features.
+
+        With a ridge the best coefficients are a combination of the rows: directions at right angles to all of them cost
+        and gain nothing. The new features are coordinates in an orthonormal basis of the rows, so that the ridge stays
+        the same. The basis, of shape (B, n_features, length), leads back; None where nothing changes.
+        """
+        if self.alpha == 0.0 or self.X.shape[1] >= self.X.shape[2]:
+            return self, None
+        basis, coordinates = np.linalg.qr(self.X.transpose(0, 2, 1))
+        matrix = self.theta.reshape(len(self.theta), self.loss.n_outputs, -1)
+        d = self.X.shape[2]
+        theta = np.concatenate([matrix[:, :, :d] @ basis, matrix[:, :, d:]], axis=2)
+        X = np.ascontiguousarray(coordinates.transpose(0, 2, 1))
+        return replace(self, X=X, theta=theta.reshape(len(theta), -1)), basis
+
+    def expanded(self, theta: Array, basis: Array | None) -> Array:
+        """Return parameters of this condensed batch as those of the batch it came from."""
+        if basis is None:
+            return theta
+        matrix = theta.reshape(len(theta), self.loss.n_outputs, -1)
+        d = self.X.shape[2]
+        whole = np.concatenate([matrix[:, :, :d] @ basis.transpose(0, 2, 1), matrix[:, :, d:]], axis=2)
+        return np.asarray(whole.reshape(len(theta), -1))
+
     def subset(self, keep: NDArray[np.bool_]) -> Batch:
         """Return some of the contexts."""
         rows = np.repeat(keep, self.X.shape[1])
-        return Batch(self.oracle, self.X[keep], self.target[rows], self.weight[rows], self.theta[keep])
+        part = Batch(self.oracle, self.X[keep], self.target[rows], self.weight[rows], self.theta[keep])
+        # What is known already is not worked out again.
+        known = vars(self)
+        for name, of_each in (("predictions", rows), ("value", keep), ("gradient", keep)):
+            if name in known:
+                vars(part)[name] = known[name][of_each]
+        return part
 
     @property
     def loss(self) -> Loss:
@@ -83,14 +116,24 @@ class Batch:
         return self.oracle.alpha
 
     @property
+    def width(self) -> int:
+        """Columns of a coefficient matrix, the intercept counted."""
+        return int(self.X.shape[2]) + self.oracle.fit_intercept
+
+    @cached_property
     def penalised(self) -> Array:
         """1 for coefficients, 0 for intercepts."""
-        return self.oracle.penalised
+        mask = np.ones((self.loss.n_outputs, self.width))
+        mask[:, self.X.shape[2] :] = 0.0
+        return mask.ravel()
 
     @cached_property
     def reach(self) -> Array:
         """The largest absolute feature behind each parameter."""
-        return self.oracle.reach
+        if self.X.shape[2] == self.oracle.n_features:
+            return self.oracle.reach
+        columns = np.abs(self.X).max(axis=(0, 1))
+        return np.tile(np.append(columns, np.ones(self.width - len(columns))), self.loss.n_outputs)
 
     @cached_property
     def coefficients(self) -> Array:
@@ -105,7 +148,7 @@ class Batch:
     def product(self, theta: Array) -> Array:
         """Return each row's ``x_i'theta_b``."""
         outputs, d = self.loss.n_outputs, self.X.shape[2]
-        matrix = theta.reshape(len(theta), outputs, self.oracle.width)
+        matrix = theta.reshape(len(theta), outputs, self.width)
         z = self.X @ matrix[:, :, :d].transpose(0, 2, 1)
         if self.oracle.fit_intercept:
             z = z + matrix[:, None, :, -1]
@@ -143,7 +186,7 @@ class Batch:
         """Return each context's ``sum_i rows_i (x) x_i``."""
         batch, length, d = self.X.shape
         blocks = rows.reshape(batch, length, -1).transpose(0, 2, 1)
-        out = np.empty((batch, self.loss.n_outputs, self.oracle.width))
+        out = np.empty((batch, self.loss.n_outputs, self.width))
         out[:, :, :d] = blocks @ self.X
         if self.oracle.fit_intercept:
             out[:, :, -1] = blocks.sum(axis=2)
@@ -152,7 +195,7 @@ class Batch:
     def gram(self, curvature: Array) -> Array:
         """Return each context's ``sum_i curvature_i (x) x_i x_i'``."""
         batch, length, d = self.X.shape
-        outputs, width = self.loss.n_outputs, self.oracle.width
+        outputs, width = self.loss.n_outputs, self.width
         bend = curvature.reshape(batch, length, outputs, outputs)
         blocks = np.empty((batch, outputs, width, outputs, width))
         for k in range(outputs):

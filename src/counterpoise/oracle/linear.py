@@ -16,8 +16,11 @@ from counterpoise.losses import Hinged, Loss
 from counterpoise.oracle import linear_bounds
 from counterpoise.oracle._base import Array, Bounds
 
-_BLOCK_ENTRIES = 1 << 20
-"""Entries of X weighted at once in a Gram product, so that its temporary stays in the cache's neighbourhood."""
+_BLOCK_ENTRIES = 1 << 15
+"""Entries of X weighted at once in a Gram product, so that its temporary stays in the cache (256 KB)."""
+
+_LARGEST_BLOCK = 1 << 20
+"""The same where a block has as many rows as columns."""
 
 _LARGEST_HESSIAN = 2500
 """Parameters up to which a square matrix is formed (50 MB, a second to factor)."""
@@ -127,8 +130,10 @@ class LinearOracle:
     @cached_property
     def reach(self) -> Array:
         """The largest absolute value of each column, repeated for every output, in the order of theta."""
-        columns = abs(self.X).max(axis=0)
-        columns = columns.toarray().ravel() if sparse.issparse(columns) else np.asarray(columns, dtype=np.float64)
+        if sparse.issparse(self.X):
+            columns = abs(self.X).max(axis=0).toarray().ravel()
+        else:
+            columns = np.maximum(self.X.max(axis=0), -self.X.min(axis=0)).astype(np.float64, copy=False)
         if self.fit_intercept:
             columns = np.append(columns, 1.0)
         return np.tile(columns, self.loss.n_outputs)
@@ -136,13 +141,17 @@ class LinearOracle:
     @cached_property
     def typical_risk(self) -> float:
         """How far the risk of one constant prediction, or of zero, is above the lowest."""
-        shape = (len(self.target), self.loss.n_outputs) if self.loss.n_outputs > 1 else len(self.target)
         constant = self.loss.typical(self.target, self.row_weight) if self.fit_intercept else 0.0
+        return self.above_lowest(constant) / self.n_contexts
+
+    def above_lowest(self, constant: float) -> float:
+        """Return how far the loss of a constant prediction is above the lowest, summed over contexts."""
+        shape = (len(self.target), self.loss.n_outputs) if self.loss.n_outputs > 1 else len(self.target)
         rows, lowest = self.loss.value(self.target, np.full(shape, constant)), self.loss.lowest(self.target)
         above = np.where(np.isfinite(lowest), rows - lowest, np.abs(rows))
         # A perfect constant leaves nothing above the floor; rounding is then relative to the floor itself.
         size = np.maximum(np.abs(rows), np.where(np.isfinite(lowest), np.abs(lowest), 0.0))
-        return float(self.row_weight @ (above + 1e-3 * size)) / self.n_contexts
+        return float(self.row_weight @ (above + 1e-3 * size))
 
     @cached_property
     def lowest_risks(self) -> Array:
@@ -222,9 +231,12 @@ class LinearOracle:
 
     def subset(self, contexts: NDArray[np.intp]) -> LinearOracle:
         """Return the problem of some contexts alone."""
-        slices = [slice(self.starts[c], self.starts[c + 1]) for c in contexts]
-        rows = slices[0] if len(slices) == 1 else np.concatenate([np.arange(s.start, s.stop) for s in slices])
-        starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[contexts])])
+        sizes = np.diff(self.starts)[contexts]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        first = self.starts[:-1][contexts]
+        rows: slice | NDArray[np.intp] = slice(first[0], first[0] + sizes[0])
+        if len(sizes) != 1:
+            rows = np.arange(starts[-1]) + np.repeat(first - starts[:-1], sizes)
         return replace(self, X=self.X[rows], target=self.target[rows], row_weight=self.row_weight[rows], starts=starts)
 
     def rows(self, mask: NDArray[np.bool_]) -> tuple[LinearOracle, NDArray[np.intp]]:
@@ -246,8 +258,15 @@ class LinearOracle:
         matrix = theta.reshape(self.n_contexts, outputs, self.width)
         d = self.X.shape[1]
         z = np.empty((len(self.target), outputs))
-        for c, (first, last) in enumerate(zip(self.starts[:-1], self.starts[1:], strict=True)):
-            z[first:last] = self.X[first:last] @ matrix[c, :, :d].T
+        if len(z) >= _MANY_ROWS * self.n_contexts or sparse.issparse(self.X):
+            for c, (first, last) in enumerate(zip(self.starts[:-1], self.starts[1:], strict=True)):
+                z[first:last] = self.X[first:last] @ matrix[c, :, :d].T
+        else:
+            owner = np.repeat(np.arange(self.n_contexts), np.diff(self.starts))
+            step = max(1, _LARGEST_BLOCK // max(outputs * d, 1))
+            for first in range(0, len(z), step):
+                block = slice(first, first + step)
+                z[block] = np.einsum("nd,nkd->nk", self.X[block], matrix[owner[block], :, :d])
         if self.fit_intercept:
             z += np.repeat(matrix[:, :, -1], np.diff(self.starts), axis=0)
         rows = self.row_weight * self.loss.value(self.target, z[:, 0] if outputs == 1 else z)
@@ -449,7 +468,8 @@ def weighted_gram(X: Any, weight: Array, with_intercept: bool) -> Array:
         rows = np.flatnonzero(weight)
         if rows.size < 0.5 * n:
             X, weight, n = X[rows], weight[rows], rows.size
-        step = max(1, _BLOCK_ENTRIES // max(d, 1))
+        # Fewer rows than columns would cost more in sums of products than they save.
+        step = max(1, min(max(_BLOCK_ENTRIES // max(d, 1), d), _LARGEST_BLOCK // max(d, 1)))
         for first in range(0, n, step):
             block = X[first : first + step]
             gram[:d, :d] += block.T @ (block * weight[first : first + step, None])

@@ -5,7 +5,9 @@ Everything here is about a stack of B problems: one weighted mixture of all cont
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -101,7 +103,7 @@ def lower_bounds(problems: RowProblems, value: Array, gradient: Array, curvature
         return np.maximum(bound, dual_bounds(problems, slopes, bend, np.ones(len(slopes))))
     if np.isfinite(remaining).all():
         return bound
-    if problems.alpha > 0.0:
+    if problems.alpha > 0.0 and _ridge_may_help(problems, gradient, value - floor):
         bound = np.maximum(bound, _ridge(problems))
     if curvature is not None and loss.third_order:
         bound = np.maximum(bound, _truncated(problems, loss.third_order))
@@ -126,6 +128,19 @@ def own_scale(problems: RowProblems, scale: float) -> Array:
     floor = problems.loss.lowest(problems.target)
     above = problems.total(problems.weight * np.where(np.isfinite(floor), rows - floor, np.abs(rows)))
     return np.clip(above, 1e-2 * scale, scale)
+
+
+def _ridge_may_help(problems: RowProblems, gradient: Array, above: Array) -> bool:
+    """Tell whether :func:`_ridge` can say more of any problem than that its risk is ``above`` its lowest.
+
+    Bringing an intercept to its minimum shifts the slopes of all rows to the same side, by what its gradient is in sum;
+    so no other entry of the gradient changes by more than that times the reach of its feature.
+    """
+    if problems.loss.n_outputs > 1:
+        return True
+    shift = np.abs(gradient * (1.0 - problems.penalised)).sum(axis=1)[:, None] * problems.reach
+    kept = np.maximum(np.abs(gradient * problems.penalised) - shift, 0.0)
+    return bool((np.sum(kept**2, axis=1) < 2.0 * problems.alpha * above).any())
 
 
 def _ridge(problems: RowProblems) -> Array:
@@ -188,8 +203,16 @@ def _truncated(problems: RowProblems, third_order: float) -> Array:
     best = np.full(len(problems.coefficients), -np.inf)
     diagonal = np.arange(problems.coefficients.shape[1])
     ridge = 0.5 * problems.alpha * np.sum(problems.coefficients**2, axis=1)
+    whole = loss.gradient(problems.target, problems.predictions)
+    before: Array | None = None
     for cut in CUTS:
         value, slopes, bend = loss.truncated(problems.target, problems.predictions, cut)
+        if np.array_equal(slopes, whole):
+            # Nothing is lost, nor below smaller cuts.
+            break
+        if before is not None and np.array_equal(slopes, before):
+            continue
+        before = slopes
         gradient = problems.transpose_product(weight[:, None] * slopes.reshape(len(weight), -1))
         gradient = gradient + problems.alpha * problems.coefficients
         curvature = problems.gram(bend * weight.reshape((-1,) + (1,) * (bend.ndim - 1)))
@@ -212,33 +235,156 @@ def dual_bounds(problems: RowProblems, v: Array, bend: Array, share: Array) -> A
     share : ndarray of shape (n,)
         Factor of the loss's slopes and height: the probability of the row's context.
     """
-    assert isinstance(problems.loss, Hinged)
-    hinge, height, left, right = problems.loss.pieces(problems.target)
-    weight, alpha, penalised = problems.weight, problems.alpha, problems.penalised
-    gram = problems.gram(weight * bend)
+    slopes = RowSlopes.inside(problems, v, bend, share)
+    bound = balanced_bounds(slopes, slopes.gram, problems)
+    # Row by row the loss is bounded below, which is all there is to know where every row can be met.
+    return np.maximum(bound, _floor(problems, problems.weight * share))
+
+
+class Slopes(Protocol):
+    """A slope for every row of B problems, which may be moved; what they add up to."""
+
+    @property
+    def pull(self) -> Array:
+        """Each problem's ``sum_i weight_i v_i x_i``, of shape (B, P)."""
+
+    @property
+    def size(self) -> Array:
+        """Each problem's ``sum_i weight_i |v_i|``."""
+
+    @property
+    def value(self) -> Array:
+        """The dual value of each problem at its theta, without the ridge."""
+
+    def moved(self, move: Array) -> Slopes:
+        """Return slopes moved against ``x_i'move_b``, each as readily as its row bends, and kept inside."""
+
+
+class Ridged(Protocol):
+    """What the bound of balanced slopes needs to know of B problems, beside the rows."""
+
+    @property
+    def alpha(self) -> float:
+        """The ridge."""
+
+    @property
+    def penalised(self) -> Array:
+        """1 for coefficients, 0 for intercepts, of shape (P,)."""
+
+    @property
+    def reach(self) -> Array:
+        """The largest absolute feature behind each parameter, of shape (P,)."""
+
+    @property
+    def theta(self) -> Array:
+        """The parameters, of shape (B, P)."""
+
+    @property
+    def coefficients(self) -> Array:
+        """Theta with zeros in place of the intercepts, of shape (B, P)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge:
+    """The ridge of problems at given parameters."""
+
+    alpha: float
+    penalised: Array
+    reach: Array
+    theta: Array
+
+    @classmethod
+    def of(cls, oracle: Any, theta: Array) -> Ridge:
+        """Return the ridge of a linear oracle."""
+        return cls(oracle.alpha, oracle.penalised, oracle.reach, theta)
+
+    @property
+    def coefficients(self) -> Array:
+        return self.theta * self.penalised
+
+
+def balanced_bounds(slopes: Slopes, gram: Array, problems: Ridged) -> Array:
+    """Move slopes until they balance against the ridge, and return the bounds that they then are.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (B, P, P)
+        The weighted Gram matrices of how readily rows move. The ridge is added to it in place.
+    """
+    alpha, penalised, shrunk = problems.alpha, problems.penalised, problems.coefficients
     diagonal = np.arange(gram.shape[1])
     gram[:, diagonal, diagonal] += alpha * penalised
-    v = np.clip(v, left * share, right * share)
-    shrunk = problems.coefficients
     for _ in range(12):
         # Rows are moved, each as far as its curvature allows, until they balance against the ridge.
-        residual = problems.transpose_product((weight * v)[:, None]) + alpha * shrunk
-        if (np.abs(residual) <= 1e-16 * problems.total(np.abs(weight * v))[:, None] * problems.reach).all():
+        residual = slopes.pull + alpha * shrunk
+        off = np.any(np.abs(residual) > 1e-16 * slopes.size[:, None] * problems.reach, axis=1, keepdims=True)
+        if not off.any():
             break
-        move = solve_stack(gram, residual)
+        # What is balanced stays so: where rows move readily, a move by rounding alone would throw them about.
+        move = np.where(off, solve_stack(gram, residual), 0.0)
         shrunk = shrunk - move * penalised
-        v = np.clip(v - bend * problems.product(move), left * share, right * share)
-    pull = problems.transpose_product((weight * v)[:, None])
-    # A context of no probability has no slope either; 0 / 0 is 0.
-    bowl = 0.5 * problems.loss.softness * v**2 / np.maximum(share, np.finfo(np.float64).tiny)
-    value = problems.total(weight * (share * height + v * (problems.predictions - hinge) - bowl))
+        slopes = slopes.moved(move)
+    pull, size = slopes.pull, slopes.size[:, None] * problems.reach
     free = np.abs(pull if alpha == 0.0 else pull * (1.0 - penalised))
-    size = problems.total(np.abs(weight * v))[:, None] * problems.reach
+    for _ in range(2):
+        if alpha == 0.0 or (free <= _BALANCED * size).all():
+            break
+        # With a ridge only the intercept has to balance; moved alone, it is out of reach of the others' rounding.
+        stiff = gram[:, diagonal, diagonal]
+        slopes = slopes.moved(np.where(stiff > 0.0, pull * (1.0 - penalised) / np.where(stiff > 0.0, stiff, 1.0), 0.0))
+        pull, size = slopes.pull, slopes.size[:, None] * problems.reach
+        free = np.abs(pull * (1.0 - penalised))
     # What rounding leaves unbalanced is charged over a range of the size of theta itself.
-    value = value - np.sum(free * np.abs(problems.theta), axis=1)
+    value = slopes.value - np.sum(free * np.abs(problems.theta), axis=1)
     if alpha > 0.0:
         held = pull * penalised
         value = value - np.sum(held * problems.theta, axis=1) - np.sum(held**2, axis=1) / (2.0 * alpha)
-    value = np.where((free <= _BALANCED * size).all(axis=1), value, -np.inf)
-    # Row by row the loss is bounded below, which is all there is to know where every row can be met.
-    return np.maximum(value, _floor(problems, weight * share))
+    return np.where((free <= _BALANCED * size).all(axis=1), value, -np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class RowSlopes:
+    """The slopes of rows at hand; see :func:`dual_bounds`."""
+
+    problems: RowProblems
+    v: Array
+    bend: Array
+    share: Array
+
+    @classmethod
+    def inside(cls, problems: RowProblems, v: Array, bend: Array, share: Array) -> RowSlopes:
+        """Return slopes cut off where they leave their interval."""
+        left, right = cls(problems, v, bend, share)._ends
+        return cls(problems, np.clip(v, left, right), bend, share)
+
+    @cached_property
+    def _ends(self) -> tuple[Array, Array]:
+        assert isinstance(self.problems.loss, Hinged)
+        _, _, left, right = self.problems.loss.pieces(self.problems.target)
+        return left * self.share, right * self.share
+
+    @property
+    def gram(self) -> Array:
+        """How readily each problem's rows move."""
+        return self.problems.gram(self.problems.weight * self.bend)
+
+    @cached_property
+    def pull(self) -> Array:
+        return self.problems.transpose_product((self.problems.weight * self.v)[:, None])
+
+    @cached_property
+    def size(self) -> Array:
+        return self.problems.total(np.abs(self.problems.weight * self.v))
+
+    @property
+    def value(self) -> Array:
+        problems = self.problems
+        assert isinstance(problems.loss, Hinged)
+        hinge, height, _, _ = problems.loss.pieces(problems.target)
+        # A context of no probability has no slope either; 0 / 0 is 0.
+        bowl = 0.5 * problems.loss.softness * self.v**2 / np.maximum(self.share, np.finfo(np.float64).tiny)
+        return problems.total(problems.weight * (self.share * height + self.v * (problems.predictions - hinge) - bowl))
+
+    def moved(self, move: Array) -> RowSlopes:
+        v = np.clip(self.v - self.bend * self.problems.product(move), *self._ends)
+        return RowSlopes(self.problems, v, self.bend, self.share)

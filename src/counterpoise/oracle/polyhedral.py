@@ -21,7 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
-from counterpoise.linalg import positive_solver
+from counterpoise.linalg import longest_step, positive_solver
 from counterpoise.losses import Hinged
 from counterpoise.oracle._base import Array, Bounds
 from counterpoise.oracle.linear import LinearOracle, LinearPoint, Mixture
@@ -71,6 +71,8 @@ class PolyhedralOracle:
         """A square matrix is formed whatever its size."""
         return True
 
+    eliminates_rows = True
+
     @cached_property
     def pieces(self) -> tuple[Array, Array, Array, Array]:
         """Hinge, height, left and right slope of each row."""
@@ -98,9 +100,14 @@ class PolyhedralOracle:
 
     def at(self, theta: Array) -> PolyhedralPoint:
         """Return a point whose dual variables are well inside their bounds."""
+        return self.with_margin(theta, None)
+
+    def with_margin(self, theta: Array, margin: float | None) -> PolyhedralPoint:
+        """Return the same with a margin that is known; else it is the mean distance of predictions to their hinges."""
         hinge, _, left, right = self.pieces
         beyond = self.linear.product(theta)[:, 0] - hinge
-        margin = float(np.mean(np.abs(beyond))) or 1.0
+        if margin is None:
+            margin = float(np.mean(np.abs(beyond))) or 1.0
         middle = 0.5 * (left + right) * self.rows(np.full(self.n_contexts, 1.0 / self.n_contexts))
         above, below = np.maximum(beyond, 0.0) + margin, np.maximum(-beyond, 0.0) + margin
         return PolyhedralPoint(self, theta, middle, above, below)
@@ -170,13 +177,17 @@ class PolyhedralPoint:
 
     def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
         """Bound the minimum of ``sum_c p_c risk_c`` from below by a feasible point of the dual."""
+        everywhere = Mixture(self.sharp, np.ones(self.oracle.n_contexts))
+        return float(dual_bounds(everywhere, self.v, *self.readiness(p))[0])
+
+    def readiness(self, p: Array) -> tuple[Array, Array]:
+        """Return how readily each row's slope moves, and its share in ``p``."""
         _, _, left, right = self.oracle.pieces
         share = self.oracle.rows(p)
         high, low = np.maximum(right * share - self.v, 0.0), np.maximum(self.v - left * share, 0.0)
         # The springs in series, written so that a row at either end does not move.
         bend = high * low / (self.above * low + self.below * high + self.oracle.softness * high * low / share + _TINY)
-        everywhere = Mixture(self.sharp, np.ones(self.oracle.n_contexts))
-        return float(dual_bounds(everywhere, self.v, bend, share)[0])
+        return bend, share
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,13 +305,26 @@ class PolyhedralLinearisation:
 
     def shifts(self, mu: float, affine: RowStep | None) -> tuple[Array, Array]:
         """Return what the rows' own residuals add to stationarity in theta and in p."""
+        return self.response(*self._targets(mu, affine), self._off)
+
+    def response(self, up: Array, down: Array, off: Array | float) -> tuple[Array, Array]:
+        """Return what residuals of the rows' conditions, products and slope, add to those of theta and p."""
         linear = self.point.oracle.linear
         _, _, left, right = self.point.oracle.pieces
-        up, down = self._targets(mu, affine)
-        off = self._off - up / self._high + down / self._low
+        off = off - up / self._high + down / self._low
         theta = linear.transpose_product((linear.row_weight * self._bend * off)[:, None])
         p = self._per_context(right * up / self._high - left * down / self._low + self._tilt * off)
         return theta, p
+
+    @property
+    def own_shifts(self) -> tuple[Array, Array, Array, Array]:
+        """The shifts of theta and p without a target, and what a target of 1 adds to them."""
+        share = self.point.oracle.rows(self.p_hat)
+        return (*self.shifts(0.0, None), *self.response(share, share, 0.0))
+
+    def correction(self, affine: RowStep) -> tuple[Array, Array]:
+        """Return what the second order of an affine step adds to the shifts."""
+        return self.response(-affine.high * affine.above, -affine.low * affine.below, 0.0)
 
     def expand(self, theta: Array, p: Array, mu: float, affine: RowStep | None) -> RowStep:
         """Return the rows' part of a direction."""
@@ -315,15 +339,15 @@ class PolyhedralLinearisation:
         below = (down - self.point.below * low) / self._low
         return RowStep(v, above, below, low, high)
 
-    def positive_pairs(self, step: RowStep) -> list[tuple[Array, Array]]:
-        """Return the variables that must stay positive, each with its change."""
-        point = self.point
-        return [
-            (point.above, step.above),
-            (point.below, step.below),
+    def longest(self, step: RowStep) -> float:
+        """Return the longest step that keeps every variable positive."""
+        pairs = (
+            (self.point.above, step.above),
+            (self.point.below, step.below),
             (self._low, step.low),
             (self._high, step.high),
-        ]
+        )
+        return min(longest_step(value, change) for value, change in pairs)
 
     def moved(self, theta: Array, length: float, step: RowStep) -> PolyhedralPoint:
         """Return the point a step away."""
@@ -338,17 +362,35 @@ class PolyhedralLinearisation:
 
     def complementarity(self, length: float = 0.0, step: RowStep | None = None) -> float | None:
         """Return the mean product of a variable and its price, here or a step away."""
-        above, below, low, high = self.point.above, self.point.below, self._low, self._high
-        if step is not None:
-            above, below = above + length * step.above, below + length * step.below
-            low, high = low + length * step.low, high + length * step.high
-        return 0.5 * float(self._per_context(high * above + low * below).sum())
+        if step is None:
+            return self._mean_product
+        first, second = self.products(step)
+        return self._mean_product + length * (first + length * second)
+
+    @cached_property
+    def _mean_product(self) -> float:
+        return 0.5 * float(self._per_context(self._high * self.point.above + self._low * self.point.below).sum())
+
+    def products(self, step: RowStep) -> tuple[float, float]:
+        """Return what a step adds to the mean product: times its length, and times the length squared."""
+        above, below = self.point.above, self.point.below
+        first = self._high * step.above + step.high * above + self._low * step.below + step.low * below
+        second = step.high * step.above + step.low * step.below
+        return 0.5 * float(self._per_context(first).sum()), 0.5 * float(self._per_context(second).sum())
 
     def residual(self, mu: float) -> float:
         """Return the squared residual of the rows' own conditions."""
         up, down = self._targets(mu, None)
         share = self.point.oracle.rows(self.p_hat)
         return float(self._per_context((up**2 + down**2) / share + share * self._off**2).sum())
+
+    @property
+    def residuals(self) -> tuple[float, float, float]:
+        """The same as a polynomial of the target, which rounds more."""
+        share = self.point.oracle.rows(self.p_hat)
+        up, down = self._high * self.point.above, self._low * self.point.below
+        parts = ((up**2 + down**2) / share + share * self._off**2, -2.0 * (up + down), 2.0 * share)
+        return tuple(float(self._per_context(part).sum()) for part in parts)  # type: ignore[return-value]
 
     def lagging(self) -> float:
         """Return the smallest product of a row over its target at ``mu = 1``."""

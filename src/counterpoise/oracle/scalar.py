@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from counterpoise.losses import Hinged
 from counterpoise.oracle._base import Array, Bounds
 from counterpoise.oracle.linear import LinearOracle
+from counterpoise.oracle.summed import SummedOracle
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,7 @@ class ScalarOracle:
     forms_hessian: bool = True
 
     @staticmethod
-    def suits(oracle: LinearOracle) -> bool:
+    def suits(oracle: LinearOracle | SummedOracle) -> bool:
         """Tell whether a linear oracle has one parameter, no ridge and a loss of one kink."""
         kinked = isinstance(oracle.loss, Hinged) and oracle.loss.softness == 0.0
         return kinked and oracle.n_parameters == 1 and oracle.alpha == 0.0

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.linalg import solve_stack
-from counterpoise.losses import Loss
+from counterpoise.losses import Hinged, Loss
 from counterpoise.oracle import decrease
-from counterpoise.oracle.linear_bounds import CUTS
+from counterpoise.oracle.linear_bounds import CUTS, Ridge, Slopes, balanced_bounds
 
 Array = NDArray[np.float64]
 
@@ -60,16 +60,17 @@ class Rows(Protocol):
         """The largest absolute value of each column, of shape (n_features,)."""
 
     @property
-    def target_means(self) -> Array:
-        """The mean target of each context."""
+    def typical(self) -> float:
+        """A constant prediction that makes sense, every context with the same weight."""
 
     def floors(self, constant: float) -> tuple[Array, float]:
         """Return each context's mean lowest loss, and how far the loss of a constant prediction is above it."""
 
-    def sums(self, theta: Array, cut: float = 0.0) -> Sums:
+    def sums(self, theta: Array, cut: float = 0.0, expecting: Array | None = None) -> Sums:
         """Return sums at one theta (n_parameters,), or at one for each context (n_contexts, n_parameters).
 
-        With a cut they are of :meth:`counterpoise.losses.Loss.truncated`, a loss that lies below.
+        With a cut they are of :meth:`counterpoise.losses.Loss.truncated`, a loss that lies below. ``expecting`` are the
+        weights of the Hessian that will be asked for next, where they are known: one pass can serve both.
         """
 
     def hessian(self, theta: Array, weights: Array, cut: float = 0.0) -> Array:
@@ -78,8 +79,21 @@ class Rows(Protocol):
     def hessians(self, theta: Array, cut: float = 0.0) -> Array:
         """Return the Hessian of every context's risk at a theta of its own: (n_contexts, P, P)."""
 
+    def majorant(self, theta: Array, weights: Array) -> Array | None:
+        """Return a matrix that lies above the Hessian of ``sum_c weights_c risk_c`` wherever theta is, if any."""
+
     def solve(self, matrices: Array, rhs: Array) -> Array:
         """Solve many small systems, as :func:`counterpoise.linalg.solve_stack` does, wherever that is fast."""
+
+
+class HingedRows(Rows, Protocol):
+    """Rows that can also be asked what bounds a hinged loss."""
+
+    def slopes(self, theta: Array, weights: Array) -> tuple[Slopes, Array]:
+        """Return the slopes of a mixture at one theta, and the Gram matrix of how readily they move."""
+
+    def drift(self, direction: Array) -> Array:
+        """Return how fast each risk changes in the end along a direction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +154,7 @@ class SummedOracle:
     @cached_property
     def _constant(self) -> float:
         """A constant prediction that makes sense."""
-        means = self.rows.target_means
-        return self.loss.typical(means, np.ones(len(means))) if self.fit_intercept else 0.0
+        return self.rows.typical if self.fit_intercept else 0.0
 
     @cached_property
     def _floors(self) -> tuple[Array, float]:
@@ -164,6 +177,10 @@ class SummedOracle:
             theta[:, -1] = self._constant
         return theta.ravel()
 
+    def drift(self, direction: Array) -> Array:
+        """Return how fast each risk of a hinged loss, without a ridge, changes in the end along a direction."""
+        return cast("HingedRows", self.rows).drift(direction)
+
     def at(self, theta: Array) -> SummedPoint:
         """Return what is known at ``theta``."""
         return SummedPoint(self, np.asarray(theta, dtype=np.float64))
@@ -185,9 +202,13 @@ class SummedPoint:
         """Theta with zeros in place of the intercepts."""
         return self.theta * self.oracle.penalised
 
+    def foresee(self, p: Array) -> None:
+        """Let the pass that brings the risks bring this mixture's Hessian too."""
+        vars(self)["_foreseen"] = p
+
     @cached_property
     def _sums(self) -> Sums:
-        return self.oracle.rows.sums(self.theta)
+        return self.oracle.rows.sums(self.theta, expecting=vars(self).get("_foreseen"))
 
     @cached_property
     def risks(self) -> Array:
@@ -201,12 +222,16 @@ class SummedPoint:
 
     def hessian(self, p: Array) -> Array:
         """Return the Hessian of ``sum_c p_c risk_c``."""
-        matrix = self.oracle.rows.hessian(self.theta, p)
+        return self._with_ridge(self.oracle.rows.hessian(self.theta, p), p)
+
+    def majorant(self, p: Array) -> Array | None:
+        """Return a matrix with which a parabola here lies above ``sum_c p_c risk_c`` everywhere; None if unknown."""
+        matrix = self.oracle.rows.majorant(self.theta, p)
+        return None if matrix is None else self._with_ridge(matrix, p)
+
+    def _with_ridge(self, matrix: Array, p: Array) -> Array:
         matrix[np.diag_indices_from(matrix)] += self.oracle.alpha * p.sum() * self.oracle.penalised
         return matrix
-
-    def majorant(self, p: Array) -> None:
-        """Nothing is known that lies above everywhere."""
 
     def hessian_product(self, p: Array) -> Callable[[Array], Array]:
         """Return the map ``v -> hessian(p) @ v``."""
@@ -217,9 +242,11 @@ class SummedPoint:
         return np.diagonal(self.hessian(p))
 
     def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
-        """Bound the minimum of ``sum_c p_c risk_c`` from below by self-concordance."""
+        """Bound the minimum of ``sum_c p_c risk_c`` from below: by self-concordance, or by balanced slopes."""
         oracle = self.oracle
         matrix = self.hessian(p) if curvature is None else curvature
+        if isinstance(oracle.loss, Hinged):
+            return self._balanced(p, gradient, matrix)
         size = float(p @ self._sums.pulls) * oracle.reach + oracle.alpha * np.abs(self.coefficients)
         third = oracle.loss.third_order
         assert third is not None
@@ -232,6 +259,15 @@ class SummedPoint:
         ):
             return bound
         return max(bound, self._truncated(p, third))
+
+    def _balanced(self, p: Array, gradient: Array, curvature: Array) -> float:
+        """Bound the minimum of a soft hinged loss."""
+        oracle, rows = self.oracle, cast("HingedRows", self.oracle.rows)
+        floor = float(p @ oracle.lowest_risks)
+        if not _is_near(gradient[None], curvature[None], float(p @ self.risks) - floor, 0.1):
+            return floor
+        slopes, gram = rows.slopes(self.theta, p)
+        return max(floor, float(balanced_bounds(slopes, gram, Ridge.of(oracle, self.theta[None]))[0]))
 
     def _truncated(self, p: Array, third: float) -> float:
         """Bound the minimum where part of the loss vanishes only at infinity; as ``LinearOracle`` does, by passes."""
@@ -308,7 +344,7 @@ class EachPoint:
         return best
 
 
-def _is_near(gradient: Array, curvature: Array, height: float) -> bool:
+def _is_near(gradient: Array, curvature: Array, height: float, share: float = 1e-4) -> bool:
     """Tell whether a Newton step promises little beside what is left above the floor: passes are not cheap."""
     step = solve_stack(curvature, gradient)
-    return 0.5 * float(gradient[0] @ step[0]) <= 1e-4 * abs(height)
+    return 0.5 * float(gradient[0] @ step[0]) <= share * abs(height)

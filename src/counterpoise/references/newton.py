@@ -30,15 +30,32 @@ def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array, Array]:
             ready[:] = True
         if ready.any():
             at = batch.subset(ready)
-            lower[active[ready]] = np.maximum(lower[active[ready]], lower_bounds(at, at.value, at.gradient, at.hessian))
-        done = upper[active] - lower[active] <= accuracy
-        batch, moved = _line_search(batch, direction, slope)
-        keep = ~done & (moved | ~ready)
-        active = active[keep]
+            bounds = lower_bounds(at, at.value, at.gradient, batch.hessian[ready])
+            lower[active[ready]] = np.maximum(lower[active[ready]], bounds)
+        keep = upper[active] - lower[active] > accuracy
+        # The bound is as good as a step further on; so is the value there, up to rounding.
+        last = ~keep & (-slope > 1e-14 * np.abs(batch.value))
+        if last.any():
+            there = batch.subset(last)
+            there = there.at(there.theta + direction[last])
+            better, c = there.value < upper[active[last]], active[last]
+            upper[c[better]], theta[c[better]] = there.value[better], there.theta[better]
+        if not keep.all():
+            active, batch, direction, slope, ready = (
+                active[keep],
+                batch.subset(keep),
+                direction[keep],
+                slope[keep],
+                ready[keep],
+            )
         if active.size == 0:
             break
+        batch, moved = _line_search(batch, direction, slope)
+        keep = moved | ~ready
         if not keep.all():
-            batch = batch.subset(keep)
+            active, batch = active[keep], batch.subset(keep)
+        if active.size == 0:
+            break
     return upper, lower, theta
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,16 +70,36 @@ def fit_specialists(oracle: LinearOracle, tol: float) -> Specialists:
     solve = polyhedral.solve if isinstance(oracle.loss, Hinged) else newton.solve
     floor = np.where(np.isfinite(padded.lowest_risks), padded.lowest_risks, 0.0)
     scale = max(float(np.mean(np.abs(padded.at(first).risks - floor))), 1e-3 * oracle.typical_risk)
-    # A second pass is for data that every context fits (nearly) perfectly: then the references set the scale.
-    for _ in range(2):
+    for block in batches(padded):
+        c = together[block]
+        upper[c], lower[c], theta[c] = _solve_together(solve, Batch.of(padded, block, first), tol, scale)
+    reached = max(float(np.mean(np.abs(upper[together] - floor))), 1e-3 * oracle.typical_risk)
+    if reached < 1e-2 * scale:
+        # Data that every context fits (nearly) perfectly: then the references set the scale.
         for block in batches(padded):
+            # No accuracy is finer than that of a hundredth of the scale.
+            block = block[upper[together[block]] - lower[together[block]] > 1e-2 * tol * reached]
+            if block.size == 0:
+                continue
             c = together[block]
-            upper[c], lower[c], theta[c] = solve(Batch.of(padded, block, first), tol, scale)
-        reached = max(float(np.mean(np.abs(upper[together] - floor))), 1e-3 * oracle.typical_risk)
-        if not reached < 1e-2 * scale:
-            break
-        scale = reached
+            batch = Batch.of(padded, block, first)
+            if solve is newton.solve:
+                batch = batch.at(theta[c])
+            least, proven, where = _solve_together(solve, batch, tol, reached)
+            better = least < upper[c]
+            upper[c[better]], theta[c[better]] = least[better], where[better]
+            # What was proven stays so, where closer to the minimum rounding leaves no proof.
+            lower[c] = np.maximum(lower[c], proven)
     return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), theta)
+
+
+def _solve_together(
+    solve: Callable[[Batch, float, float], tuple[Array, Array, Array]], batch: Batch, tol: float, scale: float
+) -> tuple[Array, Array, Array]:
+    """Minimise the risks of a batch, in as few parameters as its rows allow."""
+    small, basis = batch.condensed()
+    upper, lower, theta = solve(small, tol, scale)
+    return upper, lower, small.expanded(theta, basis)
 
 
 def _too_large_to_pad(oracle: LinearOracle) -> NDArray[np.bool_]:

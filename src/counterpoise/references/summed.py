@@ -27,6 +27,8 @@ def summed_specialists(oracle: SummedOracle, tol: float, start: Array | None = N
     upper, lower = point.value.copy(), oracle.lowest_risks.copy()
     best = point.theta.copy()
     scale = max(float(np.mean(np.abs(upper - _finite(lower)))), 1e-3 * oracle.typical_risk)
+    last, left = best.copy(), np.full(oracle.n_contexts, np.inf)
+    done = np.zeros(oracle.n_contexts, dtype=bool)
     for _ in range(_MAX_ITER):
         direction = -oracle.rows.solve(point.hessian, point.gradient)
         slope = np.einsum("cd,cd->c", point.gradient, direction)
@@ -38,12 +40,19 @@ def summed_specialists(oracle: SummedOracle, tol: float, start: Array | None = N
         if ready.size:
             lower[ready] = np.maximum(lower[ready], np.minimum(point.lower_bounds(ready), upper[ready]))
         open_ = upper - lower > accuracy
+        # The bound is as good as a step further on; so is the value there, up to rounding.
+        last, left = np.where(done[:, None], last, point.theta + direction), np.where(done, left, -slope)
+        done |= ~open_
         if not open_.any():
             break
         # Those that are done stay where they are.
         point, moved = _stepped(oracle, point, direction * open_[:, None], slope * open_)
         if not moved:
             break
+    if (done & (left > 1e-14 * np.abs(upper))).any():
+        value = oracle.each(last).value
+        better = done & (value < upper)
+        upper, best = np.where(better, value, upper), np.where(better[:, None], last, best)
     return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), best)
 
 

@@ -10,6 +10,7 @@ from counterpoise.solvers.newton_cg import NewtonCG
 from counterpoise.solvers.polyhedral import PolyhedralInteriorPoint
 from counterpoise.solvers.scalar import ScalarSearch
 from counterpoise.solvers.two_time_scale import TwoTimeScale
+from counterpoise.solvers.worst_case_newton import WorstCaseNewton
 
 __all__ = [
     "GoldenSection",
@@ -25,4 +26,5 @@ __all__ = [
     "Solver",
     "Status",
     "TwoTimeScale",
+    "WorstCaseNewton",
 ]

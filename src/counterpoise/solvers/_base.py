@@ -14,10 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.linalg import positive_solver
 from counterpoise.objective import Certificate, RobustObjective
 from counterpoise.oracle._base import Point
 
 Array = NDArray[np.float64]
+
+_PROMISING = 10.0
+"""Tolerances within which a lower bound is worth its price."""
 
 
 class Status(Enum):
@@ -109,7 +113,8 @@ class _Incumbent:
             worst = self.objective.contexts.worst_case(floor)
             self.lower, self.p = float(worst.value), worst.distribution
 
-    def update(self, state: State) -> None:
+    def update(self, state: State, useful: float = math.inf) -> None:
+        """Judge a state; leave out the bound where it would be foreseeably further than ``useful`` scales away."""
         upper = self.objective.upper_bound(state.point)
         scale = self.objective.scale(state.point) if math.isfinite(upper) else math.inf
         if self.point is None or upper < self.upper or self.latest:
@@ -125,12 +130,29 @@ class _Incumbent:
             # The Hessian is linear in p: at the member it is at least this share of the one at p.
             share = float(np.min(np.divide(member, p, out=np.ones_like(p), where=p > 0)))
             curvature = min(share, 1.0) * curvature
+        if self.p is not None and self.upper - self._foreseen(state.point, member, curvature) > useful * self.scale:
+            # It will not be of use.
+            return
         lower = self.objective.lower_bound(state.point, member, curvature, state.multipliers)
         # Above the value at this very point it is no bound but a failure of arithmetic.
         if lower > upper + 1e-9 * scale:
             return
         if self.p is None or lower > self.lower:
             self.p, self.lower = member, max(lower, self.lower)
+
+    def _foreseen(self, point: Point, p: Array, curvature: Array | None) -> float:
+        """Return about where a bound will be: no higher than the score under ``p``, less half the Newton decrement."""
+        if self.objective.oracle.bounds is not None:
+            # Their prices take a part of the gradient.
+            return math.inf
+        score = float(p @ self.objective.scores(point))
+        if curvature is None:
+            return score
+        gradient = p @ point.jacobian
+        try:
+            return score - 0.5 * float(gradient @ positive_solver(curvature)(gradient))
+        except FloatingPointError:
+            return score
 
     def certificate(self) -> Certificate:
         assert self.point is not None
@@ -192,7 +214,8 @@ class Solver(ABC):
         n_iter = 0
         while True:
             if n_iter % self.check_every == 0 or n_iter == self.max_iter or state.stalled:
-                incumbent.update(self.result(objective, state))
+                last = state.stalled or n_iter >= self.max_iter
+                incumbent.update(self.result(objective, state), math.inf if last else _PROMISING * self.tol)
                 certificate = incumbent.certificate()
                 if self.callback is not None:
                     self.callback(Progress(n_iter, certificate))
@@ -237,6 +260,14 @@ def not_certified(status: Status, certificate: Certificate, tol: float) -> str:
         f"{status.value} Gap {certificate.gap:.3g}, {certificate.relative_gap:.1g} of the objective's scale; "
         f"asked for {tol:g}."
     )
+
+
+def foresee(point: Point, p: Array) -> Point:
+    """Tell a point which mixture's Hessian it will be asked for, where it can fetch that along with its risks."""
+    fetch = getattr(point, "foresee", None)
+    if fetch is not None:
+        fetch(p)
+    return point
 
 
 def projected(objective: RobustObjective, theta: Array) -> Array:

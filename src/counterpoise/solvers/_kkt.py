@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from counterpoise.linalg import positive_solver
+from counterpoise.linalg import longest_step, positive_solver
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
 from counterpoise.sets import ContextSet
@@ -73,8 +73,8 @@ class Linearisation(Protocol):
     def expand(self, theta: Array, p: Array, mu: float, affine: Any) -> Any:
         """Return their part of a direction."""
 
-    def positive_pairs(self, step: Any) -> list[tuple[Array, Array]]:
-        """Return the variables that must stay positive, each with its change."""
+    def longest(self, step: Any) -> float:
+        """Return the longest step that keeps their variables positive."""
 
     def moved(self, theta: Array, length: float, step: Any) -> Point:
         """Return the point a step away."""
@@ -123,8 +123,8 @@ class Smooth:
     def expand(self, theta: Array, p: Array, mu: float, affine: Any) -> None:
         return None
 
-    def positive_pairs(self, step: Any) -> list[tuple[Array, Array]]:
-        return []
+    def longest(self, step: Any) -> float:
+        return math.inf
 
     def moved(self, theta: Array, length: float, step: Any) -> Point:
         return self.objective.oracle.at(theta)
@@ -249,13 +249,7 @@ class KKTSystem:
             pairs += [(self.state.p, direction.p), (duals.s, change.s)]
         if self.constraint is not None:
             pairs += [(np.array([duals.price, duals.slack]), np.array([change.price, change.slack]))]
-        pairs += self.model.positive_pairs(direction.rows)
-        longest = 1.0
-        for value, step in pairs:
-            shrinking = step < 0
-            if shrinking.any():
-                longest = min(longest, float(np.min(-value[shrinking] / step[shrinking])))
-        return longest
+        return min(1.0, self.model.longest(direction.rows), *(longest_step(value, step) for value, step in pairs))
 
     def move(self, direction: Direction, length: float) -> State:
         """Return the state a step away."""

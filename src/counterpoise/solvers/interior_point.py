@@ -21,17 +21,16 @@ objective, where several distributions are least favourable, is an ordinary poin
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import positive_solver
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
 from counterpoise.sets import KLBall
-from counterpoise.solvers._base import Array, Solver, State
+from counterpoise.solvers._base import Array, Solver, State, foresee
 from counterpoise.solvers._kkt import (
     Duals,
     KKTSystem,
@@ -44,6 +43,9 @@ from counterpoise.solvers._kkt import (
     unpacked,
 )
 from counterpoise.solvers.newton import Newton
+
+_ROUGH = 1e-2
+"""Share of the risk that a Newton step may still promise where the empirical risk minimiser is near enough."""
 
 _TO_BOUNDARY = 0.995
 """Share of the way to the boundary that a step may go."""
@@ -92,11 +94,11 @@ class InteriorPoint(Solver):
         """Return a point near the empirical risk minimiser, from where full steps mostly work."""
         if self.warm or objective.oracle.bounds is not None:
             return objective.oracle.at(theta)
-        return objective.oracle.at(_rough_erm(objective, theta))
+        return rough_erm(objective, theta)
 
     def linearise(self, objective: RobustObjective, point: Point, p: Array) -> Linearisation:
         """Return the first-order model of the risks at a point."""
-        return Smooth(objective, point, p)
+        return Smooth(objective, foresee(point, p), p)
 
     def system(self, objective: RobustObjective, state: State) -> KKTSystem:
         """Return the Newton system at a state."""
@@ -153,12 +155,21 @@ def kl_ball(objective: RobustObjective) -> KLBall:
     return objective.contexts
 
 
-def _rough_erm(objective: RobustObjective, theta: Array) -> Array:
-    """Return theta improved to near the empirical risk minimiser."""
-    centre = replace(objective, contexts=KLBall(objective.contexts.p_hat, 0.0))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotCertifiedWarning)
-        return Newton(tol=1e-2, max_iter=30).solve(centre, theta).theta
+def rough_erm(objective: RobustObjective, theta: Array) -> Point:
+    """Return a point near the empirical risk minimiser, as far as Newton steps still promise much."""
+    centre, solver = replace(objective, contexts=KLBall(objective.contexts.p_hat, 0.0)), Newton()
+    state = solver.start(centre, theta)
+    for _ in range(30):
+        assert state.curvature is not None
+        gradient = state.p @ state.point.jacobian
+        promised = 0.5 * float(gradient @ positive_solver(state.curvature)(gradient))
+        if promised <= _ROUGH * centre.scale(state.point):
+            break
+        following = solver.step(centre, state)
+        if following.stalled:
+            break
+        state = following
+    return state.point
 
 
 def _well_inside(theta: Array, low: Array, high: Array) -> Array:

@@ -8,7 +8,7 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import positive_solver
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
-from counterpoise.solvers._base import Array, Solver, State
+from counterpoise.solvers._base import Array, Solver, State, foresee
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Newton(Solver):
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin at ``theta``."""
-        return _state(objective, objective.oracle.at(theta))
+        return _state(objective, foresee(objective.oracle.at(theta), objective.contexts.p_hat))
 
     def step(self, objective: RobustObjective, state: State) -> State:
         """Take a Newton step, shortened until the risk falls enough."""
@@ -35,14 +35,15 @@ class Newton(Solver):
         gradient = p @ point.jacobian
         value = float(p @ point.risks)
         # A step against the Hessian first; where that fails, one against a matrix that bounds it from above.
-        for matrix, shortest in ((state.curvature, 0.05), (point.majorant(p), 1e-12)):
+        for shortest in (0.05, 1e-12):
+            matrix = state.curvature if shortest == 0.05 else point.majorant(p)
             direction = -positive_solver(state.curvature if matrix is None else matrix)(gradient)
             slope = float(gradient @ direction)
             # Near the minimum the change drowns in the rounding of the value; there a full step is right.
             slack = 1e-14 * (abs(value) + abs(slope))
             length = 1.0
             while length > shortest:
-                trial = objective.oracle.at(point.theta + length * direction)
+                trial = foresee(objective.oracle.at(point.theta + length * direction), p)
                 if float(p @ trial.risks) <= value + 1e-4 * length * slope + slack:
                     return _state(objective, trial)
                 length *= 0.5

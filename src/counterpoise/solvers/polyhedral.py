@@ -20,7 +20,7 @@ class PolyhedralInteriorPoint(InteriorPoint):
 
     def check(self, objective: RobustObjective) -> None:
         """Refuse an oracle whose points have no row-wise dual variables."""
-        if not hasattr(objective.oracle, "pieces"):
+        if not getattr(objective.oracle, "eliminates_rows", False):
             raise InvalidInputError(
                 "PolyhedralInteriorPoint is for linear models with a hinged loss (Huber, Pinball, ...)."
             )

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.objective import RobustObjective
+from counterpoise.objective import ReferenceRisks, RobustObjective
+from counterpoise.oracle._base import Oracle
 from counterpoise.sets import ContextSet
 from counterpoise.solvers._base import Array, Solver, State
 
@@ -39,8 +40,8 @@ class ScalarSearch(Solver):
             middle = (low + high) // 2
             point = oracle.at(candidates[middle : middle + 1])
             scores = objective.scores(point)
-            left = -_steepest(objective.contexts, scores, -point.slopes(0))[0]
-            right, p = _steepest(objective.contexts, scores, point.slopes(1))
+            left = -steepest(objective.contexts, scores, -point.slopes(0))[0]
+            right, p = steepest(objective.contexts, scores, point.slopes(1))
             if left <= 0 <= right:
                 return State(point, self._balanced(objective, point, p), extra="found")
             low, high = (middle, high) if right < 0 else (low, middle)
@@ -55,7 +56,7 @@ class ScalarSearch(Solver):
     def _balanced(objective: RobustObjective, point: Any, right: Array) -> Array:
         """Mix the least favourable distributions to the left and to the right so that neither direction falls."""
         scores = objective.scores(point)
-        left = _steepest(objective.contexts, scores, -point.slopes(0))[1]
+        left = steepest(objective.contexts, scores, -point.slopes(0))[1]
         falls, rises = float(left @ point.slopes(1)), float(right @ point.slopes(0))
         if falls >= 0:
             return left
@@ -66,7 +67,23 @@ class ScalarSearch(Solver):
         return share * left + (1.0 - share) * right
 
 
-def _steepest(contexts: ContextSet, scores: Array, slopes: Array) -> tuple[float, Array]:
+def narrowed(oracle: Any, contexts: ContextSet, references: ReferenceRisks) -> Oracle:
+    """Return the problem on the range between two kinks that holds the minimum, found by an oracle of its own kind.
+
+    ``oracle.around`` is asked, which is told on which side of a theta the worst case is lower.
+    """
+
+    def falls(risks: Array, left: Array, right: Array) -> int:
+        scores = risks - references.upper
+        if steepest(contexts, scores, right)[0] < 0:
+            return 1
+        return -1 if -steepest(contexts, scores, -left)[0] > 0 else 0
+
+    found: Oracle = oracle.around(falls)
+    return found
+
+
+def steepest(contexts: ContextSet, scores: Array, slopes: Array) -> tuple[float, Array]:
     """Return the derivative of the worst-case score along ``slopes``, and the distribution that attains it."""
     spread = float(scores.max() - scores.min())
     noise = 1e-13 * float(np.abs(scores).max())

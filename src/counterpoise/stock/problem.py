@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.contexts import Contexts
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.fit import Robustness
 from counterpoise.losses import Hinges, Newsvendor
@@ -158,9 +159,9 @@ class StockProblem:
         )
         oracle = ScalarOracle.of(problem.oracle)
         least, levels = oracle.context_minima()
-        _refuse_bottomless(problem, levels, terms)
+        refuse_bottomless(problem.contexts, levels, terms)
         if terms.integer:
-            least, levels = _whole_minima(oracle, levels)
+            least, levels = whole_minima(oracle, levels)
         in_sample = isinstance(reference, str) and reference == "in-sample"
         references = ReferenceRisks.exactly(least) if in_sample else problem.references(reference, 1e-12)
         return cls(problem, oracle, references, levels, terms.integer)
@@ -190,25 +191,30 @@ class StockProblem:
             solution = ScalarSearch(tol=tol).solve(objective)
         if self.integer:
             return best_whole(objective, solution)
-        if not solution.success:
-            words = not_certified(solution.status, solution.certificate, tol)
-            warnings.warn(f"{speaker}: {words}", NotCertifiedWarning, stacklevel=3)
-        return solution
+        return warn_if_unproven(solution, tol, speaker)
 
 
-def _refuse_bottomless(problem: LinearProblem, levels: Array, terms: Terms) -> None:
+def warn_if_unproven(solution: Solution, tol: float, speaker: str) -> Solution:
+    """Return a solution, with a warning where its gap is too large."""
+    if not solution.success:
+        words = not_certified(solution.status, solution.certificate, tol)
+        warnings.warn(f"{speaker}: {words}", NotCertifiedWarning, stacklevel=4)
+    return solution
+
+
+def refuse_bottomless(contexts: Contexts, levels: Array, terms: Terms) -> None:
     """Name a context in which it pays to order without limit."""
     without = np.flatnonzero(~np.isfinite(levels))
     if without.size:
         c = int(without[0])
         raise InvalidInputError(
-            f"in {problem.contexts.describe(c)} a unit left over brings salvage = {terms.salvage:g}, no less than it "
+            f"in {contexts.describe(c)} a unit left over brings salvage = {terms.salvage:g}, no less than it "
             "costs on average, so the cost has no minimum: the more is ordered, the better. Set max_stock, or check "
             "salvage and costs."
         )
 
 
-def _whole_minima(oracle: ScalarOracle, levels: Array) -> tuple[Array, Array]:
+def whole_minima(oracle: Any, levels: Array) -> tuple[Array, Array]:
     """Return each context's least cost at a whole level, and that level: next to the best of all levels."""
     c = np.arange(oracle.n_contexts)
     sides = np.stack([np.floor(levels), np.minimum(np.ceil(levels), np.floor(oracle.bounds[1][0]))])

@@ -114,10 +114,11 @@ class TorchRows:
         """The largest absolute value of each column."""
         return _host(torch.maximum(self.X.amax(dim=(0, 1)), -self.X.amin(dim=(0, 1))))
 
-    @cached_property
-    def target_means(self) -> Array:
-        """The mean target of each context."""
-        return _host(self._total((self.weight * self.target).sum(1)))
+    @property
+    def typical(self) -> float:
+        """A constant prediction that makes sense."""
+        means = _host(self._total((self.weight * self.target).sum(1)))
+        return self.loss.typical(means, np.ones(len(means)))
 
     def floors(self, constant: float) -> tuple[Array, float]:
         """Return each context's mean lowest loss, and how far the loss of a constant prediction is above it."""
@@ -128,7 +129,7 @@ class TorchRows:
         typical = float((self.weight.reshape(-1) * above).sum()) / self.n_contexts
         return _host(self._total((self.weight * lowest.reshape(self.weight.shape)).sum(1))), typical
 
-    def sums(self, theta: Array, cut: float = 0.0) -> Sums:
+    def sums(self, theta: Array, cut: float = 0.0, expecting: Array | None = None) -> Sums:
         """Return sums at one theta, or at one for each context."""
         at, loss = self._on_device(theta), self._cut(cut)
         values, pulls = self._zeros(), self._zeros()
@@ -177,6 +178,9 @@ class TorchRows:
                 if m < k:
                     out[:, m, :, k, :].index_add_(0, self.owner[tiles], block)
         return _host(out).reshape(self.n_contexts, outputs * width, outputs * width)
+
+    def majorant(self, theta: Array, weights: Array) -> None:
+        """Nothing is known that lies above everywhere."""
 
     def solve(self, matrices: Array, rhs: Array) -> Array:
         """Solve the systems by Cholesky on the device, and those that are too nearly singular on the host."""

@@ -1,0 +1,251 @@
+"""One parameter and a piecewise linear loss, rows in blocks: ranges are narrowed pass by pass until no kink is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from counterpoise.oracle._base import Array, Bounds
+from counterpoise.oracle.blocks import Answer, Block, Blocks, Codes
+from counterpoise.oracle.scalar import ScalarOracle
+from counterpoise.oracle.summed import SummedOracle
+
+_ENTRIES = 1 << 18
+"""Numbers per pass that are brought back for every context together, where ranges are cut into parts."""
+
+
+def _parts(n_contexts: int) -> int:
+    return int(np.clip(_ENTRIES // n_contexts, 4, 256))
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """Each context's slope before its first kink, all its jumps, and its first and last kink."""
+
+    def about(self, contexts: Codes) -> _Ends:
+        return self
+
+    def __call__(self, block: Block, state: Any) -> Answer:
+        rows = ScalarOracle.of(block.oracle)
+        first, last = np.full(rows.n_contexts, np.inf), np.full(rows.n_contexts, np.inf)
+        np.minimum.at(first, rows.codes, rows.kinks)
+        np.minimum.at(last, rows.codes, -rows.kinks)
+        jumps = np.bincount(rows.codes, rows.jump, rows.n_contexts).astype(np.float64)
+        return Answer(block.contexts, of_each=(rows.below, jumps), least_of_each=(first, last))
+
+
+@dataclass(frozen=True)
+class _OwnParts:
+    """The jumps in each part of every context's own range, and the kinks between which they lie."""
+
+    low: Array
+    high: Array
+    n_parts: int
+
+    def about(self, contexts: Codes) -> _OwnParts:
+        return _OwnParts(self.low[contexts], self.high[contexts], self.n_parts)
+
+    def __call__(self, block: Block, state: Any) -> Answer:
+        rows = ScalarOracle.of(block.oracle)
+        low, high = self.low[rows.codes], self.high[rows.codes]
+        inside = (rows.kinks >= low) & (rows.kinks <= high)
+        low, high, kinks = low[inside], high[inside], rows.kinks[inside]
+        # Halves, since a difference may be larger than any float.
+        width = np.where(high > low, 0.5 * high - 0.5 * low, 1.0)
+        part = np.minimum(((0.5 * kinks - 0.5 * low) / width * self.n_parts).astype(np.intp), self.n_parts - 1)
+        place = rows.codes[inside] * self.n_parts + part
+        shape = (rows.n_contexts, self.n_parts)
+        first, last = np.full(shape, np.inf), np.full(shape, np.inf)
+        np.minimum.at(first.ravel(), place, kinks)
+        np.minimum.at(last.ravel(), place, -kinks)
+        jumps = np.bincount(place, rows.jump[inside], first.size).astype(np.float64).reshape(shape)
+        return Answer(block.contexts, of_each=(jumps,), least_of_each=(first, last))
+
+
+@dataclass(frozen=True)
+class _OwnRisks:
+    """The risk of each context at a theta of its own."""
+
+    theta: Array
+
+    def about(self, contexts: Codes) -> _OwnRisks:
+        return _OwnRisks(self.theta[contexts])
+
+    def __call__(self, block: Block, state: Any) -> Answer:
+        return Answer(block.contexts, of_each=(ScalarOracle.of(block.oracle).own_risks(self.theta),))
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Risks and one-sided slopes of all contexts at some thetas, and the kinks strictly between these."""
+
+    thetas: Array
+
+    def about(self, contexts: Codes) -> _Grid:
+        return self
+
+    def __call__(self, block: Block, state: Any) -> Answer:
+        rows, thetas = ScalarOracle.of(block.oracle), self.thetas
+        n = len(thetas)
+        # Kinks before a theta move its slope to the left, kinks at it only the one to the right.
+        after = np.searchsorted(thetas, rows.kinks, "right")
+        before = np.searchsorted(thetas, rows.kinks, "left")
+        left = rows.below[:, None] + _through(rows, after, rows.jump, n)
+        right = rows.below[:, None] + _through(rows, before, rows.jump, n)
+        # From the first theta, so that what is subtracted is small once the range is.
+        moved = _through(rows, before, rows.jump * (rows.kinks - thetas[0]), n)
+        jumps = _through(rows, before, rows.jump, n)
+        risks = rows.constant[:, None] + rows.below[:, None] * thetas + jumps * (thetas - thetas[0]) - moved
+        inside = (before == after) & (before > 0) & (before < n)
+        gap = before[inside] - 1
+        first, last = np.full(n - 1, np.inf), np.full(n - 1, np.inf)
+        np.minimum.at(first, gap, rows.kinks[inside])
+        np.minimum.at(last, gap, -rows.kinks[inside])
+        return Answer(block.contexts, of_each=(risks, left, right), least=(first, last))
+
+
+def _through(rows: ScalarOracle, place: Codes, values: Array, n: int) -> Array:
+    """Add values up, for each context, through each of ``n`` thetas: a row counts from its place on."""
+    sums = np.bincount(rows.codes * (n + 1) + place, values, rows.n_contexts * (n + 1)).astype(np.float64)
+    return np.cumsum(sums.reshape(rows.n_contexts, n + 1), axis=1)[:, :n]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockScalarOracle:
+    """Risks of a scalar, from rows in blocks; a point is a pass.
+
+    Attributes
+    ----------
+    blocks : Blocks
+        Of linear oracles that suit :class:`counterpoise.oracle.scalar.ScalarOracle`.
+    n_contexts : int
+    bounds : pair of ndarray
+    lowest_risks : ndarray of shape (n_contexts,)
+    typical_risk : float
+    """
+
+    blocks: Blocks
+    n_contexts: int
+    bounds: Bounds
+    lowest_risks: Array
+    typical_risk: float
+
+    n_parameters = 1
+    is_rigorous = True
+    forms_hessian = True
+
+    @classmethod
+    def of(cls, summed: SummedOracle, bounds: Bounds | None = None) -> BlockScalarOracle:
+        """Return the risks of a summed oracle that suits."""
+        blocks: Blocks = summed.rows.blocks  # type: ignore[attr-defined]
+        free = (np.array([-np.inf]), np.array([np.inf]))
+        return cls(blocks, summed.n_contexts, bounds or free, summed.lowest_risks, summed.typical_risk)
+
+    @cached_property
+    def _ends(self) -> Answer:
+        return self.blocks.ask(_Ends())
+
+    def at(self, theta: Array) -> BlockScalarPoint:
+        """Return the risks at ``theta``."""
+        return BlockScalarPoint(theta, self.own_risks(np.full(self.n_contexts, float(theta[0]))))
+
+    def start(self) -> Array:
+        """Return zero, or the bound nearest to it."""
+        return np.clip(np.zeros(1), *self.bounds)
+
+    def own_risks(self, theta: Array) -> Array:
+        """Return the risk of each context at a theta of its own."""
+        return self.blocks.ask(_OwnRisks(theta)).of_each[0]
+
+    def context_minima(self) -> tuple[Array, Array]:
+        """Return each context's least risk and the theta that attains it; infinite where there is none."""
+        (below, jumps), (first, last) = self._ends.of_each, self._ends.least_of_each
+        noise = 4e-15 * (np.abs(below) + jumps + float(jumps.sum()))
+        low, high, slope = first.copy(), -last, below.copy()
+        n_parts = _parts(self.n_contexts)
+        while (low < high).any():
+            answer = self.blocks.ask(_OwnParts(low, high, n_parts))
+            after = slope[:, None] + np.cumsum(answer.of_each[0], axis=1)
+            rises = (after >= -noise[:, None]) & np.isfinite(answer.least_of_each[0])
+            # Where none does, the last part that holds a kink ends the range; there is no minimum beyond it.
+            held = np.isfinite(answer.least_of_each[0])
+            chosen = np.where(rises.any(axis=1), rises.argmax(axis=1), n_parts - 1 - held[:, ::-1].argmax(axis=1))
+            c = np.arange(self.n_contexts)
+            slope = np.where(chosen > 0, after[c, chosen - 1], slope)
+            low, high = answer.least_of_each[0][c, chosen], -answer.least_of_each[1][c, chosen]
+        # Rising from the start: as low as it may go. Falling at the end: as high. Flat: the first kink is as good.
+        theta = np.where(below + jumps < -noise, np.inf, low)
+        theta = np.where(np.abs(below) <= noise, first, theta)
+        theta = np.where(below > noise, -np.inf, theta)
+        theta = np.clip(theta, self.bounds[0][0], self.bounds[1][0])
+        finite = np.isfinite(theta)
+        return np.where(finite, self.own_risks(np.where(finite, theta, 0.0)), -np.inf), theta
+
+    def around(self, falls: Callable[[Array, Array, Array], int]) -> ScalarOracle:
+        """Return the problem on the range between two neighbouring kinks that holds the minimum.
+
+        Parameters
+        ----------
+        falls : callable
+            Told the risks, the slopes to the left and the slopes to the right at a theta, it says where the minimum
+            is: 1 beyond, -1 before, 0 here.
+        """
+        first, last = self._ends.least_of_each
+        low, high = float(self.bounds[0][0]), float(self.bounds[1][0])
+        low = low if np.isfinite(low) else float(first.min())
+        high = high if np.isfinite(high) else max(float(-last.min()), low)
+        thetas = np.unique(np.linspace(low, high, _parts(self.n_contexts)))
+        while True:
+            answer = self.blocks.ask(_Grid(thetas))
+            risks, left, right = answer.of_each
+            a, b = _search(lambda k: falls(risks[:, k], left[:, k], right[:, k]), len(thetas))  # noqa: B023
+            if a == b or not np.isfinite(answer.least[0][a]):
+                return self._reduced(thetas[[a, b]], *(part[:, [a, b]] for part in (risks, left, right)))
+            inside = np.linspace(answer.least[0][a], -answer.least[1][a], _parts(self.n_contexts))
+            # Rounding must not lose the ends, nor put what is between them beyond.
+            inside = np.clip(inside, answer.least[0][a], -answer.least[1][a])
+            inside[[0, -1]] = answer.least[0][a], -answer.least[1][a]
+            thetas = np.unique(np.concatenate([thetas[[a, b]], inside]))
+
+    def _reduced(self, ends: Array, risks: Array, left: Array, right: Array) -> ScalarOracle:
+        c = np.arange(self.n_contexts)
+        below = left[:, 0]
+        same = ends[0] == ends[1]
+        return ScalarOracle(
+            kinks=np.repeat(ends[:1] if same else ends, self.n_contexts),
+            below=below,
+            jump=(right - left)[:, 0] if same else (right - left).T.ravel(),
+            constant=risks[:, 0] - below * ends[0],
+            codes=c if same else np.tile(c, 2),
+            n_contexts=self.n_contexts,
+            bounds=(ends[:1], ends[1:]),
+            lowest_risks=self.lowest_risks,
+            typical_risk=self.typical_risk,
+        )
+
+
+def _search(falls: Callable[[int], int], n: int) -> tuple[int, int]:
+    """Return the two neighbours that hold the minimum, or twice the place where it is."""
+    low, high = -1, n
+    while high - low > 1:
+        middle = (low + high) // 2
+        side = falls(middle)
+        if side == 0:
+            return middle, middle
+        low, high = (middle, high) if side > 0 else (low, middle)
+    if low < 0 or high >= n:
+        end = 0 if low < 0 else n - 1
+        return end, end
+    return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class BlockScalarPoint:
+    """The risks of one theta."""
+
+    theta: Array
+    risks: Array

@@ -1,0 +1,155 @@
+r"""Newton steps on the robust objective itself, for more contexts than a kink can hold.
+
+A step goes to the minimum of a model of the risks, linear but for a curvature that all contexts share. It needs the
+risks' gradients and no rows, so that it costs little to take many steps on the model for one look at the data.
+
+On the model the least favourable distribution :math:`p^*` of every point is found exactly, and with it the value and
+the gradient. Only the curvature is not the objective's own: next to a context about to become the worst it changes so
+fast that it tells nothing of the next point. A second distribution, which follows :math:`p^*` by the steps of a
+primal-dual method, carries it instead,
+
+.. math::
+    \begin{pmatrix} H + J^\top W J & \cdot \\ \cdot & \cdot \end{pmatrix},
+    \qquad W = \operatorname{diag}(p / s), \qquad s_c = \nu - \Delta_c = \lambda \hat p_c / p^*_c,
+
+bordered by the two conditions :math:`\sum p = 1` and :math:`D(\hat p \| p) = \varepsilon`. The matrix is positive
+semi-definite, so every step goes downhill; and at the solution, where both distributions agree, it is Newton's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.linalg import positive_solver
+from counterpoise.objective import RobustObjective
+from counterpoise.oracle._base import Point
+from counterpoise.sets import KLBall, WorstCase
+from counterpoise.solvers._base import Array, Solver, State, foresee
+from counterpoise.solvers.interior_point import kl_ball, rough_erm
+
+_APART = 1e3
+"""Factor by which a probability of one distribution may differ from the other's."""
+
+_INNER = 30
+"""Steps on a model of the risks before it is made anew."""
+
+_SHORTEST = 1e-4
+"""Length of a step below which there is a kink, or rounding."""
+
+
+@dataclass(frozen=True)
+class WorstCaseNewton(Solver):
+    """Second-order solver for a KL ball and smooth risks of many contexts.
+
+    On a kink, where all scores agree, it stalls; contexts that outnumber the parameters by far do not meet on one.
+
+    Parameters
+    ----------
+    warm : bool
+        Begin at the given theta instead of at the empirical risk minimiser near it.
+    """
+
+    max_iter: int = 100
+    warm: bool = False
+
+    def check(self, objective: RobustObjective) -> None:
+        """Refuse bounds, and sets that are no ball around contexts which were all seen."""
+        ball = kl_ball(objective)
+        if objective.oracle.bounds is not None or ball.is_point or ball.is_simplex or not (ball.p_hat > 0).all():
+            raise InvalidInputError(
+                "WorstCaseNewton needs a radius that is neither 0 nor infinite, rows in every context and no bounds. "
+                "Use InteriorPoint."
+            )
+
+    def start(self, objective: RobustObjective, theta: Array) -> State:
+        """Begin near the empirical risk minimiser."""
+        point = objective.oracle.at(theta) if self.warm else rough_erm(objective, theta)
+        return _state(objective, point, None)
+
+    def step(self, objective: RobustObjective, state: State) -> State:
+        """Go to the minimum of a model of the risks, or as far towards it as the objective falls enough."""
+        point, p, worst = state.point, state.p, state.extra
+        assert state.curvature is not None
+        model = _Model(kl_ball(objective), objective.scores(point), point.jacobian, state.curvature)
+        move, q = model.minimise(worst, p)
+        slope = float(worst.distribution @ point.jacobian @ move)
+        slack = 1e-15 * abs(worst.value)
+        length = 1.0
+        while length > _SHORTEST and slope < 0.0:
+            trial = objective.oracle.at(point.theta + length * move)
+            if objective.value(trial) <= worst.value + 1e-4 * length * slope + slack:
+                return _state(objective, trial, p + length * (q - p))
+            length *= 0.5
+        return replace(state, stalled=True)
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """Scores that are linear in a move, but for a curvature which all contexts share."""
+
+    ball: KLBall
+    scores: Array
+    jacobian: Array
+    curvature: Array
+
+    def minimise(self, worst: WorstCase, p: Array) -> tuple[Array, Array]:
+        """Return the move that minimises the worst case, and the second distribution there."""
+        move, value = np.zeros(len(self.curvature)), float(worst.value)
+        first = value
+        for _ in range(_INNER):
+            if not (worst.multiplier > 0.0 and math.isfinite(worst.multiplier)):
+                break
+            direction, change, slope = self._direction(worst, p, move)
+            length, slack = 1.0, 1e-15 * abs(value)
+            while length > _SHORTEST:
+                trial = move + length * direction
+                trial_worst = self.ball.worst_case(self.scores + self.jacobian @ trial)
+                trial_value = float(trial_worst.value) + 0.5 * float(trial @ self.curvature @ trial)
+                if trial_value <= value + 1e-4 * length * slope + slack:
+                    break
+                length *= 0.5
+            else:
+                break
+            move, value, worst = trial, trial_value, trial_worst
+            p = _near(np.maximum(p + length * change, 0.1 * p), worst.distribution)
+            if -slope <= 1e-3 * (first - value):
+                break
+        return move, p
+
+    def _direction(self, worst: WorstCase, p: Array, move: Array) -> tuple[Array, Array, float]:
+        """Return a step, how the second distribution changes along it, and the slope of the worst case."""
+        ball, exact, n = self.ball, worst.distribution, len(move)
+        tilt = ball.p_hat / p
+        weight = p * exact / (worst.multiplier * ball.p_hat)
+        weighted = self.jacobian * weight[:, None]
+        matrix = np.empty((n + 2, n + 2))
+        matrix[:n, :n] = self.curvature + self.jacobian.T @ weighted
+        ones, tilted = weighted.sum(axis=0), tilt @ weighted
+        matrix[:n, n] = matrix[n, :n] = -ones
+        matrix[:n, n + 1] = matrix[n + 1, :n] = tilted
+        matrix[n, n], matrix[n + 1, n + 1] = weight.sum(), weight @ (tilt * tilt)
+        matrix[n, n + 1] = matrix[n + 1, n] = -(weight @ tilt)
+        gradient = exact @ self.jacobian + self.curvature @ move
+        excess = math.log(2.0) * (ball.divergence(p) - ball.radius)
+        rhs = np.concatenate([-gradient, [0.0, excess - float(tilt @ (exact - p))]])
+        solve = positive_solver(matrix)
+        x = solve(rhs)
+        x = x + solve(rhs - matrix @ x)
+        change = weight * (self.jacobian @ x[:n] - x[n] + tilt * x[n + 1]) + exact - p
+        return x[:n], change, float(gradient @ x[:n])
+
+
+def _near(p: Array, exact: Array) -> Array:
+    """Return the second distribution kept within a factor of the first."""
+    p = np.clip(p, exact / _APART, exact * _APART)
+    return p / p.sum()
+
+
+def _state(objective: RobustObjective, point: Point, p: Array | None) -> State:
+    worst = objective.worst_case(point)
+    p = worst.distribution if p is None else _near(p, worst.distribution)
+    return State(point, p, foresee(point, p).hessian(p), extra=worst)
