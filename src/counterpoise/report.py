@@ -21,7 +21,7 @@ from counterpoise.confidence import ConfidencePath, confidence_path
 from counterpoise.contexts import plain, shown
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import check_output, whole
-from counterpoise.learners import fit_routed, innermost
+from counterpoise.learners import fit_routed, innermost, step_name
 from counterpoise.methods import COLOURS, WORDS
 from counterpoise.pages.charts import Bar, DotRow, Line, Mark, bar_chart, dot_chart, line_chart, number
 from counterpoise.pages.document import Html, document, facts, figure, notice, section, table, verdict
@@ -54,6 +54,9 @@ class Report:
         What a risk is the mean of, in words.
     levels : int
         Of the confidence path.
+    n_rows : int, optional
+        How many rows the model was fitted to, where X, y and contexts are a sample of them. Baselines and path are of
+        the sample, with a set of the size of the model's.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Report:
         n_jobs: int | None = None,
         risk: str = "",
         levels: int = 30,
+        n_rows: int | None = None,
     ) -> None:
         self.model = model
         self.X, self.y, self.contexts = X, y, contexts
@@ -80,6 +84,7 @@ class Report:
         self.cv, self.groups, self.n_jobs = cv, groups, n_jobs
         self.risk = risk
         self.levels = levels
+        self.n_rows = n_rows
 
     @cached_property
     def fitted(self) -> Any:
@@ -96,13 +101,23 @@ class Report:
         return self.model
 
     @cached_property
+    def _judged(self) -> Any:
+        """What is compared and followed: the model, or where there is but a sample one like it."""
+        if self.n_rows is None:
+            return self.model
+        # A sample is a smaller table: its own set would be larger, and its in-sample minima too good to be true.
+        like = {"radius": innermost(self.fitted).radius_, "draws": None, "reference": "cross-fit"}
+        prefix = step_name(self.model)
+        return clone(self.model).set_params(**{f"{prefix}{name}": value for name, value in like.items()})
+
+    @cached_property
     def comparison(self) -> Comparison:
         """The model beside its baselines, on held-out rows."""
         return compare(
             self.X,
             self.y,
             self.contexts,
-            estimator=self.model,
+            estimator=self._judged,
             cv=self.cv,
             groups=self.groups,
             n_jobs=self.n_jobs,
@@ -111,7 +126,7 @@ class Report:
     @cached_property
     def path(self) -> ConfidencePath:
         """All levels from empirical risk minimisation to minimax regret."""
-        return confidence_path(self.model, self.X, self.y, contexts=self.contexts, levels=self.levels)
+        return confidence_path(self._judged, self.X, self.y, contexts=self.contexts, levels=self.levels)
 
     @cached_property
     def by_context(self) -> Table:
@@ -124,13 +139,7 @@ class Report:
         ours = held_out["robust"]
         order = np.argsort(-ours["excess"], kind="stable")
         own = innermost(self.fitted)
-        place = {plain(label): k for k, label in enumerate(own.contexts_)}
-        strange = [label for label in ours["context"] if plain(label) not in place]
-        if strange:
-            raise InvalidInputError(
-                f"the model was not fitted to context {shown(strange[0]):.60}. Fit it to these data."
-            )
-        at = np.array([place[plain(label)] for label in ours["context"]], dtype=np.intp)
+        at = self._places(ours["context"])
         shares = np.asarray(own.context_counts_, dtype=np.float64) / np.sum(own.context_counts_)
         columns = {
             "context": ours["context"],
@@ -147,6 +156,21 @@ class Report:
             "erm_excess": held_out["erm"]["excess"],
         }
         return Table({name: column[order] for name, column in columns.items()})
+
+    def _places(self, labels: NDArray[Any]) -> NDArray[np.intp]:
+        """Return where contexts are among those of the model."""
+        place = {plain(label): k for k, label in enumerate(innermost(self.fitted).contexts_)}
+        strange = [label for label in labels if plain(label) not in place]
+        if strange:
+            raise InvalidInputError(
+                f"the model was not fitted to context {shown(strange[0]):.60}. Fit it to these data."
+            )
+        return np.array([place[plain(label)] for label in labels], dtype=np.intp)
+
+    @property
+    def _sampled(self) -> str:
+        """What the held-out rows are a sample of, if they are."""
+        return "" if self.n_rows is None else f" of a random sample of {len(self.y):,} of {self.n_rows:,} rows"
 
     @cached_property
     def verdict(self) -> str:
@@ -198,8 +222,10 @@ class Report:
     def metrics(self) -> dict[str, Any]:
         """The numbers of the report, as what JSON can hold."""
         own = innermost(self.fitted)
+        sample = {} if self.n_rows is None else {"sample": {"rows": len(self.y), "of": self.n_rows}}
         return {
             "verdict": self.verdict,
+            **sample,
             "contexts": plain_rows(self.by_context),
             "methods": plain_rows(self.comparison.summary),
             "radius_bits": jsonable(own.radius_),
@@ -210,7 +236,7 @@ class Report:
         }
 
     def _rest_of_verdict(self) -> str:
-        return f"On held-out rows of a cross-validation. {self.comparison.remarks}"
+        return f"On held-out rows of a cross-validation{self._sampled}. {self.comparison.remarks}"
 
     def _contexts_chart(self) -> Html:
         rows = self.by_context
@@ -233,7 +259,7 @@ class Report:
         rows = self.by_context
         cells = {
             "context": rows["context"],
-            "rows": rows["n"],
+            "rows" if self.n_rows is None else "sampled rows": rows["n"],
             "share": _percent(rows["share"]),
             "weight": _percent(rows["weight"]),
             "excess": _with_interval(rows, "excess"),
@@ -287,7 +313,8 @@ class Report:
     def _path_chart(self) -> Html:
         path = self.path
         place = along_radii(path["radius"]).tolist()
-        shares = np.asarray(innermost(self.fitted).context_counts_, dtype=np.float64)
+        counts = np.asarray(innermost(self.fitted).context_counts_, dtype=np.float64)
+        shares = counts[self._places(path.contexts)]
         average = path.excess_risks @ (shares / shares.sum())
         chart = line_chart(
             [
@@ -357,6 +384,16 @@ class Report:
             "Average is empirical risk minimisation (ERM), equal weights are inverse-frequency weights, worst case is "
             "minimax risk over all mixes, least regret is minimax excess risk over all mixes.",
             "Bars and tables judge models on rows they were not fitted to. The curves show the fits, in sample.",
+            *self._explained_sample(),
+        ]
+
+    def _explained_sample(self) -> list[str]:
+        if self.n_rows is None:
+            return []
+        return [
+            f"The model was fitted to all {self.n_rows:,} rows; shares, weights and the certificate are its own. Bars, "
+            f"baselines and curves are made with {len(self.y):,} of the rows, drawn at random, and with a set of the "
+            "same size in bits: models of all rows would be a little better, and differ less from each other by chance."
         ]
 
     def _facts(self, own: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
@@ -115,6 +115,7 @@ class Speaker:
 
     quiet: bool = False
     verbose: bool = False
+    said: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @contextmanager
     def step(self, words: str) -> Iterator[None]:
@@ -132,8 +133,9 @@ class Speaker:
             say(f"{words}: {time.perf_counter() - start:.2f} s")
 
     def note(self, words: str) -> None:
-        """Say something that the user may want to know."""
-        if not self.quiet:
+        """Say something that the user may want to know, once."""
+        if not self.quiet and words not in self.said:
+            self.said.add(words)
             say(f"note: {words}")
 
     def notes(self, notes: Iterable[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -11,7 +12,7 @@ import typer
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import RadiusMethod
 
-File = Annotated[Path, typer.Argument(help="The table: csv, parquet or arrow.")]
+File = Annotated[Path, typer.Argument(help="The table: csv, parquet or arrow, or a folder of such files.")]
 Target = Annotated[str, typer.Option("--target", help="Column to be predicted.")]
 Context = Annotated[
     list[str], typer.Option("--context", help="Column of the contexts, no feature; repeat it to cross several.")
@@ -34,6 +35,28 @@ Alpha = Annotated[float, typer.Option("--alpha", help="Strength of the ridge on 
 ReferenceName = Annotated[
     str, typer.Option("--reference", help="Least risk of each context: cross-fit (held-out rows) or in-sample.")
 ]
+MaybeReferenceName = Annotated[
+    str | None,
+    typer.Option(
+        "--reference",
+        help="Least risk of each context: cross-fit (held-out rows) or in-sample.",
+        show_default="cross-fit; in-sample where rows do not fit into memory",
+    ),
+]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint", help="File from which a fit in chunks that was cut short goes on; removed at its end."
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        help="Most memory to use, such as 2GB; a table that needs more is read in chunks.",
+        show_default="what is free",
+    ),
+]
 Quantile = Annotated[float, typer.Option("--quantile", help="With --task quantile.")]
 Delta = Annotated[float, typer.Option("--delta", help="With --task huber: where a residual counts as an outlier.")]
 Folds = Annotated[int, typer.Option("--folds", help="Of the cross-validation.")]
@@ -42,6 +65,17 @@ Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the result.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done, with times.")]
+
+
+def checked_memory(memory: str) -> float:
+    """Return a size in bytes."""
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([kmgt]?)(i?)b?\s*", memory, re.IGNORECASE)
+    size = 0.0
+    if found and not (found[3] and not found[2]):
+        size = float(found[1]) * (1024.0 if found[3] else 1000.0) ** " kmgt".index(found[2].lower() or " ")
+    if size < 1.0:
+        raise InvalidInputError(f"--memory is {memory!r:.60}; pass a size such as 500MB, 2GB or 1.5GiB.")
+    return size
 
 
 def checked_jobs(jobs: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,13 +47,13 @@ def kind(column: Any) -> str:
     return next((word for word, asked in tests.items() if any(test(column.type) for test in asked)), str(column.type))
 
 
-def numbers(column: Any, comma: bool) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def numbers(column: Any, comma: bool | None) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return a column of text or numbers as floats, and where there is nothing; a cell that is no number is NaN.
 
     Parameters
     ----------
-    comma : bool
-        Whether decimals may be written with a comma.
+    comma : bool or None
+        Whether decimals are written with a comma; None is to look at the cells.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -66,7 +67,7 @@ def numbers(column: Any, comma: bool) -> tuple[NDArray[np.float64], NDArray[np.b
     return np.array(values.to_numpy(), dtype=np.float64), missing
 
 
-def _parsed(text: Any, comma: bool) -> tuple[Any, Any]:
+def _parsed(text: Any, comma: bool | None) -> tuple[Any, Any]:
     """Return numbers, null where a cell is none, and the text, null where there is nothing."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -79,7 +80,7 @@ def _parsed(text: Any, comma: bool) -> tuple[Any, Any]:
     except pa.ArrowInvalid:
         pass
     text = _without(text, _NO_NUMBER)
-    pointed = _with_points(text) if comma else text
+    pointed = _with_points(text, comma)
     return _where(pc.match_substring_regex(pointed, _NUMBER), pointed).cast(pa.float64()), text
 
 
@@ -103,18 +104,37 @@ def _where(shown: Any, text: Any) -> Any:
     return pc.if_else(shown, text, pa.scalar(None, text.type))
 
 
-def _with_points(text: Any) -> Any:
-    """Return text with decimal points for decimal commas, if all cells agree that these are what the commas are."""
+def _with_points(text: Any, comma: bool | None) -> Any:
+    """Return text with decimal points for decimal commas, if that is what the commas are."""
     import pyarrow.compute as pc
 
-    commas = text.filter(pc.match_substring(text, ","))
-    consistent = (
-        not pc.any(pc.match_substring(text, ".")).as_py()
-        and pc.all(pc.match_substring_regex(commas, _DECIMAL_COMMA)).as_py()
+    if comma is None:
+        found = _Commas()
+        found.look(text)
+        comma = found.are_decimal
+    return pc.replace_substring(text, ",", ".") if comma else text
+
+
+class _Commas:
+    """What the commas in a column of numbers are, which all cells have to agree about."""
+
+    def __init__(self) -> None:
+        self.none, self.points = True, False
+        self.decimal, self.thousands = True, True
+
+    def look(self, text: Any) -> None:
+        import pyarrow.compute as pc
+
+        commas = text.filter(pc.match_substring(text, ","))
+        self.none &= len(commas) == 0
+        self.points |= bool(pc.any(pc.match_substring(text, ".")).as_py())
+        self.decimal &= bool(pc.all(pc.match_substring_regex(commas, _DECIMAL_COMMA)).as_py())
+        self.thousands &= bool(pc.all(pc.match_substring_regex(commas, _THOUSANDS)).as_py())
+
+    @property
+    def are_decimal(self) -> bool:
         # 1,200 alone may be twelve hundred; 12,5 beside it settles the matter.
-        and not pc.all(pc.match_substring_regex(commas, _THOUSANDS)).as_py()
-    )
-    return pc.replace_substring(text, ",", ".") if consistent else text
+        return not self.none and not self.points and self.decimal and not self.thousands
 
 
 def advice(cell: Any) -> str:
@@ -133,14 +153,8 @@ def advice(cell: Any) -> str:
     return "Correct these cells, or remove their rows."
 
 
-def labels(column: Any, strip: bool) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return a column as plain Python values, and where there is none.
-
-    Parameters
-    ----------
-    strip : bool
-        Whether blanks around text mean nothing.
-    """
+def coded_labels(column: Any, strip: bool) -> tuple[list[Any], NDArray[np.intp], NDArray[np.bool_]]:
+    """Return the different values of a column, for every cell which of them it holds, and where there is none."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as is_
@@ -154,14 +168,11 @@ def labels(column: Any, strip: bool) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     missing = pc.is_null(present, nan_is_null=True).to_numpy()
     # Through the distinct values, so that a million rows share the few objects they name.
-    codes = column.dictionary_encode().unify_dictionaries()
-    values = np.empty(0, dtype=object)
-    if codes.num_chunks:
-        distinct = codes.chunk(0).dictionary.to_pylist()
-        values = np.empty(len(distinct) + 1, dtype=object)
-        values[:-1] = distinct
-    indices = [chunk.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False) for chunk in codes.chunks]
-    return values[np.concatenate(indices)] if indices else values, missing
+    encoded = column.dictionary_encode().unify_dictionaries()
+    distinct: list[Any] = encoded.chunk(0).dictionary.to_pylist() if encoded.num_chunks else []
+    nothing = len(distinct)
+    codes = [chunk.indices.fill_null(nothing).to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
+    return [*distinct, None], np.concatenate([np.empty(0, dtype=np.intp), *codes]), missing
 
 
 def texts(column: Any, typed: Any) -> Any:
@@ -188,21 +199,102 @@ def texts(column: Any, typed: Any) -> Any:
     return _without(column if kind(column) == "text" else column.cast(pa.large_string()), _NO_LABEL)
 
 
-def inferred(text: Any, comma: bool) -> Any:
-    """Return a column of text as the type that all of its cells are written in; text where there is none."""
-    import pyarrow as pa
+@dataclass(frozen=True)
+class Written:
+    """How the cells of a column of text are written.
+
+    Attributes
+    ----------
+    type : pyarrow.DataType
+        The type that suits all of them.
+    comma : bool
+        Whether decimals have a comma.
+    """
+
+    type: Any
+    comma: bool = False
+
+    def read(self, text: Any) -> Any:
+        """Return a column of text, or a part of it, as this type."""
+        import pyarrow as pa
+
+        if pa.types.is_null(self.type):
+            return pa.chunked_array([pa.nulls(len(text))])
+        if pa.types.is_large_string(self.type):
+            return text
+        return _with_points(_without(text, _NO_NUMBER), self.comma).cast(self.type)
+
+
+class TypeSearch:
+    """Finds the type that all cells of a column of text are written in, of which it may see some at a time.
+
+    Parameters
+    ----------
+    comma : bool
+        Whether decimals may be written with a comma.
+    """
+
+    def __init__(self, comma: bool) -> None:
+        import pyarrow as pa
+
+        self._commas = _Commas() if comma else None
+        self._is_empty = True
+        self._are_numbers, self._are_pointed = True, comma
+        self._types = [pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us")]
+
+    def look(self, text: Any) -> None:
+        """See some cells."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        known = _without(text, _NO_NUMBER)
+        if known.null_count == len(known):
+            return
+        self._is_empty = False
+        if self._commas is not None:
+            self._commas.look(known)
+            self._are_pointed = self._are_pointed and _are_numbers(pc.replace_substring(known, ",", "."))
+        # Arrow would also read 0x1A, and words such as inf.
+        self._are_numbers = self._are_numbers and _are_numbers(known)
+        for one in list(self._types):
+            if pa.types.is_integer(one) or pa.types.is_floating(one):
+                suits = self._are_numbers and _suits(known, one)
+            else:
+                suits = _suits(known, one)
+            if not suits:
+                self._types.remove(one)
+
+    @property
+    def found(self) -> Written:
+        """What is known after all cells were seen; text where no other type suits."""
+        import pyarrow as pa
+
+        if self._is_empty:
+            return Written(pa.null())
+        comma = self._commas is not None and self._commas.are_decimal
+        if comma:
+            return Written(pa.float64() if self._are_pointed else pa.large_string(), comma)
+        return Written(self._types[0] if self._types else pa.large_string())
+
+
+def _are_numbers(text: Any) -> bool:
     import pyarrow.compute as pc
 
-    known = _without(text, _NO_NUMBER)
-    if known.null_count == len(known):
-        return pa.chunked_array([pa.nulls(len(known))])
-    pointed = _with_points(known) if comma else known
-    # Arrow would also read 0x1A, and words such as inf.
-    is_number = bool(pc.all(pc.match_substring_regex(pointed, _NUMBER)).as_py())
-    numeric = (pa.int64(), pa.float64()) if is_number else ()
-    for one in (*numeric, pa.bool_(), pa.date32(), pa.timestamp("us")):
-        try:
-            return pointed.cast(one)
-        except pa.ArrowInvalid:
-            continue
-    return text
+    return bool(pc.all(pc.match_substring_regex(text, _NUMBER)).as_py())
+
+
+def _suits(text: Any, kind: Any) -> bool:
+    import pyarrow as pa
+
+    try:
+        text.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def inferred(text: Any, comma: bool) -> Any:
+    """Return a column of text as the type that all of its cells are written in; text where there is none."""
+    search = TypeSearch(comma)
+    search.look(text)
+    return search.found.read(text)

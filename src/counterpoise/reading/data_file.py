@@ -18,8 +18,32 @@ from counterpoise.reading import cells
 
 
 @dataclass(frozen=True, eq=False)
+class Part:
+    """Where some rows of a table come from.
+
+    Attributes
+    ----------
+    path : Path
+    n_rows : int
+    first_row : int
+        The number of the first row, as a spreadsheet shows it.
+    rows : ndarray of int or None
+        The places in the file of the rows, from 0, where empty ones were left out.
+    """
+
+    path: Path
+    n_rows: int
+    first_row: int
+    rows: NDArray[np.intp] | None = None
+
+    def row_name(self, k: int) -> str:
+        """Return where a row, counted from 0, is found in the file."""
+        return f"row {(k if self.rows is None else int(self.rows[k])) + self.first_row}"
+
+
+@dataclass(frozen=True, eq=False)
 class DataFile:
-    """Columns that were read from a file.
+    """Columns that were read from a file, or from the files in a folder.
 
     Attributes
     ----------
@@ -34,6 +58,12 @@ class DataFile:
         The places in the file of the rows, from 0, where empty ones were left out.
     delimiter : str or None
         Of a text file.
+    written : mapping from column to Written, or None
+        How the columns of a text file are written, where that is not to be told from these rows alone.
+    parts : tuple of Part
+        The files of a folder, in the order of the rows.
+    is_piece : bool
+        Whether these are some of the rows of a larger table.
     """
 
     path: Path
@@ -42,6 +72,9 @@ class DataFile:
     first_row: int = 1
     rows: NDArray[np.intp] | None = None
     delimiter: str | None = None
+    written: Mapping[str, cells.Written] | None = None
+    parts: tuple[Part, ...] = ()
+    is_piece: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -55,14 +88,16 @@ class DataFile:
             return self.raw
         import pyarrow as pa
 
-        columns = [cells.inferred(cells.plain_types(column), self._comma) for column in self.raw.columns]
+        columns = [
+            cells.inferred(text, self._comma) if self.written is None else self.written[name].read(text)
+            for name, text in zip(self.raw.column_names, map(cells.plain_types, self.raw.columns), strict=True)
+        ]
         return pa.table(columns, names=self.raw.column_names)
 
     @cached_property
     def fingerprint(self) -> str:
-        """The beginning of the SHA-256 of the file."""
-        with self.path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        """The beginning of the SHA-256 of the file, or of those of all files of a folder."""
+        return fingerprint([part.path for part in self.parts] or [self.path])
 
     @property
     def _comma(self) -> bool:
@@ -70,8 +105,11 @@ class DataFile:
 
     def row_name(self, k: int) -> str:
         """Return where a row, counted from 0, is found in the file."""
-        place = k if self.rows is None else int(self.rows[k])
-        return f"row {place + self.first_row}"
+        for part in self.parts:
+            if k < part.n_rows:
+                return f"{part.row_name(k)} of {part.path.name}"
+            k -= part.n_rows
+        return Part(self.path, self.n_rows, self.first_row, self.rows).row_name(k)
 
     def column(self, name: str, role: str = "") -> Any:
         """Return a column as a ``pyarrow.ChunkedArray`` of the type of its values."""
@@ -97,8 +135,11 @@ class DataFile:
         kind = cells.kind(column)
         if kind not in ("text", "numbers"):
             raise InvalidInputError(f"{said} must be numbers, but it holds {kind}. Name another column.")
+        comma = None if self._comma else False
+        if self.written is not None:
+            comma = self.written[found].comma
         try:
-            values, missing = cells.numbers(column, self._comma)
+            values, missing = cells.numbers(column, comma)
         except pa.ArrowException as error:
             raise InvalidInputError(f"{said} must be numbers, but it cannot be read as such: {error}.") from error
         wrong = np.flatnonzero(~np.isfinite(values) & ~missing)
@@ -108,7 +149,7 @@ class DataFile:
             infinite = bool(np.isinf(values[wrong[0]])) or str(cell).strip().lower().lstrip("+-") in ("inf", "infinity")
             raise InvalidInputError(
                 f"{said} must be {'finite ' if infinite else ''}numbers; {self.row_name(wrong[0])} holds "
-                f"{cell!r:.60}{_and_more(wrong.size)}. {cells.advice(cell)}"
+                f"{cell!r:.60}{self._and_more(wrong.size)}. {cells.advice(cell)}"
             )
         if not allow_missing and missing.any():
             raise InvalidInputError(self._absent(found, said, missing, ""))
@@ -117,22 +158,29 @@ class DataFile:
             bound = "cannot be negative" if least == 0 else f"must be {least:g} or more"
             raise InvalidInputError(
                 f"{said} has {values[low[0]]:.12g} in {self.row_name(low[0])}"
-                f"{_and_more(low.size)}; {_thing(role, found)} {bound}."
+                f"{self._and_more(low.size)}; {_thing(role, found)} {bound}."
             )
         return values
 
     def labels(self, name: str, role: str = "") -> NDArray[Any]:
         """Return a column as plain Python values: the text in a text file, such as '007', else what the type says."""
+        distinct, codes = self.coded_labels(name, role)
+        values = np.empty(len(distinct), dtype=object)
+        values[:] = distinct
+        return values[codes]
+
+    def coded_labels(self, name: str, role: str = "") -> tuple[list[Any], NDArray[np.intp]]:
+        """Return the different values of a column, as in :meth:`labels`, and for every row which of them it holds."""
         import pyarrow as pa
 
         found, column, said = self._plain(name, role)
         try:
-            values, missing = cells.labels(column, strip=self.delimiter is not None)
+            distinct, codes, missing = cells.coded_labels(column, strip=self.delimiter is not None)
         except pa.ArrowException:
             raise InvalidInputError(f"{said} must hold words or numbers, but it holds {column.type}.") from None
         if missing.any():
             raise InvalidInputError(self._absent(found, said, missing, "for example with 'unknown', "))
-        return values
+        return distinct, codes
 
     def name(self, name: str, role: str = "") -> str:
         """Return a column's name as the file has it, or suggest the one that was meant."""
@@ -163,12 +211,29 @@ class DataFile:
 
     def _absent(self, found: str, said: str, missing: NDArray[np.bool_], example: str) -> str:
         rows = np.flatnonzero(missing)
-        if rows.size == len(missing):
+        if rows.size == len(missing) and not self.is_piece:
             return f"{said} is empty in every row. Name another column."
         cell = self.raw[found][int(rows[0])].as_py()
         state = "is empty" if cell is None or not str(cell).strip() else f"holds {cell!r}, which stands for nothing,"
-        more = f" (and in {rows.size - 1} more)" if rows.size > 1 else ""
+        more = f" (and in {self._at_least}{rows.size - 1} more)" if rows.size > 1 else ""
         return f"{said} {state} in {self.row_name(rows[0])}{more}. Fill these cells, {example}or remove the rows."
+
+    @property
+    def _at_least(self) -> str:
+        return "at least " if self.is_piece else ""
+
+    def _and_more(self, n: int) -> str:
+        return f" (and {self._at_least}{n - 1} more such cell{'s' if n > 2 else ''})" if n > 1 else ""
+
+
+def fingerprint(paths: Sequence[Path]) -> str:
+    """Return the beginning of the SHA-256 of a file, or of those of several files."""
+    digests = []
+    for path in paths:
+        with path.open("rb") as file:
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+    whole = digests[0] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
+    return whole[:16]
 
 
 def find_column(path: Path, names: Sequence[str], name: str, role: str = "") -> str:
@@ -214,7 +279,3 @@ def _in_role(role: str) -> str:
 
 def _thing(role: str, name: str) -> str:
     return role.lstrip("-").replace("-", " ") or name
-
-
-def _and_more(n: int) -> str:
-    return f" (and {n - 1} more such cell{'s' if n > 2 else ''})" if n > 1 else ""

@@ -11,10 +11,18 @@ from counterpoise.exceptions import InvalidInputError
 
 _CGROUPS = Path("/sys/fs/cgroup")
 
+_WORK = 6.0
+"""How many times what a table takes is needed to fit it in memory: as read, as numbers, encoded, grouped, in folds."""
+
 
 def memory_budget() -> float:
     """Return half of the bytes that are free: the other half is for working on what was read. ``inf`` if unknown."""
     return min([_free_in_machine(), *_free_in_containers()]) / 2
+
+
+def needed(size: float) -> float:
+    """Return about how many bytes are needed to fit a table in memory that takes so many."""
+    return _WORK * size
 
 
 def _free_in_machine() -> float:
@@ -75,12 +83,14 @@ def check_fits(path: Path, size: float, what: str, budget: float) -> None:
     """Refuse what takes more memory than it may, and say what to do."""
     if size > budget:
         raise InvalidInputError(
-            f"{what} of {path.name} take about {_in_words(size)} of memory, and {_in_words(budget)} can be used (half "
-            "of what is free). Name fewer columns, save it as parquet, or take a sample of its rows."
+            f"{what} of {path.name} take about {in_words(size)} of memory, and {in_words(budget)} can be used (half "
+            "of what is free). Name fewer columns, save it as parquet, or take a sample of its rows; counterpoise fit "
+            "reads it in chunks."
         )
 
 
-def _in_words(n_bytes: float) -> str:
+def in_words(n_bytes: float) -> str:
+    """Return an amount of memory as people say it."""
     for unit, size in (("GB", 1e9), ("MB", 1e6)):
         if n_bytes >= size:
             return f"{n_bytes / size:.3g} {unit}"

@@ -11,12 +11,14 @@ from pathlib import Path
 
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 from counterpoise.reading.data_file import DataFile, no_rows
-from counterpoise.reading.text import read_text
-from counterpoise.reading.typed import read_typed
+from counterpoise.reading.folders import Member, files_in
+from counterpoise.reading.on_disk import TableOnDisk
+from counterpoise.reading.text import opened, read_text
+from counterpoise.reading.typed import TypedFile, read_typed
 
 
 def read_table(path: str | PathLike[str], columns: Mapping[str, str] | None = None) -> DataFile:
-    """Read a csv, parquet or Arrow file, whatever it is called.
+    """Read a csv, parquet or Arrow file, whatever it is called, or a folder of such files with the same columns.
 
     Parameters
     ----------
@@ -25,12 +27,43 @@ def read_table(path: str | PathLike[str], columns: Mapping[str, str] | None = No
         is read.
     """
     path = Path(path)
+    if _is_folder(path):
+        return open_table(path, columns).read()
     kind = _kind(path)
     with _told(path):
         file = read_text(path, columns, kind) if kind in ("csv", "gzip") else read_typed(path, columns, kind)
     if file.n_rows == 0:
         raise InvalidInputError(no_rows(path))
     return file
+
+
+def open_table(path: str | PathLike[str], columns: Mapping[str, str] | None = None) -> TableOnDisk:
+    """Look at a file or a folder without reading it; see :func:`read_table`."""
+    path = Path(path)
+    path = path if path.name else path.resolve()
+    try:
+        members = files_in(path) if _is_folder(path) else [Member(path, {})]
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror}. Name another folder.") from error
+    kinds = tuple(_kind(member.path) for member in members)
+    is_text = [kind in ("csv", "gzip") for kind in kinds]
+    if any(is_text) and not all(is_text):
+        raise InvalidInputError(
+            f"{path} holds both text and typed files ({members[is_text.index(True)].path.name}, "
+            f"{members[is_text.index(False)].path.name}). Name a folder with files of one kind."
+        )
+    with _told(members[0].path):
+        if is_text[0]:
+            names = opened(members[0].path, kinds[0], lambda file: file.names)
+        else:
+            names = TypedFile.open(members[0].path, kinds[0]).names
+    twice = [name for name in members[0].keys if name in names]
+    if twice:
+        raise InvalidInputError(f"column {twice[0]!r} is both in {members[0].path} and in the name of its folder.")
+    table = TableOnDisk(path, (*names, *members[0].keys), columns, tuple(members), kinds, _told)
+    # A column that is not there is refused before anything is read.
+    assert table.wanted is not None
+    return table
 
 
 _MAGIC = {
@@ -47,12 +80,18 @@ _MAGIC = {
 _TYPED = {".parquet": "parquet", ".pq": "parquet", ".arrow": "Arrow", ".feather": "feather", ".ipc": "Arrow"}
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        # A name that is too long, for one; that is told where the file is looked at.
+        return False
+
+
 def _kind(path: Path) -> str:
     """Return what a file is, by its first bytes; the name may say anything."""
     try:
         mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise InvalidInputError(f"{path} is a folder. Name a file in it.")
         if not stat.S_ISREG(mode):
             raise InvalidInputError(f"{path} is not a file on disk. Save the table first, and name that file.")
         with path.open("rb") as file:

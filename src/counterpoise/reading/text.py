@@ -5,12 +5,12 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,15 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.reading.data_file import DataFile, choose_columns, no_rows
 from counterpoise.reading.memory import check_fits, gather, memory_budget
 
+T = TypeVar("T")
+
 _SAMPLE = 1 << 20
 _ROWS = 20
 """The beginning from which the layout of a file is told: so many bytes, and of these so many rows."""
 _BLOCK = 1 << 22
 """Bytes read at a time; a row that is longer is taken for a quote that was never closed."""
+_SMALL_BLOCK = 1 << 20
+"""The same where memory is short: the reader holds some twenty times as much."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +51,51 @@ class _Layout:
     short: bool
 
 
-def read_text(path: Path, columns: Mapping[str, str] | None, kind: str) -> DataFile:
-    """Read a file of the kind ``csv`` or ``gzip``."""
+@dataclass(frozen=True)
+class TextFile:
+    """A text table whose layout is known.
+
+    Attributes
+    ----------
+    path : Path
+    names : tuple of str
+        All columns; one without a name has its place for one.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    compression: str | None
+    layout: _Layout
+
+    @property
+    def first_row(self) -> int:
+        """The number of the first row below the header."""
+        return self.layout.header_rows + 1
+
+    @property
+    def delimiter(self) -> str:
+        """What parts the cells."""
+        return self.layout.delimiter
+
+    def pieces(self, positions: Sequence[int], *, small: bool = True) -> Iterator[tuple[Any, NDArray[np.intp]]]:
+        """Yield some columns, piece by piece: a record batch of text, and the places of its rows in the file.
+
+        All is text here: a type that the first rows suggest may be wrong in the last, and 007 is not 7.
+        """
+        import pyarrow as pa
+
+        names = [self.names[k] for k in positions]
+        for batch, rows in _cells(
+            self.path, self.compression, self.layout, positions, _SMALL_BLOCK if small else _BLOCK
+        ):
+            yield pa.RecordBatch.from_arrays(batch.columns, names=names), rows
+
+
+def opened(path: Path, kind: str, action: Callable[[TextFile], T]) -> T:
+    """Do something with a file of the kind ``csv`` or ``gzip`` in the first encoding in which it can be done."""
     import pyarrow as pa
 
     compression = "gzip" if kind == "gzip" else None
-    if columns is None:
-        # What a compressed table takes is only a guess; it is counted as it grows in any case.
-        check_fits(path, path.stat().st_size * (5 if compression else 1), "all columns", memory_budget())
     with pa.input_stream(str(path), compression=compression) as file:
         start = file.read(_SAMPLE)
     encodings = _encodings(path, start)
@@ -62,16 +103,44 @@ def read_text(path: Path, columns: Mapping[str, str] | None, kind: str) -> DataF
         try:
             layout = _sniff(path, start, encoding)
             names = tuple(name if name.strip() else f"column {k + 1}" for k, name in enumerate(layout.names))
-            positions = choose_columns(path, names, columns)
-            raw, rows = _read_cells(path, compression, layout, positions)
+            return action(TextFile(path, names, compression, layout))
         except ValueError as error:
             # A byte that is not of this encoding: pyarrow's complaint has no class of its own.
             if encoding != encodings[-1] and (isinstance(error, UnicodeError) or "invalid UTF8" in str(error)):
                 continue
             raise
-        raw = raw.rename_columns([names[k] for k in positions])
-        return DataFile(path, names, raw, layout.header_rows + 1, rows, layout.delimiter)
     raise AssertionError("the last encoding reads everything or raises")
+
+
+def text_size(path: Path, kind: str) -> int:
+    """Return about how many bytes a text table takes; of a compressed one that is only a guess."""
+    return path.stat().st_size * (5 if kind == "gzip" else 1)
+
+
+def read_text(path: Path, columns: Mapping[str, str] | None, kind: str) -> DataFile:
+    """Read a file of the kind ``csv`` or ``gzip``."""
+    import pyarrow as pa
+
+    if columns is None:
+        # It is counted as it grows in any case.
+        check_fits(path, text_size(path, kind), "all columns", memory_budget())
+
+    def read(file: TextFile) -> DataFile:
+        positions = choose_columns(path, file.names, columns)
+        schema = pa.schema([(file.names[k], pa.string()) for k in positions])
+        places: list[NDArray[np.intp]] = [np.empty(0, dtype=np.intp)]
+
+        def batches() -> Iterator[Any]:
+            for batch, rows in file.pieces(positions, small=False):
+                places.append(rows)
+                yield batch
+
+        raw = gather(path, batches(), schema)
+        rows = np.concatenate(places)
+        complete = len(rows) == 0 or rows[-1] == len(rows) - 1
+        return DataFile(path, file.names, raw, file.first_row, None if complete else rows, file.delimiter)
+
+    return opened(path, kind, read)
 
 
 def _encodings(path: Path, start: bytes) -> tuple[str, ...]:
@@ -120,35 +189,28 @@ def _delimiter(text: str, complete: bool) -> str:
     return "," if widths[","][0] > 1 else max(widths, key=lambda one: widths[one][0])
 
 
-def _read_cells(
-    path: Path, compression: str | None, layout: _Layout, positions: Sequence[int]
-) -> tuple[Any, NDArray[np.intp] | None]:
-    """Return some columns of a file as text, and the places of the rows where empty ones were left out.
-
-    All is text here: a type that the first rows suggest may be wrong in the last, and 007 is not 7.
-    """
+def _cells(
+    path: Path, compression: str | None, layout: _Layout, positions: Sequence[int], block: int
+) -> Iterator[tuple[Any, NDArray[np.intp]]]:
+    """Yield some columns of a file as text, without rows that are empty, and the places of the rows."""
     import pyarrow as pa
 
-    spaces: list[int] = []
     uneven: list[Any] = []
+    watched = _Watched(len(layout.names) - 1, layout.delimiter)
 
     def judge(row: Any) -> str:
         # A line of nothing but spaces is an empty line.
         if row.actual_columns == 1 and not row.text.strip():
-            spaces.append(row.number - 1 - layout.header_rows)
+            watched.spaces.append(row.number - 1 - layout.header_rows)
             return "skip"
         uneven.append(row)
         return "error"
 
     # The first column and the last are looked at in any case: a row is empty if these are as well, and a quote that is
     # never closed may swallow the rest of the file in the last.
-    last = len(layout.names) - 1
-    ends = _Ends()
     try:
         with pa.input_stream(str(path), compression=compression) as source:
-            reader = _open(source, layout, [*positions, 0, last], judge)
-            schema = pa.schema([reader.schema.field(k) for k in range(len(positions))])
-            table = gather(path, map(ends.watched, reader), schema)
+            yield from map(watched.without_empty, _open(source, layout, [*positions, 0, watched.last], judge, block))
     except pa.ArrowInvalid as error:
         if uneven:
             raise InvalidInputError(_uneven(path, layout, uneven[0])) from None
@@ -156,32 +218,49 @@ def _read_cells(
             # No row of a short file is longer than a block; there is none, and the header has no end of line.
             raise InvalidInputError(no_rows(path) if layout.short else _unclosed(path)) from None
         raise
-    if any(line.count(layout.delimiter) >= last > 0 for line in ends.cell.splitlines()[1:]):
+    if watched.is_unclosed:
         raise InvalidInputError(_unclosed(path))
-    empty = np.concatenate([np.empty(0, dtype=bool), *ends.empty])
-    if not (spaces or empty.any()):
-        return table, None
-    rows = np.delete(np.arange(len(empty) + len(spaces)), spaces)[~empty]
-    return table.filter(pa.array(~empty)), rows
 
 
-class _Ends:
-    """What is seen of the first and the last column, while they pass by."""
+class _Watched:
+    """What is seen of rows, while they pass by.
 
-    def __init__(self) -> None:
-        self.empty: list[NDArray[np.bool_]] = []
-        self.cell = ""
+    Parameters
+    ----------
+    last : int
+        The place of the last column.
+    """
 
-    def watched(self, batch: Any) -> Any:
-        """Return a batch without its last two columns."""
+    def __init__(self, last: int, delimiter: str) -> None:
+        self.last, self.delimiter = last, delimiter
+        self.spaces: list[int] = []
+        self._next = 0
+        self._cell = ""
+
+    def without_empty(self, batch: Any) -> tuple[Any, NDArray[np.intp]]:
+        """Return a batch without empty rows and without its last two columns, and the places of its rows."""
         filled = np.logical_or.reduce([column.is_valid().to_numpy(zero_copy_only=False) for column in batch.columns])
-        self.empty.append(~filled)
         if batch.num_rows:
-            self.cell = batch.column(batch.num_columns - 1)[-1].as_py() or ""
-        return batch.select(range(batch.num_columns - 2))
+            self._cell = batch.column(batch.num_columns - 1)[-1].as_py() or ""
+        rows = self._places(batch.num_rows)
+        batch = batch.select(range(batch.num_columns - 2))
+        return (batch, rows) if filled.all() else (batch.filter(filled), rows[filled])
+
+    def _places(self, n_rows: int) -> NDArray[np.intp]:
+        """Return the places of the next rows; lines of spaces, which are not among them, have places too."""
+        skipped = [place for place in self.spaces if place >= self._next]
+        rows = np.arange(self._next, self._next + n_rows + len(skipped))
+        rows = rows[~np.isin(rows, skipped)][:n_rows]
+        self._next = int(rows[-1]) + 1 if n_rows else self._next
+        return rows
+
+    @property
+    def is_unclosed(self) -> bool:
+        """Whether the last cell has swallowed rows."""
+        return any(line.count(self.delimiter) >= self.last > 0 for line in self._cell.splitlines()[1:])
 
 
-def _open(source: Any, layout: _Layout, positions: Sequence[int], judge: Callable[[Any], str]) -> Any:
+def _open(source: Any, layout: _Layout, positions: Sequence[int], judge: Callable[[Any], str], block: int) -> Any:
     import pyarrow as pa
     from pyarrow import csv as pa_csv
 
@@ -192,7 +271,8 @@ def _open(source: Any, layout: _Layout, positions: Sequence[int], judge: Callabl
         read_options=pa_csv.ReadOptions(
             column_names=names,
             skip_rows_after_names=layout.header_rows,
-            block_size=_BLOCK,
+            block_size=block,
+            use_threads=False,
             encoding="utf8" if layout.encoding == "utf-8" else layout.encoding,
         ),
         parse_options=pa_csv.ParseOptions(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,9 @@ MOST_CATEGORIES = 50
 
 
 LARGEST = 1e50
+
+LOOKED_AT = 200
+"""Cells of a column by which dates are known."""
 
 _DATE = "a date or time; make features of it first, such as the month"
 
@@ -45,13 +50,25 @@ class Columns:
         """All that is used."""
         return (*self.numbers, *self.categories)
 
-    def of(self, data: DataFile) -> Any:
-        """Return the features of a file as a ``pyarrow.Table``: floats and text, with what is missing left missing."""
+    def of(self, data: DataFile, only: Collection[str] | None = None) -> Any:
+        """Return the features of a file as a ``pyarrow.Table``: floats and text, with what is missing left missing.
+
+        Parameters
+        ----------
+        only : collection of str, optional
+            Fewer of them.
+        """
         import pyarrow as pa
 
-        columns = {name: pa.array(sane(data, name, data.numbers(name, allow_missing=True))) for name in self.numbers}
-        columns |= {name: data.texts(name) for name in self.categories}
-        return pa.table(columns)
+        own = self.features if only is None else [name for name in self.features if name in only]
+        return pa.table(
+            {
+                name: pa.array(sane(data, name, data.numbers(name, allow_missing=True)))
+                if name in self.numbers
+                else data.texts(name)
+                for name in own
+            }
+        )
 
 
 def sane(data: DataFile, name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -88,10 +105,15 @@ def sort_columns(
     """
     codes = [encode(labels).codes for labels in contexts]
     kinds = {
-        name: _kind(plain_types(data.table[name]), kept, codes)
+        name: kind_of(_WholeColumn(plain_types(data.table[name]), kept, codes))
         for name in data.names
         if name not in without and (not only or name in only)
     }
+    return chosen(data.path, kinds, only)
+
+
+def chosen(path: Path, kinds: Mapping[str, tuple[str, str]], only: Collection[str]) -> Columns:
+    """Return the features of a file, or say why there are none."""
     unusable = {name: reason for name, (kind, reason) in kinds.items() if not kind}
     for name in only:
         if name in unusable:
@@ -99,7 +121,7 @@ def sort_columns(
     columns = Columns(tuple(_of_kind(kinds, "number")), tuple(_of_kind(kinds, "category")), unusable)
     if not columns.features:
         said = "; ".join(f"{name}: {reason}" for name, reason in list(unusable.items())[:10])
-        raise InvalidInputError(f"{data.path.name} has no column that can be a feature{f' ({said})' if said else ''}.")
+        raise InvalidInputError(f"{path.name} has no column that can be a feature{f' ({said})' if said else ''}.")
     return columns
 
 
@@ -107,42 +129,132 @@ def _of_kind(kinds: Mapping[str, tuple[str, str]], kind: str) -> Iterator[str]:
     return (name for name, (one, _) in kinds.items() if one == kind)
 
 
-def _kind(column: Any, kept: NDArray[np.bool_], contexts: Sequence[NDArray[np.intp]]) -> tuple[str, str]:
+class Facts(Protocol):
+    """What must be known about a column to tell what it is; rows without a target do not count unless it is said."""
+
+    @property
+    def type(self) -> Any:
+        """Of its values."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing, in any row at all."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether whole numbers count the rows, all of them, up or down."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows."""
+
+    @property
+    def n_missing(self) -> int:
+        """Those without a value."""
+
+    @property
+    def distinct(self) -> int:
+        """Different values; of numbers it may be the lesser of them and two."""
+
+    @property
+    def renames_context(self) -> bool:
+        """Whether the column and the contexts determine each other."""
+
+    @property
+    def are_dates(self) -> bool:
+        """Whether text is dates as people write them."""
+
+
+def kind_of(facts: Facts) -> tuple[str, str]:
     """Return ``number`` or ``category``, or nothing and why a column is of no use."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    kind = column.type
-    if column.null_count == len(column):
+    kind = facts.type
+    if facts.is_empty:
         return "", "empty"
     if pa.types.is_temporal(kind):
         return "", _DATE
-    usable = (
-        pa.types.is_boolean,
-        pa.types.is_integer,
-        pa.types.is_floating,
-        pa.types.is_decimal,
-        pa.types.is_large_string,
-    )
-    if not any(test(kind) for test in usable):
+    if not any(test(kind) for test in (pa.types.is_boolean, pa.types.is_large_string, *numeric())):
         return "", f"of type {kind}"
-    if pa.types.is_integer(kind) and _is_running(column):
+    if pa.types.is_integer(kind) and facts.is_running:
         return "", "a running number"
-    column = column.filter(kept)
-    distinct = len(pc.unique(column.drop_null()))
-    if distinct == 0:
+    if facts.distinct == 0:
         return "", "empty"
-    if distinct == 1 and column.null_count == 0:
+    if facts.distinct == 1 and facts.n_missing == 0:
         return "", "the same in every row"
-    if any(_renames(column, codes) for codes in contexts if distinct <= int(codes.max()) + 1):
+    if facts.renames_context:
         return "", "another name of the context"
     if not pa.types.is_large_string(kind):
         return ("category" if pa.types.is_boolean(kind) else "number"), ""
-    if _are_dates(column):
+    if facts.are_dates:
         return "", _DATE
-    if distinct > MOST_CATEGORIES and distinct > len(column) // 2:
+    if facts.distinct > MOST_CATEGORIES and facts.distinct > facts.n_rows // 2:
         return "", "different in most rows, like a name"
     return "category", ""
+
+
+def numeric() -> tuple[Callable[[Any], bool], ...]:
+    """Return tests of which one is met by a type of numbers."""
+    import pyarrow.types as is_
+
+    return is_.is_integer, is_.is_floating, is_.is_decimal
+
+
+@dataclass(frozen=True, eq=False)
+class _WholeColumn:
+    """What a column in memory says about itself when it is asked.
+
+    Attributes
+    ----------
+    column : pyarrow.ChunkedArray
+        All rows.
+    kept : ndarray of bool
+        Rows with a target.
+    contexts : sequence of ndarray
+        Codes of the contexts, and of their parts, of these.
+    """
+
+    column: Any
+    kept: NDArray[np.bool_]
+    contexts: Sequence[NDArray[np.intp]]
+
+    @property
+    def type(self) -> Any:
+        return self.column.type
+
+    @property
+    def is_empty(self) -> bool:
+        return bool(self.column.null_count == len(self.column))
+
+    @property
+    def is_running(self) -> bool:
+        return _is_running(self.column)
+
+    @cached_property
+    def _own(self) -> Any:
+        return self.column.filter(self.kept)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self._own)
+
+    @property
+    def n_missing(self) -> int:
+        return int(self._own.null_count)
+
+    @cached_property
+    def distinct(self) -> int:
+        import pyarrow.compute as pc
+
+        return len(pc.unique(self._own.drop_null()))
+
+    @property
+    def renames_context(self) -> bool:
+        return any(_renames(self._own, codes) for codes in self.contexts if self.distinct <= int(codes.max()) + 1)
+
+    @property
+    def are_dates(self) -> bool:
+        return are_dates(self._own.drop_null()[:LOOKED_AT].to_pylist())
 
 
 def _renames(column: Any, contexts: NDArray[np.intp]) -> bool:
@@ -154,9 +266,8 @@ def _renames(column: Any, contexts: NDArray[np.intp]) -> bool:
     return len(pairs) == len(np.unique(codes)) == len(np.unique(own)) > 1
 
 
-def _are_dates(text: Any) -> bool:
+def are_dates(some: Sequence[Any]) -> bool:
     """Tell whether text is dates as people write them."""
-    some = text.drop_null()[:200].to_pylist()
     return all(re.fullmatch(r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?", str(one)) for one in some)
 
 

@@ -3,22 +3,62 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError
+from counterpoise.reading.data_file import find_column
 from counterpoise.tabular.columns import Columns, sort_columns
 from counterpoise.tabular.labels import read_labels
-from counterpoise.tabular.task import Target, pipeline, read_target
+from counterpoise.tabular.task import Target, Task, pipeline, read_target
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
     from counterpoise.reading import DataFile
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model of a table, and rows by which it can be judged.
+
+    Attributes
+    ----------
+    model : Pipeline
+    columns : Columns
+    task : Task
+    X : pyarrow.Table
+    y, contexts : ndarray of shape (n_kept,)
+    groups : ndarray of shape (n_kept,) or None
+    n_rows : int
+        Rows of the table.
+    notes, warned : tuple of str
+        What was inferred or left out; what the fit warned about.
+    n_fitted : int or None
+        How many rows the model was fitted to, where X is a sample of them.
+    n_passes : int
+        How often rows on disk were gone through to fit the model.
+    """
+
+    model: Pipeline
+    columns: Columns
+    task: Task
+    X: Any
+    y: NDArray[Any]
+    contexts: NDArray[Any]
+    groups: NDArray[Any] | None
+    n_rows: int
+    notes: tuple[str, ...]
+    warned: tuple[str, ...]
+    n_fitted: int | None = None
+    n_passes: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +98,13 @@ class Problem:
         """Return a fitted copy of the model, and what the fit warned about."""
         from sklearn.base import clone
 
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", CounterpoiseWarning)
-            model = clone(self.model).fit(self.X, self.y, model__contexts=self.contexts)
-        said = [str(warning.message) for warning in caught if issubclass(warning.category, CounterpoiseWarning)]
-        return model, tuple(dict.fromkeys(said))
+        return recording(lambda: clone(self.model).fit(self.X, self.y, model__contexts=self.contexts))
+
+    def fit(self) -> Fitted:
+        """Return a fitted copy of the model with what it was made from."""
+        model, warned = self.fitted()
+        found = (self.X, self.y, self.contexts, self.groups)
+        return Fitted(model, self.columns, self.target.task, *found, self.data.n_rows, self.notes, warned)
 
 
 def pose(
@@ -92,39 +134,106 @@ def pose(
     **switches
         Of the model: confidence, radius, draws, score, alpha, reference, quantile, delta.
     """
-    # As the file writes them, which may be with blanks around: what is not recognised is not kept apart.
-    target, context = data.name(target, "--target"), [data.name(one, "--context") for one in context]
-    drop, only = [data.name(one, "--drop") for one in drop], [data.name(one, "--only") for one in only]
-    group = None if group is None else data.name(group, "--group")
-    apart = {target, *context, *drop} | ({group} if group is not None else set())
-    if target in context:
-        raise InvalidInputError(f"column {target!r} is both --target and --context. Name different columns.")
-    for one in only:
-        if one in apart:
-            raise InvalidInputError(f"column {one!r} (--only) is the target, a context or dropped, and no feature.")
+    roles = Roles.of(data.path, data.names, target, context, drop, only, group)
+    target, context, only = roles.target, roles.context, roles.only
     found = read_target(data, target, task)
     labels = read_labels(data, context, "--context")
     parts = [read_labels(data, [one], "--context")[found.kept] for one in context]
-    grouped = None if group is None else data.labels(group, "--group")
-    columns = sort_columns(data, found.kept, [labels[found.kept], *parts], apart, only)
+    grouped = None if roles.group is None else data.labels(roles.group, "--group")
+    columns = sort_columns(data, found.kept, [labels[found.kept], *parts], roles.apart, only)
     X = columns.of(data)
     if not found.kept.all():
         X = X.filter(found.kept)
     labels = labels[found.kept]
-    if len(set(labels.tolist())) < 2:
+    check_contexts(context, len(set(labels.tolist())))
+    model = pipeline(columns, found.task, **switches)
+    lost = int(np.count_nonzero(~found.kept))
+    notes = inference(target, found.task, found.why, lost, data.n_rows, columns)
+    return Problem(data, columns, found, X, labels, None if grouped is None else grouped[found.kept], model, notes)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the columns of a table are for, by their names in the table.
+
+    Attributes
+    ----------
+    target : str
+    context, drop, only : tuple of str
+    group : str or None
+    """
+
+    target: str
+    context: tuple[str, ...]
+    drop: tuple[str, ...]
+    only: tuple[str, ...]
+    group: str | None
+
+    @classmethod
+    def of(
+        cls,
+        path: Path,
+        names: Sequence[str],
+        target: str,
+        context: Sequence[str],
+        drop: Sequence[str],
+        only: Sequence[str],
+        group: str | None,
+    ) -> Roles:
+        """Find the columns that the user means, and refuse those that are meant twice."""
+
+        # As the file writes them, which may be with blanks around: what is not recognised is not kept apart.
+        def found(given: Sequence[str], role: str) -> tuple[str, ...]:
+            return tuple(find_column(path, names, one, role) for one in given)
+
+        own = found([] if group is None else [group], "--group")
+        roles = cls(
+            found([target], "--target")[0],
+            found(context, "--context"),
+            found(drop, "--drop"),
+            found(only, "--only"),
+            own[0] if own else None,
+        )
+        if roles.target in roles.context:
+            raise InvalidInputError(f"column {roles.target!r} is both --target and --context. Name different columns.")
+        for one in roles.only:
+            if one in roles.apart:
+                raise InvalidInputError(f"column {one!r} (--only) is the target, a context or dropped, and no feature.")
+        return roles
+
+    def needed(self, names: Sequence[str]) -> list[str]:
+        """Return the columns of a table that have to be read."""
+        own = {self.target, *self.context, *([] if self.group is None else [self.group])}
+        return [name for name in names if name in own or (name in self.only if self.only else name not in self.drop)]
+
+    @property
+    def apart(self) -> set[str]:
+        """Columns that are no features."""
+        return {self.target, *self.context, *self.drop} | ({self.group} if self.group is not None else set())
+
+
+def check_contexts(context: Sequence[str], n_contexts: int) -> None:
+    """Refuse a single context."""
+    if n_contexts < 2:
         raise InvalidInputError(
             f"{' x '.join(context)} (--context) is the same in every row, so there is one context and nothing to be "
             "robust against. Name another column."
         )
-    model = pipeline(columns, found.task, **switches)
-    notes = tuple(_notes(data, target, found, columns))
-    return Problem(data, columns, found, X, labels, None if grouped is None else grouped[found.kept], model, notes)
 
 
-def _notes(data: DataFile, name: str, target: Target, columns: Columns) -> list[str]:
-    notes = [f"{target.task} of {name} ({target.why})"]
-    lost = int(np.count_nonzero(~target.kept))
+def inference(name: str, task: str, why: str, lost: int, n_rows: int, columns: Columns) -> tuple[str, ...]:
+    """Return what was inferred about a table, in words."""
+    notes = [f"{task} of {name} ({why})"]
     if lost:
-        notes.append(f"{lost:,} of {data.n_rows:,} rows have no {name} and are left out")
+        notes.append(f"{lost:,} of {n_rows:,} rows have no {name} and are left out")
     notes += [f"column {name} is left out: it is {reason}" for name, reason in columns.left_out.items()]
-    return notes
+    return tuple(notes)
+
+
+def recording(fit: Callable[[], T]) -> tuple[T, tuple[str, ...]]:
+    """Return what a fit returns, and what it warned about."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CounterpoiseWarning)
+        fitted = fit()
+    said = [str(warning.message) for warning in caught if issubclass(warning.category, CounterpoiseWarning)]
+    return fitted, tuple(dict.fromkeys(said))

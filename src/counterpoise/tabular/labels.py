@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,11 +26,13 @@ def read_labels(data: DataFile, names: Sequence[str], role: str) -> NDArray[Any]
 
 
 def _named(column: str, values: NDArray[Any]) -> NDArray[Any]:
-    distinct = set(values.tolist())
-    if not all(_is_number(value) for value in distinct):
-        return values
-    names = {value: f"{column} {value}" for value in distinct}
-    return np.array([names[value] for value in values.tolist()], dtype=object)
+    names = named(column, set(values.tolist()))
+    return np.array([names[value] for value in values.tolist()], dtype=object) if names else values
+
+
+def named(column: str, distinct: Collection[Any]) -> dict[Any, str]:
+    """Return names for labels, with that of their column, where all of them are numbers; else none."""
+    return {value: f"{column} {value}" for value in distinct} if all(map(_is_number, distinct)) else {}
 
 
 def _is_number(value: Any) -> bool:

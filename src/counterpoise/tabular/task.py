@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 Task = Literal["classification", "regression", "count", "quantile", "huber"]
 """What kind of target: a class; a number by its mean, as a count, by a quantile, or with outliers."""
+
+MOST_CLASSES = 100
 
 MODELS = {
     "classification": "RobustLogisticRegression",
@@ -62,27 +65,13 @@ class Target:
 
 def read_target(data: DataFile, name: str, task: str = "auto") -> Target:
     """Read the target, and infer the task from it where it is not given."""
-    if task != "auto" and task not in get_args(Task):
-        raise InvalidInputError(f"--task is {task!r}; choose auto, {', '.join(get_args(Task))}.")
+    check_task(task)
     column = plain_types(data.column(name, "--target"))
-    holds = kind(column)
-    if holds not in ("text", "numbers", "true and false"):
-        raise InvalidInputError(
-            f"column {name!r} of {data.path.name} (--target) holds {holds}; a target is a class or a number."
-        )
+    holds = checked_kind(data.path, name, column)
     texts = data.texts(name, "--target")
     distinct = len(texts.unique().drop_null())
-    if distinct == 0:
-        raise InvalidInputError(f"column {name!r} of {data.path.name} (--target) is empty in every row.")
-    if distinct < 2:
-        raise InvalidInputError(f"column {name!r} of {data.path.name} (--target) is the same in every row.")
-    found, why = (task, "as asked") if task != "auto" else _inferred(name, holds, distinct)
+    found, why = judged(data.path, name, holds, distinct, task)
     if found == "classification":
-        if distinct > 100:
-            raise InvalidInputError(
-                f"column {name!r} of {data.path.name} (--target) has {distinct:,} classes; 100 are the most. "
-                "Name another target, or merge classes."
-            )
         values = np.array(texts.to_pylist(), dtype=object)
         kept = np.array([value is not None for value in values])
         return Target(values[kept].astype(str), kept, "classification", why)
@@ -93,14 +82,53 @@ def read_target(data: DataFile, name: str, task: str = "auto") -> Target:
     return Target(values[kept], kept, found, why)  # type: ignore[arg-type]
 
 
-def _inferred(name: str, holds: str, distinct: int) -> tuple[str, str]:
+def check_task(task: str) -> None:
+    """Refuse a task that there is not."""
+    if task != "auto" and task not in get_args(Task):
+        raise InvalidInputError(f"--task is {task!r}; choose auto, {', '.join(get_args(Task))}.")
+
+
+def checked_kind(path: Path, name: str, column: Any) -> str:
+    """Return what a target holds, or refuse it."""
+    holds = kind(column)
+    if holds not in ("text", "numbers", "true and false"):
+        raise InvalidInputError(
+            f"column {name!r} of {path.name} (--target) holds {holds}; a target is a class or a number."
+        )
+    return holds
+
+
+def judged(path: Path, name: str, holds: str, distinct: int, task: str, more: str = "") -> tuple[str, str]:
+    """Return the task that suits a target, and why.
+
+    Parameters
+    ----------
+    distinct : int
+        How many different values it has.
+    more : str
+        Words before that number, such as ``more than``.
+    """
+    if distinct == 0:
+        raise InvalidInputError(f"column {name!r} of {path.name} (--target) is empty in every row.")
+    if distinct < 2:
+        raise InvalidInputError(f"column {name!r} of {path.name} (--target) is the same in every row.")
+    found, why = (task, "as asked") if task != "auto" else _inferred(name, holds, distinct, more)
+    if found == "classification" and distinct > MOST_CLASSES:
+        raise InvalidInputError(
+            f"column {name!r} of {path.name} (--target) has {more}{distinct:,} classes; {MOST_CLASSES} are the most. "
+            "Name another target, or merge classes."
+        )
+    return found, why
+
+
+def _inferred(name: str, holds: str, distinct: int, more: str) -> tuple[str, str]:
     """Return the task that suits a target, and why."""
     if holds != "numbers":
         return "classification", f"{name} holds {'words' if holds == 'text' else holds}"
     if distinct == 2:
         return "classification", f"{name} holds two values"
     few = "; --task classification would take them for classes" if distinct <= 10 else ""
-    return "regression", f"{name} holds {distinct:,} different numbers{few}"
+    return "regression", f"{name} holds {more}{distinct:,} different numbers{few}"
 
 
 def pipeline(columns: Columns, task: Task, **switches: Any) -> Pipeline:

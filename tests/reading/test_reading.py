@@ -538,7 +538,8 @@ def test_files_that_are_not_there(write, tmp_path):
     assert refusal(tmp_path / "slaes.csv") == f"there is no file {tmp_path / 'slaes.csv'}. Did you mean sales.csv?"
     assert "is not a folder" in refusal(tmp_path / "no" / "sales.csv")
     assert "is not a folder" in refusal(path / "sales.csv")
-    assert refusal(tmp_path) == f"{tmp_path} is a folder. Name a file in it."
+    (tmp_path / "empty").mkdir()
+    assert "is a folder without tables" in refusal(tmp_path / "empty")
     assert "there is no file" in refusal(tmp_path / "qqqqqq")
     with pytest.raises(InvalidInputError, match="cannot be read: File name too long"):
         read_table(tmp_path / ("x" * 5000))
