@@ -6,7 +6,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types layers reproduce bench-path bench-gpu format clean
+.PHONY: help demo test lint types layers reproduce bench-path bench-gpu bench-cluster format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -54,6 +54,9 @@ bench-path: $(VENV)/.core  ## what a path of 50 levels costs, in fits
 
 bench-gpu: $(VENV)/.test  ## what robustness costs on a GPU (without one, a linear fit on the CPU)
 	$(BIN)/python benchmarks/gpu.py
+
+bench-cluster: $(VENV)/.test  ## fits on local workers: memory, passes, workers, a killed one, growth (10 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cluster.py
 
 format: $(VENV)/.dev  ## rewrite the code in the house style
 	$(BIN)/ruff check --fix .

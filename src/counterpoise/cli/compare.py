@@ -8,6 +8,7 @@ import typer
 
 from counterpoise.cli import _options as options
 from counterpoise.cli._base import Speaker, app, calm, spoken, tell
+from counterpoise.cli._cluster import Cluster, on_cluster
 
 
 @app.command()
@@ -30,6 +31,7 @@ def compare(
     delta: options.Delta = 1.35,
     folds: options.Folds = 5,
     jobs: options.Jobs = 1,
+    cluster: Cluster = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
@@ -53,7 +55,8 @@ def compare(
         data = read_table(file)
         problem = pose(data, target, context, task=task, drop=drop or (), only=only or (), group=group, **switches)
     speaker.notes(problem.notes)
-    with calm(problem.X.num_rows * problem.X.num_columns), speaker.step("comparing"):
+    n_jobs = options.checked_jobs(jobs) if cluster is None else -1
+    with on_cluster(cluster), calm(problem.X.num_rows * problem.X.num_columns), speaker.step("comparing"):
         comparison = speaker.warnings_of(
             lambda: compared(
                 problem.X,
@@ -62,7 +65,7 @@ def compare(
                 estimator=problem.model,
                 cv=folds,
                 groups=problem.groups,
-                n_jobs=options.checked_jobs(jobs),
+                n_jobs=n_jobs,
             )
         )
     if as_json:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from counterpoise.cli._base import app, spoken
+from counterpoise.cli._cluster import Cluster, on_cluster
 
 
 @app.command()
@@ -21,13 +22,14 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A first look in a minute: fewer runs and steps.")] = False,
     mnist: Annotated[Path | None, typer.Option(help="Folder of the four standard MNIST files.")] = None,
     features: Annotated[str, typer.Option(help="Of the images: autoencoder or pca.")] = "autoencoder",
+    cluster: Cluster = None,
 ) -> None:
     """Regenerate the paper: every panel of every figure, and every number in its text."""
     from counterpoise.experiments.reproduce import Settings, shown_progress
     from counterpoise.experiments.reproduce import reproduce as run
 
     settings = Settings(out, tuple(panel or ()), runs, seed, jobs, quick, mnist, features)  # type: ignore[arg-type]
-    with shown_progress() as progress:
+    with on_cluster(cluster), shown_progress() as progress:
         made = run(settings, progress)
     typer.echo(f"{made.numbers}\n\n{made.claims}")
     for note in made.notes:

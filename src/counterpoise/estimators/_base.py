@@ -62,12 +62,11 @@ def contexts_or_one(estimator: Any, contexts: Any, n_rows: int, stacklevel: int 
     """Return the contexts, or one for all rows and a warning that says so."""
     if contexts is not None:
         contexts = on_host(contexts)
-        numbers = np.asarray(contexts) if not hasattr(contexts, "tocsr") else np.empty(0)
-        if numbers.ndim == 1 and numbers.dtype.kind == "f" and 1 < len(numbers) == len(np.unique(numbers)):
-            raise InvalidInputError(
-                "contexts are as many different numbers as there are rows. If they are weights, pass sample_weight=; "
-                "if they are measurements, bin them."
-            )
+        of_floats = isinstance(contexts, list) and all(isinstance(label, float) for label in contexts)
+        if of_floats or (hasattr(contexts, "__array__") and not hasattr(contexts, "tocsr")):
+            numbers = np.asarray(contexts)
+            if numbers.ndim == 1 and numbers.dtype.kind == "f":
+                refuse_measurements(np.unique(numbers), len(numbers))
         return contexts
     warnings.warn(
         f"{type(estimator).__name__}.fit got no contexts, so all rows are one context and the fit is plain empirical "
@@ -77,6 +76,15 @@ def contexts_or_one(estimator: Any, contexts: Any, n_rows: int, stacklevel: int 
         stacklevel=stacklevel,
     )
     return np.zeros(n_rows, dtype=np.intp)
+
+
+def refuse_measurements(labels: NDArray[Any], n_rows: int) -> None:
+    """Refuse numbers of which no two are the same."""
+    if labels.dtype.kind == "f" and 1 < len(labels) == n_rows:
+        raise InvalidInputError(
+            "contexts are as many different numbers as there are rows. If they are weights, pass sample_weight=; "
+            "if they are measurements, bin them."
+        )
 
 
 def warn_of_small_contexts(estimator: Any, contexts: Contexts, n_parameters: int) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -20,6 +21,7 @@ from counterpoise.estimators._base import (
     check_switches,
     contexts_or_one,
     explaining_text,
+    refuse_measurements,
     share_parameters,
     speaking_as,
     warn_of_small_contexts,
@@ -29,6 +31,7 @@ from counterpoise.fit import LinearFit, Robustness, Score, fit_problem
 from counterpoise.learners import least_probability
 from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poisson, Squared
 from counterpoise.objective import ReferenceRisks
+from counterpoise.oracle import LinearOracle
 from counterpoise.problem import LinearProblem, Reference, SummedProblem
 from counterpoise.sets import KLBall, RadiusMethod
 from counterpoise.validation import check_aligned, on_host, unwrapped
@@ -143,8 +146,10 @@ class RobustLinearModel(ScoredByParameter):
         Parameters
         ----------
         X : array, sparse matrix or dataframe of shape (n_samples, n_features)
+            A dask array or dataframe stays on its workers (extra ``dask``).
         y : array of shape (n_samples,)
         contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+            Where X is a dask dataframe, names of its columns will do; these are then no features.
         sample_weight : array of shape (n_samples,), optional
             A whole number is the same as repeating the row.
         """
@@ -168,6 +173,8 @@ class RobustLinearModel(ScoredByParameter):
             )
         if line is not None:
             line.close()
+        if isinstance(problem, SummedProblem):
+            problem.finish()
         return self._keep(fit, references)
 
     @property
@@ -181,6 +188,8 @@ class RobustLinearModel(ScoredByParameter):
         """Check the data, and return the problem they pose; ``columns`` are what a loss knows of rows beside y."""
         with speaking_as(self):
             check_switches(self)
+            if any(hasattr(value, "__dask_graph__") for value in (X, y, contexts, sample_weight, *columns.values())):
+                return self._on_workers(X=X, y=y, contexts=contexts, sample_weight=sample_weight, **columns)
             if self.device is not None or getattr(X, "is_cuda", False):
                 return self._on_device(X, y, contexts, sample_weight, **columns)
         given = X
@@ -197,7 +206,7 @@ class RobustLinearModel(ScoredByParameter):
                 fit_intercept=self.fit_intercept,
                 sample_weight=sample_weight,
             )
-            return self._posed(problem)
+            return replace(problem, oracle=self._posed(problem.oracle))
 
     def _on_device(self, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any) -> SummedProblem:
         """Pose the problem where a device holds the rows."""
@@ -222,9 +231,25 @@ class RobustLinearModel(ScoredByParameter):
             device=self.device,
         )
 
-    def _posed(self, problem: LinearProblem) -> LinearProblem:
-        """Return the problem in the form that is solved."""
+    def _on_workers(self, **columns: Any) -> SummedProblem:
+        """Pose the problem where dask collections hold the rows."""
+        if self.device is not None:
+            raise InvalidInputError(
+                f"device is {self.device!r}, which is for rows in memory; dask collections have none."
+            )
+        if columns["contexts"] is None:
+            contexts_or_one(self, None, 0, stacklevel=5)
+        problem, classes, like = import_module("counterpoise.dask.linear").pose(clone(self), columns)
+        # Width and names are kept as scikit-learn keeps them.
+        validate_data(self, like, dtype=_FLOATS)
+        if classes is not None:
+            self.classes_ = classes
+        refuse_measurements(problem.contexts.labels, int(problem.contexts.counts.sum()))
         return problem
+
+    def _posed(self, oracle: LinearOracle) -> LinearOracle:
+        """Return rows in the form that is solved."""
+        return oracle
 
     def _references(
         self, problem: LinearProblem | SummedProblem, ball: KLBall
@@ -251,9 +276,13 @@ class RobustLinearModel(ScoredByParameter):
         self.coef_, self.intercept_ = self._shaped(fit)
         return self
 
-    def _checked(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Array]:
-        """Check X and y as scikit-learn does, and return y in the domain of the loss."""
+    def _validated(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Any]:
+        """Check X and y as scikit-learn does, all rows or a part of them."""
         raise NotImplementedError
+
+    def _checked(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Array]:
+        """Check X and y, and return y in the domain of the loss."""
+        return self._validated(X, y, **columns)
 
     def _loss(self) -> Loss:
         raise NotImplementedError
@@ -294,9 +323,13 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
 
     score = ScoreParameter(ClassifierMixin.score)
 
-    def _checked(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Array]:
+    def _validated(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Any]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS)
         check_classification_targets(y)
+        return X, y
+
+    def _checked(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Array]:
+        X, y = self._validated(X, y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             only = self.classes_.tolist()[0]
@@ -356,7 +389,7 @@ class RobustRegressor(RegressorMixin, RobustLinearModel):  # type: ignore[misc]
 
     score = ScoreParameter(RegressorMixin.score)
 
-    def _checked(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Array]:
+    def _validated(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Any]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS, y_numeric=True)
         return X, y
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,10 +10,16 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from counterpoise.estimators._base import Array, check_switches, contexts_or_one, speaking_as
+from counterpoise.estimators._base import (
+    Array,
+    check_switches,
+    contexts_or_one,
+    refuse_measurements,
+    speaking_as,
+)
 from counterpoise.fit import Robustness, Score
 from counterpoise.losses import Newsvendor
-from counterpoise.problem import Reference
+from counterpoise.problem import Reference, SummedProblem
 from counterpoise.sets import RadiusMethod
 from counterpoise.stock.problem import StockProblem, Terms
 
@@ -82,23 +89,18 @@ class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
         costs : float or array of shape (n_samples,)
             Per unit bought.
         demand : array of shape (n_samples,)
+            A dask array or series stays on its workers (extra ``dask``).
         contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
         sample_weight : array of shape (n_samples,), optional
         """
         with speaking_as(self):
             check_switches(self)
-            rows = len(demand) if hasattr(demand, "__len__") else 0
-            stock = StockProblem.from_data(
-                costs,
-                demand,
-                contexts_or_one(self, contexts, rows),
-                Terms(self.price, self.salvage, self.shortage, self.max_stock, self.integer),
-                sample_weight=sample_weight,
-                reference=self.reference,
-            )
+            stock = self._stock(costs, demand, contexts, sample_weight)
             robustness = Robustness(self.confidence, self.radius, self.draws, self.score)
             solution = stock.solve(robustness, speaker=type(self).__name__)
         problem = stock.problem
+        if isinstance(problem, SummedProblem):
+            problem.finish()
         whole = np.array_equal(problem.counts, problem.contexts.counts)
         self.stock_level_ = float(solution.theta[0])
         self.context_levels_ = stock.context_levels
@@ -111,6 +113,22 @@ class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
         self.radius_ = robustness.ball(problem.counts).radius
         self.certificate_ = solution.certificate
         return self
+
+    def _stock(self, costs: Any, demand: Any, contexts: Any, sample_weight: Any) -> Any:
+        """Return what every level costs."""
+        terms = Terms(self.price, self.salvage, self.shortage, self.max_stock, self.integer)
+        if any(hasattr(value, "__dask_graph__") for value in (costs, demand, contexts, sample_weight)):
+            if contexts is None:
+                contexts_or_one(self, None, 0, stacklevel=4)
+            columns = {"demand": demand, "costs": costs, "contexts": contexts, "sample_weight": sample_weight}
+            stock = import_module("counterpoise.dask.stock").pose(terms, columns, self.reference)
+            refuse_measurements(stock.problem.contexts.labels, int(stock.problem.contexts.counts.sum()))
+            return stock
+        rows = len(demand) if hasattr(demand, "__len__") else 0
+        labels = contexts_or_one(self, contexts, rows, stacklevel=4)
+        return StockProblem.from_data(
+            costs, demand, labels, terms, sample_weight=sample_weight, reference=self.reference
+        )
 
     def row_losses(self, costs: Any, demand: Any) -> Array:
         """Return what the level costs in each of some rows: minus the profit."""

@@ -14,7 +14,7 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import Score
 from counterpoise.losses import Hinges, Loss, Newsvendor
 from counterpoise.oracle import LinearOracle
-from counterpoise.problem import LinearProblem, Reference
+from counterpoise.problem import Reference
 from counterpoise.sets import RadiusMethod
 from counterpoise.stock.problem import Terms
 
@@ -127,16 +127,16 @@ class RobustNewsvendorRegressor(RobustRegressor):
             raise InvalidInputError("what does a unit cost? Pass costs= to fit, one number or one per row.")
         return self.cost if costs is None else costs
 
-    def _checked(self, X: Any, y: Any, costs: Any = None, **columns: Any) -> tuple[Any, Array]:
+    def _validated(self, X: Any, y: Any, costs: Any = None, **columns: Any) -> tuple[Any, Any]:
         paid = self._paid(costs)
-        X, demand = super()._checked(X, y)
+        X, demand = super()._validated(X, y)
         return X, self._terms.sales(paid, demand)[:, :2]
 
     def _loss(self) -> Loss:
         return Newsvendor(self.price, self.salvage, self.shortage)
 
-    def _posed(self, problem: LinearProblem) -> LinearProblem:
-        return replace(problem, oracle=_placed(problem.oracle, self._terms))
+    def _posed(self, oracle: LinearOracle) -> LinearOracle:
+        return _placed(oracle, self._terms)
 
 
 def _placed(oracle: LinearOracle, terms: Terms) -> LinearOracle:

@@ -1,0 +1,339 @@
+"""From partitions to blocks: labels are agreed upon first, then rows are grouped where they are."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from counterpoise.contexts import Contexts, encode, plain
+from counterpoise.dask.cluster import ClusterBlocks, result, sent
+from counterpoise.dask.partitions import Partitions, holds_rows, n_rows
+from counterpoise.dask.settings import current
+from counterpoise.exceptions import CounterpoiseError, EmptyContextError, InvalidInputError
+from counterpoise.losses import Loss
+from counterpoise.oracle.blocks import Block, Blocks, Codes
+from counterpoise.oracle.linear import LinearOracle
+from counterpoise.oracle.on_disk import BlocksOnDisk
+from counterpoise.oracle.recorded import Recorded
+from counterpoise.validation import check_aligned, checked_features, checked_row_weights
+
+Array = NDArray[np.float64]
+
+
+class Reader(Protocol):
+    """How rows of a partition are read and checked; it travels to the workers."""
+
+    @property
+    def classifies(self) -> bool:
+        """Whether targets are classes."""
+
+    @property
+    def meaning(self) -> str:
+        """All that answers of rows depend on beside the rows themselves."""
+
+    def rows(self, columns: dict[str, Any]) -> tuple[Any, NDArray[Any]]:
+        """Return features and targets, checked."""
+
+    def target(self, y: NDArray[Any], classes: NDArray[Any] | None) -> Array:
+        """Return targets in the domain of the loss."""
+
+    def posed(self, oracle: LinearOracle) -> LinearOracle:
+        """Return rows in the form that is solved."""
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """What must be known of a partition before rows can be grouped.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n,)
+        In the order in which they first appear.
+    crossed : int
+        Columns of the table that labels were crossed from, 1 where they were not.
+    counts, totals : ndarray of shape (n,)
+        Rows that have weight, and the sum of their weights, of each label.
+    classes : ndarray or None
+        Of a classifier's targets.
+    n_features : int
+    digest : bytes
+        Of all that the partition holds.
+    """
+
+    labels: NDArray[Any]
+    crossed: int
+    counts: NDArray[np.intp]
+    totals: Array
+    classes: NDArray[Any] | None
+    n_features: int
+    digest: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """Rows in blocks, and what is known of them.
+
+    Attributes
+    ----------
+    blocks : Blocks
+    contexts : Contexts
+    counts : ndarray of shape (n_contexts,)
+        Rows, or the sum of their weights.
+    classes : ndarray or None
+    n_features : int
+    """
+
+    blocks: Blocks
+    contexts: Contexts
+    counts: Array
+    classes: NDArray[Any] | None
+    n_features: int
+
+
+def summarise(parts: Partitions, reader: Reader) -> tuple[list[Summary | None], Any]:
+    """Look at every partition once; also return the client that did it, None where there is none."""
+    client = _client()
+    wants_digest = current().checkpoint is not None
+    tasks = [_task(_summary, k, parts.part(k), reader, wants_digest) for k in range(parts.n)]
+    if client is None:
+        return [_named(k, lambda: task.compute(scheduler="sync")) for k, task in enumerate(tasks)], None  # noqa: B023
+    futures = sent(client, tasks)
+    return [_named(k, lambda: result(client, future, current().patience)) for k, future in enumerate(futures)], client  # noqa: B023
+
+
+def _named(k: int, compute: Callable[[], Any]) -> Any:
+    """Return what a partition computes to, or say which one it was that did not."""
+    try:
+        return compute()
+    except CounterpoiseError:
+        raise
+    except Exception as error:
+        raise InvalidInputError(f"partition {k} cannot be computed: {type(error).__name__}: {error!s:.500}") from error
+
+
+def gather(
+    parts: Partitions,
+    reader: Reader,
+    summaries: Sequence[Summary | None],
+    client: Any,
+    classes: NDArray[Any] | None,
+    loss: Loss,
+    fit_intercept: bool,
+) -> Gathered:
+    """Group the rows of every partition by context."""
+    kept = [(k, summary) for k, summary in enumerate(summaries) if summary is not None]
+    if not kept:
+        raise InvalidInputError("there are no rows: every partition is empty.")
+    _check_widths(kept)
+    contexts, own = agree([summary for _, summary in kept])
+    totals = np.zeros(len(contexts.labels))
+    for codes, (_, summary) in zip(own, kept, strict=True):
+        totals[codes] += summary.totals
+    if (totals <= 0).any():
+        empty = int(np.flatnonzero(totals <= 0)[0])
+        raise EmptyContextError(
+            f"all sample weights of {contexts.describe(empty)} are zero, so its risk is unknown. Drop the context, or "
+            "give it weight."
+        )
+    # A partition whose rows have no weight is no block.
+    filled = [(k, codes, codes[summary.totals > 0]) for codes, (k, summary) in zip(own, kept, strict=True)]
+    filled = [entry for entry in filled if entry[2].size]
+    tasks = [
+        _task(_block, k, parts.part(k), reader, codes, totals[codes], classes, loss, fit_intercept)
+        for k, codes, _ in filled
+    ]
+    blocks: Blocks
+    if client is None:
+        blocks = BlocksOnDisk()
+        for task in tasks:
+            blocks.append(task.compute(scheduler="sync"))
+    else:
+        blocks = ClusterBlocks(
+            client, sent(client, tasks), [np.sort(present) for *_, present in filled], current().patience
+        )
+    path = current().checkpoint
+    if path is not None:
+        fingerprint = reader.meaning.encode() + b"".join(summary.digest for _, summary in kept)
+        blocks = Recorded(blocks, path, fingerprint)
+    return Gathered(blocks, contexts, totals, classes, kept[0][1].n_features)
+
+
+def agree(summaries: Sequence[Summary]) -> tuple[Contexts, list[Codes]]:
+    """Return all contexts, and which of them the labels of each partition are."""
+    labels = _joined([summary.labels for summary in summaries])
+    every = encode(_apart(labels, min(summary.crossed for summary in summaries)))
+    ends = np.cumsum([len(summary.labels) for summary in summaries])
+    own = np.split(every.codes, ends[:-1])
+    counts = np.zeros(len(every.labels), dtype=np.intp)
+    for codes, summary in zip(own, summaries, strict=True):
+        counts[codes] += summary.counts
+    return Contexts.counted(every.labels, counts), own
+
+
+def all_classes(summaries: Sequence[Summary | None]) -> NDArray[Any]:
+    """Return the classes of all partitions."""
+    return np.unique(_joined([s.classes for s in summaries if s is not None and s.classes is not None]))
+
+
+def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return arrays end to end, of one type where they are of one kind, and as they are otherwise."""
+    kinds = {array.dtype.kind for array in arrays}
+    # A column of whole numbers becomes one of floats where a partition of it has gaps.
+    if kinds in ({"i", "f"}, {"u", "f"}) or (len(kinds) == 1 and kinds != {"O"}):
+        return np.concatenate(arrays)
+    out = np.empty(sum(map(len, arrays)), dtype=object)
+    out[:] = [plain(value) for array in arrays for value in array]
+    return out
+
+
+def _apart(labels: NDArray[Any], n_columns: int) -> NDArray[Any]:
+    """Return crossed labels as the table they come from, whose columns are put in order one by one."""
+    if n_columns == 1:
+        return labels
+    table = np.empty((len(labels), n_columns), dtype=object)
+    for k, label in enumerate(labels):
+        for j, part in enumerate(label):
+            table[k, j] = part
+    return table
+
+
+def _check_widths(kept: Sequence[tuple[int, Summary]]) -> None:
+    first, width = kept[0][0], kept[0][1].n_features
+    for k, summary in kept:
+        if summary.n_features != width:
+            raise InvalidInputError(
+                f"partition {k} of X has {summary.n_features} columns, and partition {first} has {width}. Give all "
+                "partitions the same columns."
+            )
+
+
+def _client() -> Any:
+    """Return the client in force, if any."""
+    chosen = current().client
+    if chosen is None:
+        try:
+            from distributed import default_client
+        except ImportError:
+            return None
+        try:
+            chosen = default_client()
+        except ValueError:
+            return None
+    if getattr(chosen, "asynchronous", False):
+        raise CounterpoiseError("the dask client is asynchronous. Make one with Client(...), and fit with that.")
+    return chosen
+
+
+def _task(function: Any, k: int, part: Mapping[str, Any], *args: Any) -> Any:
+    from dask import delayed
+
+    return delayed(function, pure=False)(k, dict(part), *args)
+
+
+def _read(k: int, part: dict[str, Any], reader: Reader) -> tuple[Any, NDArray[Any], Contexts, Array] | None:
+    """Read a partition, or name it with what is wrong; None where it is empty."""
+    lengths = {name: n_rows(value) for name, value in part.items() if holds_rows(value)}
+    if not any(lengths.values()):
+        return None
+    part = dict(part)
+    contexts, sample_weight = part.pop("contexts"), part.pop("sample_weight")
+    try:
+        if not all(lengths.values()):
+            said = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise InvalidInputError(f"its columns differ in length ({said}). Take them from one collection.")
+        check_aligned(part.get("X"), contexts)
+        with warnings.catch_warnings():
+            # Many classes for so few rows: there are more rows elsewhere.
+            warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+            X, y = reader.rows(part)
+        n = X.shape[0]
+        labels = np.zeros(n, dtype=np.intp) if contexts is None else contexts
+        encoded = _as_they_appear(encode(labels, n))
+        weight = np.ones(n) if sample_weight is None else _weights(sample_weight, n)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"partition {k}: {error}") from None
+    except ValueError as error:
+        raise InvalidInputError(f"partition {k}: {_precise(part.get('X'), error)}") from None
+    return X, y, encoded, weight
+
+
+def _as_they_appear(contexts: Contexts) -> Contexts:
+    """Return contexts with their labels in the order of the rows, which decides where labels cannot be compared."""
+    _, first = np.unique(contexts.codes, return_index=True)
+    order = np.argsort(first)
+    return Contexts(contexts.labels[order], np.argsort(order)[contexts.codes])
+
+
+def _n_columns(contexts: Any) -> int:
+    shape: tuple[int, ...] = getattr(contexts, "shape", ())
+    return int(shape[1]) if len(shape) == 2 else 1
+
+
+def _weights(sample_weight: Any, n: int) -> Array:
+    """Check weights; that a context has none in one partition is no mistake."""
+    return checked_row_weights(sample_weight, Contexts(np.zeros(1), np.zeros(n, dtype=np.intp)), may_be_empty=True)
+
+
+def _precise(X: Any, error: ValueError) -> str:
+    """Return what is wrong with the features, with row and column where that can be told."""
+    if X is not None:
+        try:
+            checked_features(X)
+        except InvalidInputError as found:
+            return str(found)
+    return str(error)
+
+
+def _summary(k: int, part: dict[str, Any], reader: Reader, wants_digest: bool) -> Summary | None:
+    found = _read(k, part, reader)
+    if found is None:
+        return None
+    X, y, contexts, weight = found
+    if not reader.classifies:
+        try:
+            reader.target(y, None)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"partition {k}: {error}") from None
+    said = hashlib.blake2b()
+    if wants_digest:
+        features = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
+        for array in (*features, y, weight, contexts.labels, contexts.codes):
+            said.update(repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes())
+    n = len(contexts.labels)
+    counts = np.bincount(contexts.codes[weight > 0], minlength=n)
+    totals = np.bincount(contexts.codes, weight, n).astype(np.float64)
+    classes = np.unique(y) if reader.classifies else None
+    crossed = _n_columns(part["contexts"])
+    return Summary(contexts.labels, crossed, counts, totals, classes, int(X.shape[1]), said.digest())
+
+
+def _block(
+    k: int,
+    part: dict[str, Any],
+    reader: Reader,
+    codes: Codes,
+    totals: Array,
+    classes: NDArray[Any] | None,
+    loss: Loss,
+    fit_intercept: bool,
+) -> Block:
+    """Group the rows of a partition; ``codes`` and ``totals`` are those of its own labels, in their order."""
+    found = _read(k, part, reader)
+    assert found is not None
+    X, y, contexts, weight = found
+    target = reader.target(y, classes)
+    weighed = weight > 0
+    if not weighed.all():
+        X, target, weight = X[weighed], target[weighed], weight[weighed]
+    among = codes[contexts.codes[weighed]]
+    whole = np.ones(int(codes.max()) + 1)
+    whole[codes] = totals
+    block = Block.of(X, target, among, weight, whole, loss, fit_intercept)
+    return Block(block.contexts, reader.posed(block.oracle))
