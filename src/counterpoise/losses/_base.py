@@ -69,6 +69,10 @@ class Loss(ABC):
         """Return a constant prediction that makes sense for these targets, to measure others against."""
         return 0.0
 
+    def beyond(self, target: Array) -> Array | None:
+        """Return predictions that, made larger and larger, leave no loss in any row; None where there are none."""
+        return None
+
     def majorant(self, target: Array, prediction: Array) -> Array | None:
         """Return a curvature for each row with which a parabola at its prediction lies above the loss everywhere.
 

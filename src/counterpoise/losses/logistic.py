@@ -46,6 +46,10 @@ class Logistic(Loss):
         """Return ``sigma(z) sigma(-z)``."""
         return special.expit(prediction) * special.expit(-prediction)
 
+    def beyond(self, target: Array) -> Array:
+        """Return the sign of the class."""
+        return 2.0 * target - 1.0
+
     def majorant(self, target: Array, prediction: Array) -> Array:
         """Return 1/4, the largest curvature there is."""
         return np.full(len(target), 0.25)

@@ -100,7 +100,7 @@ class Batch:
         part = Batch(self.oracle, self.X[keep], self.target[rows], self.weight[rows], self.theta[keep])
         # What is known already is not worked out again.
         known = vars(self)
-        for name, of_each in (("predictions", rows), ("value", keep), ("gradient", keep)):
+        for name, of_each in (("predictions", rows), ("losses", rows), ("value", keep), ("gradient", keep)):
             if name in known:
                 vars(part)[name] = known[name][of_each]
         return part
@@ -158,7 +158,18 @@ class Batch:
     def value(self) -> Array:
         """The risk of each context."""
         ridge = 0.5 * self.alpha * np.sum(self.coefficients**2, axis=1)
-        return self.total(self.weight * self.loss.value(self.target, self.predictions)) + ridge
+        return self.total(self.weight * self.losses) + ridge
+
+    @cached_property
+    def losses(self) -> Array:
+        """The loss of every row."""
+        return self.loss.value(self.target, self.predictions)
+
+    @cached_property
+    def above(self) -> Array:
+        """How far the risks are above the least their rows allow; their size where that is nothing."""
+        floor = self.loss.lowest(self.target)
+        return self.total(self.weight * np.where(np.isfinite(floor), self.losses - floor, np.abs(self.losses)))
 
     @cached_property
     def gradient(self) -> Array:

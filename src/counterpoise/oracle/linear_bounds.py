@@ -101,7 +101,13 @@ def lower_bounds(problems: RowProblems, value: Array, gradient: Array, curvature
             return np.maximum(bound, _ridge(problems)) if problems.alpha > 0.0 else bound
         bend = loss.curvature(problems.target, problems.predictions)
         return np.maximum(bound, dual_bounds(problems, slopes, bend, np.ones(len(slopes))))
-    if np.isfinite(remaining).all():
+    unproven = ~np.isfinite(remaining)
+    if not unproven.any():
+        return bound
+    if not unproven.all() and curvature is not None and hasattr(problems, "subset"):
+        # What follows costs more, and is for those alone.
+        some = problems.subset(unproven)
+        bound[unproven] = lower_bounds(some, value[unproven], gradient[unproven], curvature[unproven])
         return bound
     if problems.alpha > 0.0 and _ridge_may_help(problems, gradient, value - floor):
         bound = np.maximum(bound, _ridge(problems))
@@ -120,14 +126,6 @@ def _floor(problems: RowProblems, weight: Array) -> Array:
     # A row that has none, and no weight, is not there.
     floor = np.where(weight > 0.0, problems.loss.lowest(problems.target), 0.0)
     return problems.total(weight * floor)
-
-
-def own_scale(problems: RowProblems, scale: float) -> Array:
-    """Return how far each problem's risk is above its lowest, kept between a hundredth of ``scale`` and ``scale``."""
-    rows = problems.loss.value(problems.target, problems.predictions)
-    floor = problems.loss.lowest(problems.target)
-    above = problems.total(problems.weight * np.where(np.isfinite(floor), rows - floor, np.abs(rows)))
-    return np.clip(above, 1e-2 * scale, scale)
 
 
 def _ridge_may_help(problems: RowProblems, gradient: Array, above: Array) -> bool:

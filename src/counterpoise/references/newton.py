@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from counterpoise.linalg import solve_stack
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.batch import Batch
-from counterpoise.oracle.linear_bounds import lower_bounds, lowest, own_scale
+from counterpoise.oracle.linear_bounds import lower_bounds, lowest
 
 _MAX_ITER = 100
 
@@ -23,7 +23,7 @@ def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array, Array]:
         slope = np.einsum("bd,bd->b", batch.gradient, direction)
         better = batch.value < upper[active]
         upper[active[better]], theta[active[better]] = batch.value[better], batch.theta[better]
-        accuracy = tol * own_scale(batch, scale)
+        accuracy = tol * np.clip(batch.above, 1e-2 * scale, scale)
         # Half the squared Newton decrement foretells the bound, which costs more: prove only what looks finished.
         ready = -0.5 * slope <= accuracy
         if n_iter == _MAX_ITER - 1:

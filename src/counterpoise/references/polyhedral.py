@@ -167,11 +167,9 @@ class RowPrograms:
     def value(self) -> Array:
         return self.batch.value
 
-    @cached_property
+    @property
     def above(self) -> Array:
-        batch = self.batch
-        rows, floor = batch.loss.value(batch.target, batch.predictions), batch.loss.lowest(batch.target)
-        return batch.total(batch.weight * np.where(np.isfinite(floor), rows - floor, np.abs(rows)))
+        return self.batch.above
 
     def subset(self, keep: NDArray[np.bool_]) -> RowPrograms:
         rows = np.repeat(keep, self.batch.X.shape[1])

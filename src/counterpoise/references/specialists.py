@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoise.exceptions import NotCertifiedWarning
+from counterpoise.linalg import solve_stack
 from counterpoise.losses import Hinged
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Oracle
@@ -98,8 +99,28 @@ def _solve_together(
 ) -> tuple[Array, Array, Array]:
     """Minimise the risks of a batch, in as few parameters as its rows allow."""
     small, basis = batch.condensed()
-    upper, lower, theta = solve(small, tol, scale)
+    upper, lower, theta = solve(small if basis is None else _past_all_rows(small), tol, scale)
     return upper, lower, small.expanded(theta, basis)
+
+
+def _past_all_rows(batch: Batch) -> Batch:
+    """Return contexts of few rows at parameters that serve every row of them, where that is better.
+
+    As many features as rows can be led to any predictions; step by step it is a long way there.
+    """
+    wish = batch.loss.beyond(batch.target)
+    if wish is None:
+        return batch
+    n, length, d = batch.X.shape
+    rows = solve_stack(batch.X @ batch.X.transpose(0, 2, 1), wish.reshape(n, length))
+    theta = np.zeros_like(batch.theta)
+    theta[:, :d] = np.einsum("bl,bld->bd", rows, batch.X)
+    z, ridge = batch.product(theta), 0.5 * batch.alpha * np.sum(theta**2, axis=1)
+    far = np.array([2.0, 4.0, 8.0, 16.0])
+    values = [batch.total(batch.weight * batch.loss.value(batch.target, k * z)) + k * k * ridge for k in far]
+    best = np.argmin(values, axis=0)
+    better = np.min(values, axis=0) < batch.value
+    return batch.at(np.where(better[:, None], far[best][:, None] * theta, batch.theta))
 
 
 def _too_large_to_pad(oracle: LinearOracle) -> NDArray[np.bool_]:

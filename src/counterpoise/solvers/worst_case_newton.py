@@ -116,7 +116,7 @@ class _Model:
                 break
             move, value, worst = trial, trial_value, trial_worst
             p = _near(np.maximum(p + length * change, 0.1 * p), worst.distribution)
-            if -slope <= 1e-3 * (first - value):
+            if -slope <= 0.1 * (first - value):
                 break
         return move, p
 
