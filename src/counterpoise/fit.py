@@ -23,9 +23,11 @@ from counterpoise.oracle.polyhedral import PolyhedralOracle
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.summed import SummedOracle
 from counterpoise.problem import LinearProblem, Reference, SummedProblem
+from counterpoise.references.specialists import MANY_ROWS, THINNED
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius
 from counterpoise.solvers import (
     InteriorPoint,
+    ModelNewton,
     Newton,
     NewtonCG,
     PolyhedralInteriorPoint,
@@ -33,15 +35,11 @@ from counterpoise.solvers import (
     ScalarSearch,
     Solution,
     Solver,
-    WorstCaseNewton,
 )
 from counterpoise.solvers._base import not_certified
 from counterpoise.solvers.scalar import narrowed
 
 Array = NDArray[np.float64]
-
-_MANY_CONTEXTS = 10
-"""Contexts per parameter from which all their scores do not meet on a kink."""
 
 Score = Literal["excess", "risk"]
 
@@ -322,10 +320,21 @@ def _solve(
         options["max_iter"] = max_iter
     solutions = []
     for form, suited in _attempts(oracle, ball, references):
-        solutions.append(suited(**options).solve(RobustObjective(form, ball, references)))
+        start = _head_start(form, ball, references) if suited is ModelNewton else None
+        solutions.append(suited(**options).solve(RobustObjective(form, ball, references), start))
         if solutions[-1].success:
             break
     return min(solutions, key=lambda solution: solution.certificate.relative_gap)
+
+
+def _head_start(oracle: Oracle, ball: KLBall, references: ReferenceRisks) -> Array | None:
+    """Return what some of the rows say, where there are so many that looking at all of them costs."""
+    if not isinstance(oracle, LinearOracle) or len(oracle.target) < MANY_ROWS:
+        return None
+    some = RobustObjective(oracle.thinned(THINNED), ball, references)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotCertifiedWarning)
+        return ModelNewton(tol=1e-3, max_iter=20).solve(some).theta
 
 
 def _attempts(
@@ -347,8 +356,8 @@ def _attempts(
     smooth: list[tuple[Oracle, type[Solver]]] = [(oracle, Newton)]
     if not ball.is_point:
         smooth.insert(0, (oracle, InteriorPoint))
-        if rows is None and not ball.is_simplex and oracle.n_contexts >= _MANY_CONTEXTS * oracle.n_parameters:
-            smooth.insert(0, (oracle, WorstCaseNewton))
+        if rows is None:
+            smooth.insert(0, (oracle, ModelNewton))
     if rows is None:
         return smooth
     by_rows: tuple[Oracle, type[Solver]] = (rows, PolyhedralInteriorPoint)

@@ -239,6 +239,11 @@ class LinearOracle:
             rows = np.arange(starts[-1]) + np.repeat(first - starts[:-1], sizes)
         return replace(self, X=self.X[rows], target=self.target[rows], row_weight=self.row_weight[rows], starts=starts)
 
+    def thinned(self, every: int) -> LinearOracle:
+        """Return the problem of one row in so many of each context, the first among them."""
+        place = np.arange(len(self.target)) - np.repeat(self.starts[:-1], np.diff(self.starts))
+        return self.rows(place % every == 0)[0]
+
     def rows(self, mask: NDArray[np.bool_]) -> tuple[LinearOracle, NDArray[np.intp]]:
         """Return the problem of some rows alone, and the contexts that still have any."""
         sizes = np.add.reduceat(mask, self.starts[:-1], dtype=np.intp)

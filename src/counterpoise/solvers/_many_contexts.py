@@ -1,7 +1,4 @@
-r"""Newton steps on the robust objective itself, for more contexts than a kink can hold.
-
-A step goes to the minimum of a model of the risks, linear but for a curvature that all contexts share. It needs the
-risks' gradients and no rows, so that it costs little to take many steps on the model for one look at the data.
+r"""The robust problem on a model of the risks, for more contexts than a kink can hold.
 
 On the model the least favourable distribution :math:`p^*` of every point is found exactly, and with it the value and
 the gradient. Only the curvature is not the objective's own: next to a context about to become the worst it changes so
@@ -19,17 +16,13 @@ semi-definite, so every step goes downhill; and at the solution, where both dist
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import positive_solver
-from counterpoise.objective import RobustObjective
-from counterpoise.oracle._base import Point
 from counterpoise.sets import KLBall, WorstCase
-from counterpoise.solvers._base import Array, Solver, State, foresee
-from counterpoise.solvers.interior_point import kl_ball, rough_erm
+from counterpoise.solvers._base import Array
 
 _APART = 1e3
 """Factor by which a probability of one distribution may differ from the other's."""
@@ -41,50 +34,12 @@ _SHORTEST = 1e-4
 """Length of a step below which there is a kink, or rounding."""
 
 
-@dataclass(frozen=True)
-class WorstCaseNewton(Solver):
-    """Second-order solver for a KL ball and smooth risks of many contexts.
-
-    On a kink, where all scores agree, it stalls; contexts that outnumber the parameters by far do not meet on one.
-
-    Parameters
-    ----------
-    warm : bool
-        Begin at the given theta instead of at the empirical risk minimiser near it.
-    """
-
-    max_iter: int = 100
-    warm: bool = False
-
-    def check(self, objective: RobustObjective) -> None:
-        """Refuse bounds, and sets that are no ball around contexts which were all seen."""
-        ball = kl_ball(objective)
-        if objective.oracle.bounds is not None or ball.is_point or ball.is_simplex or not (ball.p_hat > 0).all():
-            raise InvalidInputError(
-                "WorstCaseNewton needs a radius that is neither 0 nor infinite, rows in every context and no bounds. "
-                "Use InteriorPoint."
-            )
-
-    def start(self, objective: RobustObjective, theta: Array) -> State:
-        """Begin near the empirical risk minimiser."""
-        point = objective.oracle.at(theta) if self.warm else rough_erm(objective, theta)
-        return _state(objective, point, None)
-
-    def step(self, objective: RobustObjective, state: State) -> State:
-        """Go to the minimum of a model of the risks, or as far towards it as the objective falls enough."""
-        point, p, worst = state.point, state.p, state.extra
-        assert state.curvature is not None
-        model = _Model(kl_ball(objective), objective.scores(point), point.jacobian, state.curvature)
-        move, q = model.minimise(worst, p)
-        slope = float(worst.distribution @ point.jacobian @ move)
-        slack = 1e-15 * abs(worst.value)
-        length = 1.0
-        while length > _SHORTEST and slope < 0.0:
-            trial = objective.oracle.at(point.theta + length * move)
-            if objective.value(trial) <= worst.value + 1e-4 * length * slope + slack:
-                return _state(objective, trial, p + length * (q - p))
-            length *= 0.5
-        return replace(state, stalled=True)
+def minimise_for_many(
+    ball: KLBall, scores: Array, jacobian: Array, curvature: Array, p: Array
+) -> tuple[Array, Array, float]:
+    """Return the move that minimises the worst case on the model, the distribution there, and the decrease."""
+    model, worst = _Model(ball, scores, jacobian, curvature), ball.worst_case(scores)
+    return model.minimise(worst, _near(p, worst.distribution))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +51,8 @@ class _Model:
     jacobian: Array
     curvature: Array
 
-    def minimise(self, worst: WorstCase, p: Array) -> tuple[Array, Array]:
-        """Return the move that minimises the worst case, and the second distribution there."""
+    def minimise(self, worst: WorstCase, p: Array) -> tuple[Array, Array, float]:
+        """Return the move that minimises the worst case, the second distribution there, and the decrease."""
         move, value = np.zeros(len(self.curvature)), float(worst.value)
         first = value
         for _ in range(_INNER):
@@ -118,7 +73,7 @@ class _Model:
             p = _near(np.maximum(p + length * change, 0.1 * p), worst.distribution)
             if -slope <= 0.1 * (first - value):
                 break
-        return move, p
+        return move, p, first - value
 
     def _direction(self, worst: WorstCase, p: Array, move: Array) -> tuple[Array, Array, float]:
         """Return a step, how the second distribution changes along it, and the slope of the worst case."""
@@ -147,9 +102,3 @@ def _near(p: Array, exact: Array) -> Array:
     """Return the second distribution kept within a factor of the first."""
     p = np.clip(p, exact / _APART, exact * _APART)
     return p / p.sum()
-
-
-def _state(objective: RobustObjective, point: Point, p: Array | None) -> State:
-    worst = objective.worst_case(point)
-    p = worst.distribution if p is None else _near(p, worst.distribution)
-    return State(point, p, foresee(point, p).hessian(p), extra=worst)

@@ -1,0 +1,93 @@
+r"""The certified default for smooth risks: the robust problem solved exactly on a model of the risks, again and again.
+
+Around a point the risks are taken as linear, but for a curvature that all contexts share: the Hessian of their mixture
+under the present distribution,
+
+.. math:: \Delta_c(\theta + u) \approx \Delta_c(\theta) + g_c^\top u + \tfrac12 u^\top H(p)\, u .
+
+The minimum of the worst case on the model, and the distribution that goes with it, are found without a look at data;
+then the model is made anew there. Kinks are part of the model, so nothing is lost at them, and near the solution the
+error is squared by every look.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.objective import ReferenceRisks, RobustObjective
+from counterpoise.oracle._base import Point
+from counterpoise.oracle.quadratic import QuadraticOracle
+from counterpoise.solvers._base import Array, Solver, State, foresee
+from counterpoise.solvers._many_contexts import minimise_for_many
+from counterpoise.solvers.interior_point import InteriorPoint, kl_ball
+
+_MANY_CONTEXTS = 10
+"""Contexts per parameter from which all their scores do not meet on a kink."""
+
+_SHORTEST = 1e-3
+"""Length of a step below which the model says nothing of the risks."""
+
+
+@dataclass(frozen=True)
+class ModelNewton(Solver):
+    """Second-order solver for a KL ball and smooth risks."""
+
+    max_iter: int = 100
+
+    def check(self, objective: RobustObjective) -> None:
+        """Refuse bounds, and a set that is one point."""
+        if objective.oracle.bounds is not None or kl_ball(objective).is_point:
+            raise InvalidInputError(
+                "ModelNewton knows no bounds on theta and needs a radius. Use InteriorPoint, or Newton."
+            )
+
+    def start(self, objective: RobustObjective, theta: Array) -> State:
+        """Begin at ``theta`` with the centre of the set."""
+        return _state(objective.oracle.at(theta), objective.contexts.p_hat)
+
+    def step(self, objective: RobustObjective, state: State) -> State:
+        """Go to the minimum of the model, or as far towards it as the objective falls enough."""
+        point = state.point
+        found = self._on_model(objective, state)
+        if found is None:
+            return replace(state, stalled=True)
+        move, p, promised = found
+        value = objective.value(point)
+        slack = 1e-14 * abs(value)
+        length = 1.0
+        while length > _SHORTEST:
+            trial = foresee(objective.oracle.at(point.theta + length * move), p)
+            if objective.value(trial) <= value - 1e-4 * length * promised + slack:
+                return _state(trial, p, promised / objective.scale(point))
+            length *= 0.5
+        return replace(state, stalled=True)
+
+    def _on_model(self, objective: RobustObjective, state: State) -> tuple[Array, Array, float] | None:
+        """Return the move to the model's minimum, the distribution there, and the decrease it promises."""
+        point, ball = state.point, kl_ball(objective)
+        assert state.curvature is not None
+        if not ball.is_simplex and len(state.p) >= _MANY_CONTEXTS * len(point.theta) and (ball.p_hat > 0).all():
+            return minimise_for_many(ball, objective.scores(point), point.jacobian, state.curvature, state.p)
+        model = QuadraticOracle(
+            point.theta, point.risks, point.jacobian, state.curvature[None], objective.oracle.typical_risk
+        )
+        exact = ReferenceRisks.exactly(objective.references.upper)
+        inner = RobustObjective(model, ball, exact)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotCertifiedWarning)
+            # As long as the model changes much there is no use in solving it well.
+            tol = max(1e-3 * self.tol, 1e-4 * min(state.extra, 1.0))
+            solution = InteriorPoint(tol=tol, max_iter=60, warm=True).solve(inner, point.theta)
+        if not np.isfinite(solution.theta).all():
+            return None
+        p = objective.contexts.pull_inside(solution.p_worst)
+        return solution.theta - point.theta, p, objective.value(point) - solution.value
+
+
+def _state(point: Point, p: Array, promised: float = 1.0) -> State:
+    """Return a state with what the last step promised, relative to the objective's scale."""
+    return State(point, p, foresee(point, p).hessian(p), extra=promised)
