@@ -6,7 +6,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types layers reproduce bench-path bench-gpu bench-cluster format clean
+.PHONY: help demo test lint types layers reproduce bench bench-path bench-gpu bench-cluster format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,15 @@ layers: $(VENV)/.dev  ## the one-way dependencies
 reproduce: $(VENV)/.test  ## the whole paper, into reproduction/ (a few minutes; MNIST=DIR names its files)
 	OMP_NUM_THREADS=1 $(BIN)/counterpoise reproduce $(if $(MNIST),--mnist $(MNIST))
 
+# Peers whose requirements differ from ours live in an environment of their own.
+$(VENV)-peers/.done:
+	$(PYTHON) -m venv $(VENV)-peers
+	env -u PIP_CONSTRAINT $(VENV)-peers/bin/python -m pip install -q dro==0.4.3 fairlearn==0.15.0 torch==2.13.0
+	touch $@
+
+bench: $(VENV)/.test $(VENV)-peers/.done  ## speed against every peer, as ratios, into bench/ (10 minutes)
+	$(BIN)/python benchmarks/speed.py --peers $(VENV)-peers/bin/python
+
 bench-path: $(VENV)/.core  ## what a path of 50 levels costs, in fits
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/confidence_path.py
 
@@ -63,5 +72,5 @@ format: $(VENV)/.dev  ## rewrite the code in the house style
 	$(BIN)/ruff format .
 
 clean:  ## remove everything that can be made again
-	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-peers bench demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -37,9 +37,14 @@ from counterpoise.solvers import (
     Solver,
 )
 from counterpoise.solvers._base import not_certified
+from counterpoise.solvers.model_newton import MANY_CONTEXTS
 from counterpoise.solvers.scalar import narrowed
 
 Array = NDArray[np.float64]
+
+_LARGE = 2e6
+"""Rows times parameters from which a look at the rows costs more than solving a model of them."""
+
 
 Score = Literal["excess", "risk"]
 
@@ -278,7 +283,7 @@ def fit_problem(
     with warnings.catch_warnings():
         # Said below, once it is known that the problem has a minimum at all.
         warnings.simplefilter("ignore", NotCertifiedWarning)
-        solution = _solve(problem.oracle, ball, references, solver, tol, max_iter, callback)
+        solution = _solve(problem, ball, references, solver, tol, max_iter, callback)
     if not solution.success:
         _refuse_bottomless(problem, ball, solution)
         if solver is None or solver.certifies:
@@ -295,7 +300,7 @@ def _named(method: str) -> Robustness:
 
 
 def _solve(
-    oracle: LinearOracle | SummedOracle,
+    problem: LinearProblem | SummedProblem,
     ball: KLBall,
     references: ReferenceRisks,
     solver: Solver | None,
@@ -304,6 +309,7 @@ def _solve(
     callback: Callable[[Progress], None] | None,
 ) -> Solution:
     """Solve by the given solver, or by those that suit the shape of the problem until one succeeds."""
+    oracle = problem.oracle
     if solver is not None:
         shaped: Oracle = oracle
         if (
@@ -319,7 +325,7 @@ def _solve(
     if max_iter is not None:
         options["max_iter"] = max_iter
     solutions = []
-    for form, suited in _attempts(oracle, ball, references):
+    for form, suited in _attempts(problem, ball, references):
         start = _head_start(form, ball, references) if suited is ModelNewton else None
         solutions.append(suited(**options).solve(RobustObjective(form, ball, references), start))
         if solutions[-1].success:
@@ -338,9 +344,10 @@ def _head_start(oracle: Oracle, ball: KLBall, references: ReferenceRisks) -> Arr
 
 
 def _attempts(
-    oracle: LinearOracle | SummedOracle, ball: KLBall, references: ReferenceRisks
+    problem: LinearProblem | SummedProblem, ball: KLBall, references: ReferenceRisks
 ) -> list[tuple[Oracle, type[Solver]]]:
     """Return the problem in the forms that suit it, each with the solver for that form, the fastest first."""
+    oracle = problem.oracle
     rows: Oracle | None = None
     if isinstance(oracle, SummedOracle):
         if ScalarOracle.suits(oracle):
@@ -356,7 +363,8 @@ def _attempts(
     smooth: list[tuple[Oracle, type[Solver]]] = [(oracle, Newton)]
     if not ball.is_point:
         smooth.insert(0, (oracle, InteriorPoint))
-        if rows is None:
+        large = problem.counts.sum() * oracle.n_parameters >= _LARGE
+        if rows is None and (large or oracle.n_contexts >= MANY_CONTEXTS * oracle.n_parameters):
             smooth.insert(0, (oracle, ModelNewton))
     if rows is None:
         return smooth

@@ -12,10 +12,13 @@ from scipy import sparse
 
 from counterpoise.losses import Loss
 from counterpoise.oracle._base import Array
-from counterpoise.oracle.linear import LinearOracle
+from counterpoise.oracle.linear import LinearOracle, weighted_gram
 
 BATCH_ENTRIES = 1 << 21
 """Entries of padded features, or of Hessians, handled at once (16 MB)."""
+
+_LONG = 512
+"""Rows of a context from which its products are taken alone."""
 
 
 def batches(oracle: LinearOracle) -> Iterator[NDArray[np.intp]]:
@@ -213,10 +216,15 @@ class Batch:
             for m in range(k + 1):
                 weight = bend[:, :, k, m]
                 block = np.empty((batch, width, width))
+                if length >= _LONG:
+                    # A product for each, in pieces that stay in the cache, beats one for all.
+                    for b in range(batch):
+                        block[b] = weighted_gram(self.X[b], np.ascontiguousarray(weight[b]), self.oracle.fit_intercept)
+                    blocks[:, k, :, m, :] = blocks[:, m, :, k, :] = block
+                    continue
                 block[:, :d, :d] = self.X.transpose(0, 2, 1) @ (self.X * weight[:, :, None])
                 if self.oracle.fit_intercept:
                     block[:, :d, d] = block[:, d, :d] = np.einsum("bl,bld->bd", weight, self.X)
                     block[:, d, d] = weight.sum(axis=1)
-                blocks[:, k, :, m, :] = block
-                blocks[:, m, :, k, :] = block
+                blocks[:, k, :, m, :] = blocks[:, m, :, k, :] = block
         return blocks.reshape(batch, outputs * width, outputs * width)

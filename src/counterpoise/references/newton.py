@@ -13,6 +13,19 @@ from counterpoise.oracle.linear_bounds import lower_bounds, lowest
 _MAX_ITER = 100
 
 
+def near_minimum(batch: Batch, tol: float, scale: float) -> Array:
+    """Return parameters of each context from which a Newton step promises little; nothing is proven."""
+    for _ in range(_MAX_ITER):
+        direction = -solve_stack(batch.hessian, batch.gradient)
+        slope = np.einsum("bd,bd->b", batch.gradient, direction)
+        if (-0.5 * slope <= tol * np.clip(batch.above, 1e-2 * scale, scale)).all():
+            break
+        batch, moved = _line_search(batch, direction, slope)
+        if not moved.any():
+            break
+    return batch.theta
+
+
 def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array, Array]:
     """Return the least risk reached in each context of a batch, a lower bound of it, and where it was reached."""
     n = len(batch.theta)

@@ -24,7 +24,7 @@ from counterpoise.references import newton, polyhedral
 from counterpoise.sets import KLBall
 from counterpoise.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver
 
-MANY_ROWS = 100_000
+MANY_ROWS = 400_000
 """Rows from which a first answer is sought with a part of them."""
 
 THINNED = 10
@@ -79,10 +79,12 @@ def fit_specialists(oracle: LinearOracle, tol: float) -> Specialists:
     scale = max(float(np.mean(np.abs(padded.at(first).risks - floor))), 1e-3 * oracle.typical_risk)
     begin = np.tile(first, (padded.n_contexts, 1))
     if solve is newton.solve and len(padded.target) >= MANY_ROWS:
-        long = np.flatnonzero(np.diff(padded.starts) >= 5 * THINNED * padded.n_parameters)
-        if long.size:
+        long = np.diff(padded.starts) >= 5 * THINNED * padded.n_parameters
+        if long.any():
             # What some of their rows say is close to what all of them will.
-            begin[long] = fit_specialists(padded.subset(long).thinned(THINNED), 1e-3).theta
+            some = padded.thinned(THINNED, long)
+            for block in batches(some):
+                begin[np.flatnonzero(long)[block]] = newton.near_minimum(Batch.of(some, block, first), 1e-3, scale)
     for block in batches(padded):
         c = together[block]
         batch = Batch.of(padded, block, first).at(begin[block])

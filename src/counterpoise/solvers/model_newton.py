@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.linalg import positive_solver
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle._base import Point
 from counterpoise.oracle.quadratic import QuadraticOracle
@@ -25,7 +26,7 @@ from counterpoise.solvers._base import Array, Solver, State, foresee
 from counterpoise.solvers._many_contexts import minimise_for_many
 from counterpoise.solvers.interior_point import InteriorPoint, kl_ball
 
-_MANY_CONTEXTS = 10
+MANY_CONTEXTS = 10
 """Contexts per parameter from which all their scores do not meet on a kink."""
 
 _SHORTEST = 1e-3
@@ -62,7 +63,7 @@ class ModelNewton(Solver):
         while length > _SHORTEST:
             trial = foresee(objective.oracle.at(point.theta + length * move), p)
             if objective.value(trial) <= value - 1e-4 * length * promised + slack:
-                return _state(trial, p, promised / objective.scale(point))
+                return _state(trial, p)
             length *= 0.5
         return replace(state, stalled=True)
 
@@ -70,7 +71,7 @@ class ModelNewton(Solver):
         """Return the move to the model's minimum, the distribution there, and the decrease it promises."""
         point, ball = state.point, kl_ball(objective)
         assert state.curvature is not None
-        if not ball.is_simplex and len(state.p) >= _MANY_CONTEXTS * len(point.theta) and (ball.p_hat > 0).all():
+        if not ball.is_simplex and len(state.p) >= MANY_CONTEXTS * len(point.theta) and (ball.p_hat > 0).all():
             return minimise_for_many(ball, objective.scores(point), point.jacobian, state.curvature, state.p)
         model = QuadraticOracle(
             point.theta, point.risks, point.jacobian, state.curvature[None], objective.oracle.typical_risk
@@ -79,15 +80,20 @@ class ModelNewton(Solver):
         inner = RobustObjective(model, ball, exact)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotCertifiedWarning)
-            # As long as the model changes much there is no use in solving it well.
-            tol = max(1e-3 * self.tol, 1e-4 * min(state.extra, 1.0))
-            solution = InteriorPoint(tol=tol, max_iter=60, warm=True).solve(inner, point.theta)
+            # To rounding: it costs no look at the rows, and the way then does not depend on how they are summed.
+            solution = InteriorPoint(tol=1e-14, max_iter=60, warm=True).solve(inner, point.theta)
         if not np.isfinite(solution.theta).all():
             return None
         p = objective.contexts.pull_inside(solution.p_worst)
-        return solution.theta - point.theta, p, objective.value(point) - solution.value
+        # The distribution is known better than the move: a small change of the latter hardly shows in the value.
+        settled = model.at(point.theta - positive_solver(state.curvature)(p @ point.jacobian))
+        move = solution.theta - point.theta
+        off = float(np.linalg.norm(settled.theta - solution.theta))
+        no_worse = inner.value(settled) <= solution.value + 1e-13 * inner.scale(settled)
+        if no_worse and off <= 1e-5 * float(np.linalg.norm(move)):
+            move = settled.theta - point.theta
+        return move, p, objective.value(point) - solution.value
 
 
-def _state(point: Point, p: Array, promised: float = 1.0) -> State:
-    """Return a state with what the last step promised, relative to the objective's scale."""
-    return State(point, p, foresee(point, p).hessian(p), extra=promised)
+def _state(point: Point, p: Array) -> State:
+    return State(point, p, foresee(point, p).hessian(p))
