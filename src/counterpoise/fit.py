@@ -335,7 +335,7 @@ def _solve(
 
 def _head_start(oracle: Oracle, ball: KLBall, references: ReferenceRisks) -> Array | None:
     """Return what some of the rows say, where there are so many that looking at all of them costs."""
-    if not isinstance(oracle, LinearOracle) or len(oracle.target) < MANY_ROWS:
+    if not isinstance(oracle, LinearOracle) or len(oracle.target) < max(MANY_ROWS, 50 * THINNED * oracle.n_contexts):
         return None
     some = RobustObjective(oracle.thinned(THINNED), ball, references)
     with warnings.catch_warnings():

@@ -24,7 +24,7 @@ from counterpoise.oracle._base import Point
 from counterpoise.oracle.quadratic import QuadraticOracle
 from counterpoise.solvers._base import Array, Solver, State, foresee
 from counterpoise.solvers._many_contexts import minimise_for_many
-from counterpoise.solvers.interior_point import InteriorPoint, kl_ball
+from counterpoise.solvers.interior_point import InteriorPoint, kl_ball, rough_erm
 
 MANY_CONTEXTS = 10
 """Contexts per parameter from which all their scores do not meet on a kink."""
@@ -47,8 +47,11 @@ class ModelNewton(Solver):
             )
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
-        """Begin at ``theta`` with the centre of the set."""
-        return _state(objective.oracle.at(theta), objective.contexts.p_hat)
+        """Begin at ``theta`` with the centre of the set; with many contexts near the empirical risk minimiser."""
+        if not _are_many(objective):
+            return _state(objective.oracle.at(theta), objective.contexts.p_hat)
+        point = rough_erm(objective, theta)
+        return _state(point, objective.worst_case(point).distribution)
 
     def step(self, objective: RobustObjective, state: State) -> State:
         """Go to the minimum of the model, or as far towards it as the objective falls enough."""
@@ -63,7 +66,7 @@ class ModelNewton(Solver):
         while length > _SHORTEST:
             trial = foresee(objective.oracle.at(point.theta + length * move), p)
             if objective.value(trial) <= value - 1e-4 * length * promised + slack:
-                return _state(trial, p)
+                return _state(trial, p if length == 1.0 else state.p + length * (p - state.p))
             length *= 0.5
         return replace(state, stalled=True)
 
@@ -71,7 +74,7 @@ class ModelNewton(Solver):
         """Return the move to the model's minimum, the distribution there, and the decrease it promises."""
         point, ball = state.point, kl_ball(objective)
         assert state.curvature is not None
-        if not ball.is_simplex and len(state.p) >= MANY_CONTEXTS * len(point.theta) and (ball.p_hat > 0).all():
+        if _are_many(objective):
             return minimise_for_many(ball, objective.scores(point), point.jacobian, state.curvature, state.p)
         model = QuadraticOracle(
             point.theta, point.risks, point.jacobian, state.curvature[None], objective.oracle.typical_risk
@@ -93,6 +96,13 @@ class ModelNewton(Solver):
         if no_worse and off <= 1e-5 * float(np.linalg.norm(move)):
             move = settled.theta - point.theta
         return move, p, objective.value(point) - solution.value
+
+
+def _are_many(objective: RobustObjective) -> bool:
+    """Tell whether contexts outnumber the parameters by far, so that there is no kink."""
+    ball, oracle = kl_ball(objective), objective.oracle
+    enough = oracle.n_contexts >= MANY_CONTEXTS * oracle.n_parameters
+    return enough and not ball.is_simplex and bool((ball.p_hat > 0).all())
 
 
 def _state(point: Point, p: Array) -> State:
