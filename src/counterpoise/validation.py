@@ -125,14 +125,19 @@ def checked_row_weights(sample_weight: Any, contexts: Contexts, may_be_empty: bo
     bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
     if bad.size:
         raise InvalidInputError(f"sample_weight in row {bad[0]} is {weight[bad[0]]}; weights are finite and 0 or more.")
-    totals = np.bincount(contexts.codes, weight, len(contexts.labels))
-    if (totals <= 0).any() and not may_be_empty:
+    if not may_be_empty:
+        refuse_weightless(contexts, np.bincount(contexts.codes, weight, len(contexts.labels)))
+    return weight
+
+
+def refuse_weightless(contexts: Contexts, totals: NDArray[Any]) -> None:
+    """Name a context whose rows have no weight at all."""
+    if (totals <= 0).any():
         empty = int(np.flatnonzero(totals <= 0)[0])
         raise EmptyContextError(
             f"all sample weights of {contexts.describe(empty)} are zero, so its risk is unknown. Drop the context, or "
             "give it weight."
         )
-    return weight
 
 
 def on_host(values: Any) -> Any:

@@ -16,13 +16,13 @@ from counterpoise.contexts import Contexts, encode, plain
 from counterpoise.dask.cluster import ClusterBlocks, result, sent
 from counterpoise.dask.partitions import Partitions, holds_rows, n_rows
 from counterpoise.dask.settings import current
-from counterpoise.exceptions import CounterpoiseError, EmptyContextError, InvalidInputError
+from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 from counterpoise.losses import Loss
 from counterpoise.oracle.blocks import Block, Blocks, Codes
 from counterpoise.oracle.linear import LinearOracle
 from counterpoise.oracle.on_disk import BlocksOnDisk
 from counterpoise.oracle.recorded import Recorded
-from counterpoise.validation import check_aligned, checked_features, checked_row_weights
+from counterpoise.validation import check_aligned, checked_features, checked_row_weights, refuse_weightless
 
 Array = NDArray[np.float64]
 
@@ -136,12 +136,7 @@ def gather(
     totals = np.zeros(len(contexts.labels))
     for codes, (_, summary) in zip(own, kept, strict=True):
         totals[codes] += summary.totals
-    if (totals <= 0).any():
-        empty = int(np.flatnonzero(totals <= 0)[0])
-        raise EmptyContextError(
-            f"all sample weights of {contexts.describe(empty)} are zero, so its risk is unknown. Drop the context, or "
-            "give it weight."
-        )
+    refuse_weightless(contexts, totals)
     # A partition whose rows have no weight is no block.
     filled = [(k, codes, codes[summary.totals > 0]) for codes, (k, summary) in zip(own, kept, strict=True)]
     filled = [entry for entry in filled if entry[2].size]

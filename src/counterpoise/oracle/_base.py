@@ -52,6 +52,27 @@ class Point(Protocol):
         """
 
 
+class OnlyKinks:
+    """What is known of the curvature at a point whose risks bend only at their kinks: there is none."""
+
+    theta: Array
+
+    def hessian(self, p: Array) -> Array:
+        """Return zero."""
+        return np.zeros((len(self.theta), len(self.theta)))
+
+    def majorant(self, p: Array) -> None:
+        """Nothing lies above a kink and touches it."""
+
+    def hessian_product(self, p: Array) -> Callable[[Array], Array]:
+        """Return the map to zero."""
+        return np.zeros_like
+
+    def hessian_diagonal(self, p: Array) -> Array:
+        """Return zero."""
+        return np.zeros(len(self.theta))
+
+
 class Oracle(Protocol):
     """The only thing that touches data."""
 

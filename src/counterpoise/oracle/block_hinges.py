@@ -8,7 +8,6 @@ one to move and to linearise, one for the affine direction, one for the correcte
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from counterpoise.linalg import positive_solver
-from counterpoise.oracle._base import Array
+from counterpoise.oracle._base import Array, OnlyKinks
 from counterpoise.oracle.block_rows import BlockRows
 from counterpoise.oracle.block_slopes import BlockSlopes, mixture_answer
 from counterpoise.oracle.blocks import Answer, Block, Codes
@@ -280,7 +279,7 @@ class _Step:
 
 
 @dataclass(eq=False)
-class BlockHingesPoint:
+class BlockHingesPoint(OnlyKinks):
     """Theta with the dual variables of every row, wherever they are.
 
     ``origin`` is how the point came about: the rows go there once it is linearised, and it is then forgotten.
@@ -324,21 +323,6 @@ class BlockHingesPoint:
     def jacobian(self) -> Array:
         """Gradients of the risks as the dual variables see them."""
         return self._model.of_each[2] + self.ridge
-
-    def hessian(self, p: Array) -> Array:
-        """Return zero: the risks bend only at their kinks."""
-        return np.zeros((len(self.theta), len(self.theta)))
-
-    def majorant(self, p: Array) -> None:
-        """Nothing lies above a kink and touches it."""
-
-    def hessian_product(self, p: Array) -> Callable[[Array], Array]:
-        """Return the map to zero."""
-        return np.zeros_like
-
-    def hessian_diagonal(self, p: Array) -> Array:
-        """Return zero."""
-        return np.zeros(len(self.theta))
 
     def balanced(self, p: Array) -> BlockHingesPoint:
         """Return the point with every dual variable in the middle of its interval for ``p``."""

@@ -23,15 +23,8 @@ CUTS = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
 """What is left of a loss is taken as lost below these."""
 
 
-class RowProblems(Protocol):
-    """B linear problems ``sum_i weight_i loss(target_i, x_i'theta_b) + alpha/2 |coef_b|^2`` at given theta.
-
-    Rows of all problems are in one flat sequence of length n, the same number for each.
-    """
-
-    @property
-    def loss(self) -> Loss:
-        """The loss."""
+class Ridged(Protocol):
+    """What B problems are at their parameters, beside their rows."""
 
     @property
     def alpha(self) -> float:
@@ -46,6 +39,25 @@ class RowProblems(Protocol):
         """The largest absolute feature behind each parameter, of shape (P,)."""
 
     @property
+    def theta(self) -> Array:
+        """The parameters, of shape (B, P)."""
+
+    @property
+    def coefficients(self) -> Array:
+        """Theta with zeros in place of the intercepts, of shape (B, P)."""
+
+
+class RowProblems(Ridged, Protocol):
+    """B linear problems ``sum_i weight_i loss(target_i, x_i'theta_b) + alpha/2 |coef_b|^2`` at given theta.
+
+    Rows of all problems are in one flat sequence of length n, the same number for each.
+    """
+
+    @property
+    def loss(self) -> Loss:
+        """The loss."""
+
+    @property
     def target(self) -> Array:
         """Targets of all rows."""
 
@@ -57,16 +69,8 @@ class RowProblems(Protocol):
     def weight(self) -> Array:
         """Weights of all rows, of shape (n,)."""
 
-    @property
-    def coefficients(self) -> Array:
-        """Theta with zeros in place of the intercepts, of shape (B, P)."""
-
     def total(self, rows: Array) -> Array:
         """Sum rows within each problem: (n,) -> (B,)."""
-
-    @property
-    def theta(self) -> Array:
-        """The parameters, of shape (B, P)."""
 
     def product(self, theta: Array) -> Array:
         """Return each row's ``x_i'theta_b``: (B, P) -> (n,), or (n, n_outputs)."""
@@ -256,30 +260,6 @@ class Slopes(Protocol):
 
     def moved(self, move: Array) -> Slopes:
         """Return slopes moved against ``x_i'move_b``, each as readily as its row bends, and kept inside."""
-
-
-class Ridged(Protocol):
-    """What the bound of balanced slopes needs to know of B problems, beside the rows."""
-
-    @property
-    def alpha(self) -> float:
-        """The ridge."""
-
-    @property
-    def penalised(self) -> Array:
-        """1 for coefficients, 0 for intercepts, of shape (P,)."""
-
-    @property
-    def reach(self) -> Array:
-        """The largest absolute feature behind each parameter, of shape (P,)."""
-
-    @property
-    def theta(self) -> Array:
-        """The parameters, of shape (B, P)."""
-
-    @property
-    def coefficients(self) -> Array:
-        """Theta with zeros in place of the intercepts, of shape (B, P)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,6 @@ contexts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,7 +22,7 @@ import numpy as np
 
 from counterpoise.linalg import longest_step, positive_solver
 from counterpoise.losses import Hinged
-from counterpoise.oracle._base import Array, Bounds
+from counterpoise.oracle._base import Array, Bounds, OnlyKinks
 from counterpoise.oracle.linear import LinearOracle, LinearPoint, Mixture
 from counterpoise.oracle.linear_bounds import dual_bounds
 
@@ -125,7 +124,7 @@ class RowStep:
 
 
 @dataclass(frozen=True, eq=False)
-class PolyhedralPoint:
+class PolyhedralPoint(OnlyKinks):
     """Theta with the dual variables of every row."""
 
     oracle: PolyhedralOracle
@@ -148,21 +147,6 @@ class PolyhedralPoint:
     def jacobian(self) -> Array:
         """Subgradients of the risks."""
         return self.sharp.jacobian
-
-    def hessian(self, p: Array) -> Array:
-        """Return zero: the risks bend only at their kinks."""
-        return np.zeros((len(self.theta), len(self.theta)))
-
-    def majorant(self, p: Array) -> None:
-        """Nothing lies above a kink and touches it."""
-
-    def hessian_product(self, p: Array) -> Callable[[Array], Array]:
-        """Return the map to zero."""
-        return np.zeros_like
-
-    def hessian_diagonal(self, p: Array) -> Array:
-        """Return zero."""
-        return np.zeros(len(self.theta))
 
     def balanced(self, p: Array) -> PolyhedralPoint:
         """Return the point with every dual variable in the middle of its interval for ``p``."""

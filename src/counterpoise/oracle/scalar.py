@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.losses import Hinged
-from counterpoise.oracle._base import Array, Bounds
+from counterpoise.oracle._base import Array, Bounds, OnlyKinks
 from counterpoise.oracle.linear import LinearOracle
 from counterpoise.oracle.summed import SummedOracle
 
@@ -117,7 +116,7 @@ class ScalarOracle:
 
 
 @dataclass(frozen=True, eq=False)
-class ScalarPoint:
+class ScalarPoint(OnlyKinks):
     """Risks of a scalar and their one-sided slopes."""
 
     oracle: ScalarOracle
@@ -145,21 +144,6 @@ class ScalarPoint:
     def jacobian(self) -> Array:
         """The derivatives to the right."""
         return self.slopes(1)[:, None]
-
-    def hessian(self, p: Array) -> Array:
-        """Return zero: the risks bend only at their kinks."""
-        return np.zeros((1, 1))
-
-    def majorant(self, p: Array) -> None:
-        """Nothing lies above a kink and touches it."""
-
-    def hessian_product(self, p: Array) -> Callable[[Array], Array]:
-        """Return the map to zero."""
-        return np.zeros_like
-
-    def hessian_diagonal(self, p: Array) -> Array:
-        """Return zero."""
-        return np.zeros(1)
 
     def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
         """Minimise ``sum_c p_c risk_c`` exactly, by walking its kinks; whatever the point."""

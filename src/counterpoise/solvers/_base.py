@@ -131,7 +131,6 @@ class _Incumbent:
             share = float(np.min(np.divide(member, p, out=np.ones_like(p), where=p > 0)))
             curvature = min(share, 1.0) * curvature
         if self.p is not None and self.upper - self._foreseen(state.point, member, curvature) > useful * self.scale:
-            # It will not be of use.
             return
         lower = self.objective.lower_bound(state.point, member, curvature, state.multipliers)
         # Above the value at this very point it is no bound but a failure of arithmetic.
