@@ -50,7 +50,9 @@ class Contexts:
         """Return the stable order that groups rows by context; None where they are grouped already."""
         if np.all(self.codes[1:] >= self.codes[:-1]):
             return None
-        return np.argsort(self.codes, kind="stable")
+        # Short integers are sorted by counting.
+        short = self.codes.astype(np.uint16) if len(self.labels) <= 1 << 16 else self.codes
+        return np.argsort(short, kind="stable")
 
     def balanced(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return row weights of the same sum under which every context counts alike."""
@@ -201,10 +203,24 @@ def _is_missing(value: Any) -> bool:
         return True
 
 
+def sorted_codes(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the distinct values in order, and where among them each value is."""
+    if values.dtype.kind in "iu" and values.size:
+        low, high = int(values.min()), int(values.max())
+        if high - low < 4 * values.size and high < 1 << 63:
+            # Close together, as most whole numbers that name something: counted, not sorted.
+            above = values.astype(np.intp) - low
+            present = np.flatnonzero(np.bincount(above))
+            place = np.empty(high - low + 1, dtype=np.intp)
+            place[present] = np.arange(len(present))
+            return (present + low).astype(values.dtype), place[above]
+    unique, codes = np.unique(values, return_inverse=True)
+    return unique, codes.astype(np.intp, copy=False)
+
+
 def _unique(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
     if values.dtype.kind != "O":
-        unique, codes = np.unique(values, return_inverse=True)
-        return unique, codes.astype(np.intp, copy=False)
+        return sorted_codes(values)
     seen: dict[Any, int] = {}
     try:
         codes = np.fromiter((seen.setdefault(plain(v), len(seen)) for v in values), dtype=np.intp, count=len(values))

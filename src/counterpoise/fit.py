@@ -327,7 +327,8 @@ def _solve(
     solutions = []
     for form, suited in _attempts(problem, ball, references):
         start = _head_start(form, ball, references) if suited is ModelNewton else None
-        solutions.append(suited(**options).solve(RobustObjective(form, ball, references), start))
+        more: dict[str, Any] = {} if start is None else {"thrifty": True}
+        solutions.append(suited(**options, **more).solve(RobustObjective(form, ball, references), start))
         if solutions[-1].success:
             break
     return min(solutions, key=lambda solution: solution.certificate.relative_gap)

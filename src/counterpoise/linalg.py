@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from functools import cache
-from typing import Any
+from contextlib import nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
-from threadpoolctl import ThreadpoolController
+
+from counterpoise.threads import one_thread
 
 Array = NDArray[np.float64]
 
@@ -22,18 +21,11 @@ _MANY = 256
 _SMALL = 32
 """Rows up to which it does."""
 
+_FEW = 200
+"""Rows of a matrix up to which the BLAS does better with one thread."""
+
 _BLOCK_ENTRIES = 1 << 19
 """Entries of a stack that are worked on at once, so that they stay near the cache (4 MB)."""
-
-
-@cache
-def _threads() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def _one_thread() -> AbstractContextManager[Any]:
-    """Keep the BLAS to one thread: starting several for each of many small matrices costs far more than they save."""
-    return _threads().limit(limits=1, user_api="blas")
 
 
 def jacobi_scale(matrix: Array) -> Array:
@@ -129,7 +121,7 @@ def _solve_shifted(matrices: Array, rhs: Array) -> Array:
         shifted = scaled[todo]
         shifted[:, diagonal, diagonal] += shift
         side = scale[todo] * rhs[todo]
-        with np.errstate(all="ignore"), _one_thread():
+        with np.errstate(all="ignore"), one_thread():
             try:
                 x = np.linalg.solve(shifted, side[:, :, None])[:, :, 0]
             except np.linalg.LinAlgError:
@@ -157,10 +149,11 @@ def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:
     identity = np.eye(scaled.shape[1])
     inverse = np.empty_like(scaled)
     if len(scaled) == 1:
-        inverse[0] = _cholesky_inverse(scaled[0], identity)
+        with one_thread() if len(identity) <= _FEW else nullcontext():
+            inverse[0] = _cholesky_inverse(scaled[0], identity)
     else:
         try:
-            with _one_thread():
+            with one_thread():
                 inverse = np.asarray(np.linalg.inv(scaled + 1e-15 * identity), dtype=np.float64)
         except np.linalg.LinAlgError:
             inverse[:] = np.nan

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from counterpoise.contexts import Contexts
 from counterpoise.exceptions import EmptyContextError, InvalidInputError
+from counterpoise.threads import parts, spread
 
 Array = NDArray[np.float64]
 
@@ -41,9 +42,10 @@ def checked_features(X: Any) -> Any:
             raise InvalidInputError(
                 f"X must have two dimensions, got shape {array.shape}. Use X.reshape(-1, 1) for one feature."
             )
-        finite = np.isfinite(array)
-        if not finite.all():
-            row, column = (int(k) for k in np.argwhere(~finite)[0])
+        # A sum is finite only where all of it is; one that overflows says nothing.
+        sums = spread(lambda part: array[part].sum(), parts(len(array), array.size))
+        if not np.isfinite(sums).all() and not np.isfinite(array).all():
+            row, column = (int(k) for k in np.argwhere(~np.isfinite(array))[0])
             raise InvalidInputError(_not_finite(row, column, array[row, column]))
     if array.shape[0] == 0:
         raise InvalidInputError("X has no rows: there is nothing to learn from.")

@@ -13,6 +13,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from counterpoise.contexts import sorted_codes
 from counterpoise.estimators._base import (
     Array,
     ProgressLine,
@@ -330,7 +331,7 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
 
     def _checked(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Array]:
         X, y = self._validated(X, y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.classes_, codes = sorted_codes(y)
         if len(self.classes_) < 2:
             only = self.classes_.tolist()[0]
             raise InvalidInputError(f"y holds one class, {only!r}; a classifier needs two or more.")

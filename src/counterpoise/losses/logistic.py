@@ -35,7 +35,8 @@ class Logistic(Loss):
 
     def value(self, target: Array, prediction: Array) -> Array:
         """Return the loss of each row."""
-        return np.logaddexp(0.0, (1.0 - 2.0 * target) * prediction)
+        z = (1.0 - 2.0 * target) * prediction
+        return np.maximum(z, 0.0) + np.log1p(np.exp(-np.abs(z)))
 
     def gradient(self, target: Array, prediction: Array) -> Array:
         """Return ``sigma(z) - y``."""

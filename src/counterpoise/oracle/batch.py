@@ -17,14 +17,18 @@ from counterpoise.oracle.linear import LinearOracle, weighted_gram
 BATCH_ENTRIES = 1 << 21
 """Entries of padded features, or of Hessians, handled at once (16 MB)."""
 
-_LONG = 512
+LONG = 512
 """Rows of a context from which its products are taken alone."""
 
 
-def batches(oracle: LinearOracle) -> Iterator[NDArray[np.intp]]:
-    """Group contexts whose sizes round up to the same multiple of about a quarter, in blocks of bounded memory."""
+def batches(oracle: LinearOracle, among: NDArray[np.bool_] | None = None) -> Iterator[NDArray[np.intp]]:
+    """Group contexts, or some of them, whose sizes round up to the same multiple of about a quarter.
+
+    The blocks are of bounded memory.
+    """
     sizes = np.diff(oracle.starts)
     order = np.argsort(sizes, kind="stable")
+    order = order if among is None else order[among[order]]
     # A quarter of the power of two below the size: at most a fifth of a block is padding.
     unit = 1 << np.maximum(np.frexp(sizes[order])[1].astype(np.intp) - 3, 0)
     padded = -(-sizes[order] // unit) * unit
@@ -216,7 +220,7 @@ class Batch:
             for m in range(k + 1):
                 weight = bend[:, :, k, m]
                 block = np.empty((batch, width, width))
-                if length >= _LONG:
+                if length >= LONG:
                     # A product for each, in pieces that stay in the cache, beats one for all.
                     for b in range(batch):
                         block[b] = weighted_gram(self.X[b], np.ascontiguousarray(weight[b]), self.oracle.fit_intercept)

@@ -15,6 +15,7 @@ from counterpoise.contexts import Contexts
 from counterpoise.losses import Hinged, Loss
 from counterpoise.oracle import linear_bounds
 from counterpoise.oracle._base import Array, Bounds
+from counterpoise.threads import parts, spread
 
 _BLOCK_ENTRIES = 1 << 15
 """Entries of X weighted at once in a Gram product, so that its temporary stays in the cache (256 KB)."""
@@ -81,7 +82,7 @@ class LinearOracle:
         order = contexts.grouping_order()
         weight = np.ones(len(target)) if sample_weight is None else sample_weight
         if order is not None:
-            X, target, weight = X[order], target[order], weight[order]
+            X, target, weight = _gathered(X, order), target[order], weight[order]
         totals = np.add.reduceat(weight, contexts.starts[:-1])
         row_weight = weight / np.repeat(totals, np.diff(contexts.starts))
         return cls(X, target, row_weight, contexts.starts, loss, alpha, fit_intercept, bounds)
@@ -133,7 +134,11 @@ class LinearOracle:
         if sparse.issparse(self.X):
             columns = abs(self.X).max(axis=0).toarray().ravel()
         else:
-            columns = np.maximum(self.X.max(axis=0), -self.X.min(axis=0)).astype(np.float64, copy=False)
+            extremes = spread(
+                lambda part: np.maximum(self.X[part].max(axis=0), -self.X[part].min(axis=0)),
+                parts(len(self.X), self.X.size),
+            )
+            columns = np.max(extremes, axis=0).astype(np.float64, copy=False)
         if self.fit_intercept:
             columns = np.append(columns, 1.0)
         return np.tile(columns, self.loss.n_outputs)
@@ -181,8 +186,13 @@ class LinearOracle:
         blocks = np.empty((self.n_contexts, self.loss.n_outputs, self.width))
         features = blocks[:, :, : self.X.shape[1]]
         if len(rows) >= _MANY_ROWS * self.n_contexts and not sparse.issparse(self.X):
-            for c, (first, last) in enumerate(zip(self.starts[:-1], self.starts[1:], strict=True)):
-                features[c] = rows[first:last].T @ self.X[first:last]
+
+            def multiply(contexts: slice) -> None:
+                for c in range(contexts.start, contexts.stop):
+                    first, last = self.starts[c], self.starts[c + 1]
+                    features[c] = rows[first:last].T @ self.X[first:last]
+
+            spread(multiply, parts(self.n_contexts, self.X.size))
         else:
             columns = np.arange(len(rows))
             for k in range(self.loss.n_outputs):
@@ -474,18 +484,35 @@ def weighted_gram(X: Any, weight: Array, with_intercept: bool) -> Array:
         rows = np.flatnonzero(weight)
         if rows.size < 0.5 * n:
             X, weight, n = X[rows], weight[rows], rows.size
-        # Fewer rows than columns would cost more in sums of products than they save.
-        step = max(1, min(max(_BLOCK_ENTRIES // max(d, 1), d), _LARGEST_BLOCK // max(d, 1)))
-        # A matrix by itself, transposed, is half the work; and memory that is there already is the fastest.
-        root = np.sqrt(weight) if n and weight.min() >= 0.0 else None
-        scaled = np.empty((min(step, n), d))
-        for first in range(0, n, step):
-            block = X[first : first + step]
-            part = scaled[: len(block)]
-            np.multiply(block, (weight if root is None else root)[first : first + step, None], out=part)
-            gram[:d, :d] += (block if root is None else part).T @ part
+        for corner in spread(lambda part: _dense_gram(X[part], weight[part]), parts(n, n * d)):
+            gram[:d, :d] += corner
         border = weight @ X
     if with_intercept:
         gram[:d, d] = gram[d, :d] = border
         gram[d, d] = weight.sum()
     return gram
+
+
+def _dense_gram(X: Array, weight: Array) -> Array:
+    """Return ``X' diag(weight) X``, block by block."""
+    n, d = X.shape
+    # Fewer rows than columns would cost more in sums of products than they save.
+    step = max(1, min(max(_BLOCK_ENTRIES // max(d, 1), d), _LARGEST_BLOCK // max(d, 1)))
+    # A matrix by itself, transposed, is half the work; and memory that is there already is the fastest.
+    root = np.sqrt(weight) if n and weight.min() >= 0.0 else None
+    scaled, gram = np.empty((min(step, n), d)), np.zeros((d, d))
+    for first in range(0, n, step):
+        block = X[first : first + step]
+        part = scaled[: len(block)]
+        np.multiply(block, (weight if root is None else root)[first : first + step, None], out=part)
+        gram += (block if root is None else part).T @ part
+    return gram
+
+
+def _gathered(X: Any, order: NDArray[np.intp]) -> Any:
+    """Return rows in another order."""
+    if sparse.issparse(X):
+        return X[order]
+    out = np.empty_like(X)
+    spread(lambda part: np.take(X, order[part], axis=0, out=out[part], mode="clip"), parts(len(order), X.size))
+    return out

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.linalg import solve_stack
+from counterpoise.linalg import pseudo_inverse, solve_stack
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.batch import Batch
 from counterpoise.oracle.linear_bounds import lower_bounds, lowest
 
 _MAX_ITER = 100
+
+_POOR = 0.3
+"""Share of the squared Newton decrement that may be left by a step with a Hessian that serves."""
 
 
 def near_minimum(batch: Batch, tol: float, scale: float) -> Array:
@@ -70,6 +73,58 @@ def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array, Array]:
         if active.size == 0:
             break
     return upper, lower, theta
+
+
+def settle(batch: Batch, tol: float, scale: float) -> tuple[Array, Array, Array]:
+    """Do the same for one context of many rows, whose Hessian costs several gradients: it is kept while it serves.
+
+    Steps correct it by what gradients have shown since; and a share of it, known from how far predictions have moved,
+    is below the Hessian wherever the proof is given.
+    """
+    third_order = batch.loss.third_order
+    assert third_order is not None
+    inverse, before = None, np.inf
+    for _ in range(_MAX_ITER):
+        if inverse is None:
+            hessian, base = batch.hessian, batch.predictions
+            inverse = pseudo_inverse(hessian)[0]
+        direction = -batch.gradient @ inverse
+        slope = np.einsum("bd,bd->b", batch.gradient, direction)
+        promised = -0.5 * float(slope[0])
+        if promised <= tol * scale:
+            share = _kept(batch.predictions - base, third_order)
+            accuracy = float(tol * np.clip(batch.above, 1e-2 * scale, scale)[0])
+            if promised <= share * accuracy:
+                bound = lower_bounds(batch, batch.value, batch.gradient, share * hessian)
+                if batch.value[0] - bound[0] <= accuracy:
+                    return batch.value, bound, batch.theta
+        elif promised > _POOR * before:
+            # It serves no longer.
+            inverse, before = None, np.inf
+            continue
+        there, moved = _line_search(batch, direction, slope)
+        if not moved.all():
+            break
+        change, bend = there.theta[0] - batch.theta[0], there.gradient[0] - batch.gradient[0]
+        inverse = _corrected(inverse, change, bend)
+        batch, before = there, promised
+    return solve(batch, tol, scale)
+
+
+def _kept(moves: Array, third_order: float) -> float:
+    """Return the share of a row's curvature that is certainly left after such moves of predictions."""
+    moved = np.abs(moves) if moves.ndim == 1 else np.ptp(moves, axis=1)
+    return float(np.exp(-third_order * moved.max()))
+
+
+def _corrected(inverse: Array, change: Array, bend: Array) -> Array:
+    """Return the inverse Hessian corrected to map a change of the gradient to the move behind it (BFGS)."""
+    along = float(change @ bend)
+    if not along > 0.0:
+        return inverse
+    image = inverse @ bend
+    cross = np.outer(image, change)
+    return inverse + ((along + bend @ image) / along**2) * np.outer(change, change) - (cross + cross.T) / along
 
 
 def _line_search(batch: Batch, direction: Array, slope: Array) -> tuple[Batch, NDArray[np.bool_]]:

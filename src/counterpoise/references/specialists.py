@@ -16,13 +16,15 @@ from counterpoise.losses import Hinged
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Oracle
 from counterpoise.oracle._base import Array
-from counterpoise.oracle.batch import BATCH_ENTRIES, Batch, batches
+from counterpoise.oracle.batch import BATCH_ENTRIES, LONG, Batch, batches
 from counterpoise.oracle.linear import LinearOracle
 from counterpoise.oracle.polyhedral import PolyhedralOracle
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.references import newton, polyhedral
 from counterpoise.sets import KLBall
 from counterpoise.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver
+from counterpoise.solvers.interior_point import rough_erm
+from counterpoise.threads import spread
 
 MANY_ROWS = 400_000
 """Rows from which a first answer is sought with a part of them."""
@@ -77,18 +79,19 @@ def fit_specialists(oracle: LinearOracle, tol: float) -> Specialists:
     solve = polyhedral.solve if isinstance(oracle.loss, Hinged) else newton.solve
     floor = np.where(np.isfinite(padded.lowest_risks), padded.lowest_risks, 0.0)
     scale = max(float(np.mean(np.abs(padded.at(first).risks - floor))), 1e-3 * oracle.typical_risk)
-    begin = np.tile(first, (padded.n_contexts, 1))
-    if solve is newton.solve and len(padded.target) >= MANY_ROWS:
-        long = np.diff(padded.starts) >= 5 * THINNED * padded.n_parameters
-        if long.any():
-            # What some of their rows say is close to what all of them will.
-            some = padded.thinned(THINNED, long)
-            for block in batches(some):
-                begin[np.flatnonzero(long)[block]] = newton.near_minimum(Batch.of(some, block, first), 1e-3, scale)
-    for block in batches(padded):
+    long = np.zeros(padded.n_contexts, dtype=bool)
+    if solve is newton.solve and oracle.loss.third_order is not None and len(padded.target) >= MANY_ROWS:
+        long = np.diff(padded.starts) >= max(LONG, 4 * padded.n_parameters)
+    if long.any():
+        first = _rough_pooled(padded)
+        found = spread(
+            lambda k: newton.settle(Batch.of(padded, np.array([k]), first), tol, scale), np.flatnonzero(long)
+        )
+        c = together[long]
+        upper[c], lower[c], theta[c] = (np.concatenate(part) for part in zip(*found, strict=True))
+    for block in batches(padded, ~long):
         c = together[block]
-        batch = Batch.of(padded, block, first).at(begin[block])
-        upper[c], lower[c], theta[c] = _solve_together(solve, batch, tol, scale)
+        upper[c], lower[c], theta[c] = _solve_together(solve, Batch.of(padded, block, first), tol, scale)
     reached = max(float(np.mean(np.abs(upper[together] - floor))), 1e-3 * oracle.typical_risk)
     if reached < 1e-2 * scale:
         # Data that every context fits (nearly) perfectly: then the references set the scale.
@@ -107,6 +110,13 @@ def fit_specialists(oracle: LinearOracle, tol: float) -> Specialists:
             # What was proven stays so, where closer to the minimum rounding leaves no proof.
             lower[c] = np.maximum(lower[c], proven)
     return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), theta)
+
+
+def _rough_pooled(oracle: LinearOracle) -> Array:
+    """Return about the parameters that are best for all rows, by a part of them."""
+    some, sizes = oracle.thinned(THINNED), np.diff(oracle.starts)
+    nothing = ReferenceRisks.exactly(np.zeros(len(sizes)))
+    return rough_erm(RobustObjective(some, KLBall(sizes / sizes.sum(), 0.0), nothing), some.start()).theta
 
 
 def _solve_together(

@@ -29,15 +29,26 @@ from counterpoise.solvers.interior_point import InteriorPoint, kl_ball, rough_er
 MANY_CONTEXTS = 10
 """Contexts per parameter from which all their scores do not meet on a kink."""
 
+_SHARE = 0.05
+"""What has to be left of a Hessian for it to serve once more."""
+
 _SHORTEST = 1e-3
 """Length of a step below which the model says nothing of the risks."""
 
 
 @dataclass(frozen=True)
 class ModelNewton(Solver):
-    """Second-order solver for a KL ball and smooth risks."""
+    """Second-order solver for a KL ball and smooth risks.
+
+    Parameters
+    ----------
+    thrifty : bool
+        Keep a Hessian as long as it serves, where rows are so many that it costs several looks at the risks and their
+        gradients. The points have to know how much of a Hessian is left elsewhere.
+    """
 
     max_iter: int = 100
+    thrifty: bool = False
 
     def check(self, objective: RobustObjective) -> None:
         """Refuse bounds, and a set that is one point."""
@@ -48,10 +59,12 @@ class ModelNewton(Solver):
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin at ``theta`` with the centre of the set; with many contexts near the empirical risk minimiser."""
-        if not _are_many(objective):
-            return _state(objective.oracle.at(theta), objective.contexts.p_hat)
-        point = rough_erm(objective, theta)
-        return _state(point, objective.worst_case(point).distribution)
+        many = _are_many(objective)
+        point = rough_erm(objective, theta) if many else objective.oracle.at(theta)
+        p = objective.contexts.p_hat
+        if many or (self.thrifty and not kl_ball(objective).is_simplex):
+            p = objective.worst_case(point).distribution
+        return _state(point, p)
 
     def step(self, objective: RobustObjective, state: State) -> State:
         """Go to the minimum of the model, or as far towards it as the objective falls enough."""
@@ -65,7 +78,10 @@ class ModelNewton(Solver):
         length = 1.0
         while length > _SHORTEST:
             trial = foresee(objective.oracle.at(point.theta + length * move), p)
-            if objective.value(trial) <= value - 1e-4 * length * promised + slack:
+            fall = value - objective.value(trial)
+            if fall >= 1e-4 * length * promised - slack:
+                if length == 1.0 and self.thrifty and abs(fall - promised) <= 0.5 * promised:
+                    return _with_what_is_left(state, trial, p)
                 return _state(trial, p if length == 1.0 else state.p + length * (p - state.p))
             length *= 0.5
         return replace(state, stalled=True)
@@ -73,11 +89,11 @@ class ModelNewton(Solver):
     def _on_model(self, objective: RobustObjective, state: State) -> tuple[Array, Array, float] | None:
         """Return the move to the model's minimum, the distribution there, and the decrease it promises."""
         point, ball = state.point, kl_ball(objective)
-        assert state.curvature is not None
+        curvature = _matrix(state)
         if _are_many(objective):
-            return minimise_for_many(ball, objective.scores(point), point.jacobian, state.curvature, state.p)
+            return minimise_for_many(ball, objective.scores(point), point.jacobian, curvature, state.p)
         model = QuadraticOracle(
-            point.theta, point.risks, point.jacobian, state.curvature[None], objective.oracle.typical_risk
+            point.theta, point.risks, point.jacobian, curvature[None], objective.oracle.typical_risk
         )
         exact = ReferenceRisks.exactly(objective.references.upper)
         inner = RobustObjective(model, ball, exact)
@@ -89,7 +105,7 @@ class ModelNewton(Solver):
             return None
         p = objective.contexts.pull_inside(solution.p_worst)
         # The distribution is known better than the move: a small change of the latter hardly shows in the value.
-        settled = model.at(point.theta - positive_solver(state.curvature)(p @ point.jacobian))
+        settled = model.at(point.theta - positive_solver(curvature)(p @ point.jacobian))
         move = solution.theta - point.theta
         off = float(np.linalg.norm(settled.theta - solution.theta))
         no_worse = inner.value(settled) <= solution.value + 1e-13 * inner.scale(settled)
@@ -103,6 +119,21 @@ def _are_many(objective: RobustObjective) -> bool:
     ball, oracle = kl_ball(objective), objective.oracle
     enough = oracle.n_contexts >= MANY_CONTEXTS * oracle.n_parameters
     return enough and not ball.is_simplex and bool((ball.p_hat > 0).all())
+
+
+def _with_what_is_left(state: State, point: Point, p: Array) -> State:
+    """Return the next state with the Hessian that was used last, as far as it holds; with one of its own if not."""
+    home = state if state.extra is None else state.extra
+    # A Hessian is linear in the distribution, and falls no faster than predictions move.
+    ratio = np.divide(p, home.p, out=np.ones_like(p), where=home.p > 0.0)
+    share = min(float(ratio.min()), 1.0) * point.curvature_share(home.point)  # type: ignore[attr-defined]
+    return _state(point, p) if share < _SHARE else State(point, p, share * home.curvature, extra=home)
+
+
+def _matrix(state: State) -> Array:
+    """Return the curvature of the model: a Hessian, not what is left of it."""
+    home = state if state.extra is None else state.extra
+    return np.asarray(home.curvature)
 
 
 def _state(point: Point, p: Array) -> State:
