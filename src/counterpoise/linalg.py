@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy.linalg import lapack
 
 from counterpoise.threads import one_thread
 
@@ -45,19 +45,17 @@ def positive_solver(matrix: Array, shift: float = 1e-15) -> Callable[[Array], Ar
         scaled = matrix * scale[:, None] * scale
     if not np.isfinite(scaled).all():
         raise FloatingPointError("the Hessian overflowed")
-    diagonal = np.arange(len(scaled))
     while True:
-        shifted = scaled.copy()
-        shifted[diagonal, diagonal] += shift
-        try:
-            factor = linalg.cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
+        shifted = scaled.copy(order="F")
+        shifted.ravel(order="K")[:: len(scaled) + 1] += shift
+        factor, failed = lapack.dpotrf(shifted, lower=1, clean=0, overwrite_a=1)
+        if not failed:
             break
-        except linalg.LinAlgError:
-            shift = max(shift * 100.0, 1e-14)
+        shift = max(shift * 100.0, 1e-14)
 
     def solve(rhs: Array) -> Array:
         side = scale if rhs.ndim == 1 else scale[:, None]
-        return np.asarray(side * linalg.cho_solve(factor, side * rhs, check_finite=False))
+        return np.asarray(side * lapack.dpotrs(factor, side * rhs, lower=1)[0])
 
     return solve
 
@@ -168,8 +166,5 @@ def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:
 
 
 def _cholesky_inverse(matrix: Array, identity: Array) -> Array:
-    try:
-        factor = linalg.cho_factor(matrix, lower=True, check_finite=False)
-    except linalg.LinAlgError:
-        return np.full_like(matrix, np.nan)
-    return np.asarray(linalg.cho_solve(factor, identity, check_finite=False))
+    factor, failed = lapack.dpotrf(matrix, lower=1)
+    return np.full_like(matrix, np.nan) if failed else np.asarray(lapack.dpotrs(factor, identity, lower=1)[0])

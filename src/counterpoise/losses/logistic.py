@@ -45,7 +45,8 @@ class Logistic(Loss):
 
     def curvature(self, target: Array, prediction: Array) -> Array:
         """Return ``sigma(z) sigma(-z)``."""
-        return special.expit(prediction) * special.expit(-prediction)
+        small = np.exp(-np.abs(prediction))
+        return small / np.square(1.0 + small)
 
     def beyond(self, target: Array) -> Array:
         """Return the sign of the class."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +73,7 @@ class Batch:
             np.tile(theta, (len(contexts), 1)),
         )
 
-    def at(self, theta: Array) -> Batch:
+    def at(self, theta: Array) -> Self:
         """Return the same contexts at other parameters."""
         return replace(self, theta=theta)
 
@@ -101,10 +102,12 @@ class Batch:
         whole = np.concatenate([matrix[:, :, :d] @ basis.transpose(0, 2, 1), matrix[:, :, d:]], axis=2)
         return np.asarray(whole.reshape(len(theta), -1))
 
-    def subset(self, keep: NDArray[np.bool_]) -> Batch:
+    def subset(self, keep: NDArray[np.bool_]) -> Self:
         """Return some of the contexts."""
-        rows = np.repeat(keep, self.X.shape[1])
-        part = Batch(self.oracle, self.X[keep], self.target[rows], self.weight[rows], self.theta[keep])
+        return self._part(self.X[keep], keep, np.repeat(keep, self.X.shape[1]))
+
+    def _part(self, X: Any, keep: NDArray[np.bool_], rows: NDArray[np.bool_]) -> Self:
+        part = type(self)(self.oracle, X, self.target[rows], self.weight[rows], self.theta[keep])
         # What is known already is not worked out again.
         known = vars(self)
         for name, of_each in (("predictions", rows), ("losses", rows), ("value", keep), ("gradient", keep)):
@@ -125,19 +128,24 @@ class Batch:
     @property
     def width(self) -> int:
         """Columns of a coefficient matrix, the intercept counted."""
-        return int(self.X.shape[2]) + self.oracle.fit_intercept
+        return self.n_columns + self.oracle.fit_intercept
+
+    @property
+    def n_columns(self) -> int:
+        """Features."""
+        return int(self.X.shape[2])
 
     @cached_property
     def penalised(self) -> Array:
         """1 for coefficients, 0 for intercepts."""
         mask = np.ones((self.loss.n_outputs, self.width))
-        mask[:, self.X.shape[2] :] = 0.0
+        mask[:, self.n_columns :] = 0.0
         return mask.ravel()
 
     @cached_property
     def reach(self) -> Array:
         """The largest absolute feature behind each parameter."""
-        if self.X.shape[2] == self.oracle.n_features:
+        if self.n_columns == self.oracle.n_features:
             return self.oracle.reach
         columns = np.abs(self.X).max(axis=(0, 1))
         return np.tile(np.append(columns, np.ones(self.width - len(columns))), self.loss.n_outputs)
@@ -195,6 +203,10 @@ class Batch:
         diagonal = np.arange(hessian.shape[1])
         hessian[:, diagonal, diagonal] += self.alpha * self.penalised
         return hessian
+
+    def each(self, values: Array) -> Array:
+        """Repeat what there is one of per context for each of its rows."""
+        return np.repeat(values, self.X.shape[1], axis=0)
 
     def total(self, rows: Array) -> Array:
         """Sum rows within each context."""

@@ -15,7 +15,7 @@ from counterpoise.contexts import Contexts
 from counterpoise.losses import Hinged, Loss
 from counterpoise.oracle import linear_bounds
 from counterpoise.oracle._base import Array, Bounds
-from counterpoise.threads import parts, spread
+from counterpoise.threads import WORTHWHILE, parts, spread
 
 _BLOCK_ENTRIES = 1 << 15
 """Entries of X weighted at once in a Gram product, so that its temporary stays in the cache (256 KB)."""
@@ -162,6 +162,11 @@ class LinearOracle:
     def lowest_risks(self) -> Array:
         """A lower bound of each context's risk, whatever the parameters."""
         return np.add.reduceat(self.row_weight * self.loss.lowest(self.target), self.starts[:-1])
+
+    @property
+    def owner(self) -> NDArray[np.intp]:
+        """The context of each row."""
+        return np.repeat(np.arange(self.n_contexts), np.diff(self.starts))
 
     def weights(self, p: Array) -> Array:
         """Return each row's weight in ``sum_c p_c risk_c``."""
@@ -461,6 +466,9 @@ class Mixture:
         z = self.point.oracle.product(theta[0])
         return z[:, 0] if self.loss.n_outputs == 1 else z
 
+    def each(self, values: Array) -> Array:
+        return np.broadcast_to(values, (len(self.target), values.shape[1]))
+
     def total(self, rows: Array) -> Array:
         return np.array([rows.sum()])
 
@@ -484,8 +492,10 @@ def weighted_gram(X: Any, weight: Array, with_intercept: bool) -> Array:
         rows = np.flatnonzero(weight)
         if rows.size < 0.5 * n:
             X, weight, n = X[rows], weight[rows], rows.size
-        for corner in spread(lambda part: _dense_gram(X[part], weight[part]), parts(n, n * d)):
-            gram[:d, :d] += corner
+        if n * d < WORTHWHILE:
+            gram[:d, :d] = _dense_gram(X, weight)
+        else:
+            gram[:d, :d] = sum(spread(lambda part: _dense_gram(X[part], weight[part]), parts(n, n * d)))
         border = weight @ X
     if with_intercept:
         gram[:d, d] = gram[d, :d] = border

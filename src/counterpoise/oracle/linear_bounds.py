@@ -50,7 +50,7 @@ class Ridged(Protocol):
 class RowProblems(Ridged, Protocol):
     """B linear problems ``sum_i weight_i loss(target_i, x_i'theta_b) + alpha/2 |coef_b|^2`` at given theta.
 
-    Rows of all problems are in one flat sequence of length n, the same number for each.
+    Rows of all problems are in one flat sequence of length n.
     """
 
     @property
@@ -71,6 +71,9 @@ class RowProblems(Ridged, Protocol):
 
     def total(self, rows: Array) -> Array:
         """Sum rows within each problem: (n,) -> (B,)."""
+
+    def each(self, values: Array) -> Array:
+        """Repeat each problem's values for its rows: (B, k) -> (n, k)."""
 
     def product(self, theta: Array) -> Array:
         """Return each row's ``x_i'theta_b``: (B, P) -> (n,), or (n, n_outputs)."""
@@ -170,8 +173,6 @@ def _ridge(problems: RowProblems) -> Array:
 def _centre_intercepts(problems: RowProblems, z: Array) -> Array:
     """Return predictions shifted, problem by problem, to where the intercepts' gradient vanishes."""
     loss, outputs = problems.loss, problems.loss.n_outputs
-    n_problems = len(problems.coefficients)
-    owner = np.repeat(np.arange(n_problems), len(z) // n_problems)
     for _ in range(60):
         slopes = loss.gradient(problems.target, z).reshape(len(z), outputs)
         bend = loss.curvature(problems.target, z).reshape(len(z), outputs, -1)
@@ -184,7 +185,8 @@ def _centre_intercepts(problems: RowProblems, z: Array) -> Array:
         step = np.clip(step, -1.0, 1.0)
         if float(np.abs(step).max()) <= 1e-15 * (1.0 + float(np.abs(z).max())):
             break
-        z = z + (step[owner, 0] if z.ndim == 1 else step[owner])
+        move = problems.each(step)
+        z = z + (move[:, 0] if z.ndim == 1 else move)
     return z
 
 

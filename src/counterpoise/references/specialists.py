@@ -20,6 +20,7 @@ from counterpoise.oracle.batch import BATCH_ENTRIES, LONG, Batch, batches
 from counterpoise.oracle.linear import LinearOracle
 from counterpoise.oracle.polyhedral import PolyhedralOracle
 from counterpoise.oracle.scalar import ScalarOracle
+from counterpoise.oracle.strips import Strips
 from counterpoise.references import newton, polyhedral
 from counterpoise.sets import KLBall
 from counterpoise.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver
@@ -28,6 +29,12 @@ from counterpoise.threads import spread
 
 MANY_ROWS = 400_000
 """Rows from which a first answer is sought with a part of them."""
+
+STRIP = 128
+"""Rows of a context from which it is not padded."""
+
+_FEW = 16
+"""Contexts for which padding does not pay, however short."""
 
 THINNED = 10
 """One row in so many, then."""
@@ -89,7 +96,16 @@ def fit_specialists(oracle: LinearOracle, tol: float) -> Specialists:
         )
         c = together[long]
         upper[c], lower[c], theta[c] = (np.concatenate(part) for part in zip(*found, strict=True))
-    for block in batches(padded, ~long):
+    strips = np.zeros_like(long)
+    if solve is newton.solve and not sparse.issparse(padded.X):
+        strips = ~long & (np.diff(padded.starts) >= STRIP)
+        short = ~long & ~strips
+        if short.sum() < _FEW:
+            strips |= short & (np.diff(padded.starts) >= padded.n_parameters)
+    if strips.any():
+        c = together[strips]
+        upper[c], lower[c], theta[c] = newton.solve(Strips.of(padded, np.flatnonzero(strips), first), tol, scale)
+    for block in batches(padded, ~long & ~strips):
         c = together[block]
         upper[c], lower[c], theta[c] = _solve_together(solve, Batch.of(padded, block, first), tol, scale)
     reached = max(float(np.mean(np.abs(upper[together] - floor))), 1e-3 * oracle.typical_risk)

@@ -242,9 +242,11 @@ class KKTSystem:
     def longest(self, direction: Direction) -> float:
         """Return the largest step in [0, 1] that keeps every positive variable from turning negative."""
         duals, change = self.duals, direction.duals
-        pairs = [(self.rooms[0][self.bounded[0]], direction.theta[self.bounded[0]])]
-        pairs += [(self.rooms[1][self.bounded[1]], -direction.theta[self.bounded[1]])]
-        pairs += [(duals.low, change.low), (duals.high, change.high)]
+        pairs = []
+        if self.n_bounds:
+            pairs = [(self.rooms[0][self.bounded[0]], direction.theta[self.bounded[0]])]
+            pairs += [(self.rooms[1][self.bounded[1]], -direction.theta[self.bounded[1]])]
+            pairs += [(duals.low, change.low), (duals.high, change.high)]
         if not self.fixed:
             pairs += [(self.state.p, direction.p), (duals.s, change.s)]
         if self.constraint is not None:
