@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -152,12 +153,13 @@ def _linear_path(
     radii = levels.bits(problem.counts)
     centre = problem.counts / problem.counts.sum()
     references, scored = model._references(problem, KLBall(centre, radii[-1]))
-    fitted = []
+    fitted, like = [], clone(model)
+    for name in ("classes_", "n_features_in_", "feature_names_in_"):
+        if hasattr(model, name):
+            setattr(like, name, getattr(model, name))
     for radius, solution in zip(radii, solve_path(problem, scored, centre, radii, model.tol), strict=True):
-        one = clone(model).set_params(radius=float(radius))
-        for name in ("classes_", "n_features_in_", "feature_names_in_"):
-            if hasattr(model, name):
-                setattr(one, name, getattr(model, name))
+        one = copy(like)
+        one.radius = float(radius)
         fitted.append(one._keep(LinearFit.of(problem, KLBall(centre, radius), scored, solution), references))
     return _path(fitted, levels, problem.counts)
 

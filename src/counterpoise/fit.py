@@ -23,7 +23,7 @@ from counterpoise.oracle.polyhedral import PolyhedralOracle
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.summed import SummedOracle
 from counterpoise.problem import LinearProblem, Reference, SummedProblem
-from counterpoise.references.specialists import MANY_ROWS, THINNED
+from counterpoise.references.specialists import MANY_ROWS, THINNED, rough_pooled
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius
 from counterpoise.solvers import (
     InteriorPoint,
@@ -336,8 +336,10 @@ def _solve(
 
 def _head_start(oracle: Oracle, ball: KLBall, references: ReferenceRisks) -> Array | None:
     """Return what some of the rows say, where there are so many that looking at all of them costs."""
-    if not isinstance(oracle, LinearOracle) or len(oracle.target) < max(MANY_ROWS, 50 * THINNED * oracle.n_contexts):
+    if not isinstance(oracle, LinearOracle) or len(oracle.target) < MANY_ROWS:
         return None
+    if len(oracle.target) < 50 * THINNED * oracle.n_contexts:
+        return rough_pooled(oracle)
     some = RobustObjective(oracle.thinned(THINNED), ball, references)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotCertifiedWarning)
@@ -365,8 +367,9 @@ def _attempts(
     if not ball.is_point:
         smooth.insert(0, (oracle, InteriorPoint))
         large = problem.counts.sum() * oracle.n_parameters >= _LARGE
-        if rows is None and (large or oracle.n_contexts >= MANY_CONTEXTS * oracle.n_parameters):
-            smooth.insert(0, (oracle, ModelNewton))
+        if rows is None:
+            first = large or oracle.n_contexts >= MANY_CONTEXTS * oracle.n_parameters
+            smooth.insert(0 if first else 1, (oracle, ModelNewton))
     if rows is None:
         return smooth
     by_rows: tuple[Oracle, type[Solver]] = (rows, PolyhedralInteriorPoint)

@@ -120,11 +120,12 @@ def _kept(moves: Array, third_order: float) -> float:
 def _corrected(inverse: Array, change: Array, bend: Array) -> Array:
     """Return the inverse Hessian corrected to map a change of the gradient to the move behind it (BFGS)."""
     along = float(change @ bend)
-    if not along > 0.0:
+    # A move as short as rounding shows nothing.
+    if not along > 1e-100:
         return inverse
     image = inverse @ bend
-    cross = np.outer(image, change)
-    return inverse + ((along + bend @ image) / along**2) * np.outer(change, change) - (cross + cross.T) / along
+    cross = np.outer(image, change / along)
+    return inverse + (1.0 + float(bend @ image) / along) * np.outer(change, change / along) - cross - cross.T
 
 
 def _line_search(batch: Batch, direction: Array, slope: Array) -> tuple[Batch, NDArray[np.bool_]]:

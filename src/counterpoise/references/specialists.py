@@ -87,10 +87,11 @@ def fit_specialists(oracle: LinearOracle, tol: float) -> Specialists:
     floor = np.where(np.isfinite(padded.lowest_risks), padded.lowest_risks, 0.0)
     scale = max(float(np.mean(np.abs(padded.at(first).risks - floor))), 1e-3 * oracle.typical_risk)
     long = np.zeros(padded.n_contexts, dtype=bool)
-    if solve is newton.solve and oracle.loss.third_order is not None and len(padded.target) >= MANY_ROWS:
-        long = np.diff(padded.starts) >= max(LONG, 4 * padded.n_parameters)
+    if solve is newton.solve and len(padded.target) >= MANY_ROWS:
+        first = rough_pooled(padded)
+        if oracle.loss.third_order is not None and not sparse.issparse(padded.X):
+            long = np.diff(padded.starts) >= max(LONG, 4 * padded.n_parameters)
     if long.any():
-        first = _rough_pooled(padded)
         found = spread(
             lambda k: newton.settle(Batch.of(padded, np.array([k]), first), tol, scale), np.flatnonzero(long)
         )
@@ -105,9 +106,11 @@ def fit_specialists(oracle: LinearOracle, tol: float) -> Specialists:
     if strips.any():
         c = together[strips]
         upper[c], lower[c], theta[c] = newton.solve(Strips.of(padded, np.flatnonzero(strips), first), tol, scale)
-    for block in batches(padded, ~long & ~strips):
+    blocks = list(batches(padded, ~long & ~strips))
+    each = spread(lambda block: _solve_together(solve, Batch.of(padded, block, first), tol, scale), blocks)
+    for block, found_there in zip(blocks, each, strict=True):
         c = together[block]
-        upper[c], lower[c], theta[c] = _solve_together(solve, Batch.of(padded, block, first), tol, scale)
+        upper[c], lower[c], theta[c] = found_there
     reached = max(float(np.mean(np.abs(upper[together] - floor))), 1e-3 * oracle.typical_risk)
     if reached < 1e-2 * scale:
         # Data that every context fits (nearly) perfectly: then the references set the scale.
@@ -128,11 +131,11 @@ def fit_specialists(oracle: LinearOracle, tol: float) -> Specialists:
     return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), theta)
 
 
-def _rough_pooled(oracle: LinearOracle) -> Array:
+def rough_pooled(oracle: LinearOracle) -> Array:
     """Return about the parameters that are best for all rows, by a part of them."""
     some, sizes = oracle.thinned(THINNED), np.diff(oracle.starts)
-    nothing = ReferenceRisks.exactly(np.zeros(len(sizes)))
-    return rough_erm(RobustObjective(some, KLBall(sizes / sizes.sum(), 0.0), nothing), some.start()).theta
+    objective = RobustObjective(some, KLBall(sizes / sizes.sum(), 0.0), ReferenceRisks.exactly(np.zeros(len(sizes))))
+    return rough_erm(objective, some.start()).theta
 
 
 def _solve_together(
