@@ -1,0 +1,158 @@
+"""The least favourable member for one score vector: lean where numbers are tame, in pieces where contexts are many."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from counterpoise.sets._base import Array
+
+BLOCK = 1 << 13
+"""Contexts taken at once: their temporaries stay in the cache, and memory is never asked for more."""
+
+SMALLEST_SHARE = 1e-200
+"""No smaller probability is tame: its products with the tilt could underflow."""
+
+_TAME_SCORES = (1e-150, 1e150)
+_LEAST_LOG_OFFSET = -138.0
+_SMALL = 1e-4
+"""Below this many nats the first-order terms must cancel context by context."""
+
+_LAST_STEP = 3e-6
+"""Steps are of third order: after one this small the next would be below rounding."""
+
+Block = tuple[Array, Array, Array]
+
+
+def tilt_of_one(p_hat: Array, eps: float, scores: Array) -> tuple[Array, float, float, float] | None:
+    """Return ``p = multiplier p_hat / (nu - scores)`` of divergence ``eps``, its value, ``nu`` and ``multiplier``.
+
+    Every ``p_hat`` must be positive. None where numbers are extreme or the search does not settle at once.
+    """
+    top, bottom = scores.item(scores.argmax()), scores.item(scores.argmin())
+    spread = top - bottom
+    if not (_TAME_SCORES[0] < spread and max(abs(top), abs(bottom)) < _TAME_SCORES[1]):
+        return None
+    blocks: _Blocks | list[Block]
+    if p_hat.size > BLOCK:
+        # A thinned vector has nearly the same root, and costs nothing beside a pass over all.
+        thin = slice(None, None, -(-p_hat.size // BLOCK))
+        share = p_hat[thin] / np.add.reduce(p_hat[thin])
+        sample, mean = _whole(share, (top - scores[thin]) / spread)
+        guess = _root(sample, eps, mean, _first_offset(sample[0], eps, mean))
+        mean = (top - float(scores @ p_hat)) / spread
+        blocks = _Blocks(p_hat, scores, top, spread, mean)
+        offset = guess[0] if guess else max(mean, math.exp(_LEAST_LOG_OFFSET))
+    else:
+        blocks, mean = _whole(p_hat, (top - scores) / spread)
+        offset = _first_offset(blocks[0], eps, mean)
+    root = _root(blocks, eps, mean, offset)
+    if root is None:
+        return None
+    offset, total = root
+    p = np.empty_like(p_hat)
+    value = 0.0
+    for k in range(0, p.size, BLOCK):
+        part, own = p[k : k + BLOCK], scores[k : k + BLOCK]
+        np.subtract(top, own, out=part)
+        part *= total / spread
+        part += total * offset
+        np.divide(p_hat[k : k + BLOCK], part, out=part)
+        value += float(part @ own)
+    return p, value, top + spread * offset, spread / total
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Pieces of ``p_hat``, of the relative gaps to the largest score, and of these less their mean."""
+
+    p_hat: Array
+    scores: Array
+    top: float
+    spread: float
+    mean: float
+
+    def __iter__(self) -> Iterator[Block]:
+        for k in range(0, self.p_hat.size, BLOCK):
+            gaps = self.top - self.scores[k : k + BLOCK]
+            gaps /= self.spread
+            yield self.p_hat[k : k + BLOCK], gaps, gaps - self.mean
+
+
+def _whole(p_hat: Array, gaps: Array) -> tuple[list[Block], float]:
+    mean = float(gaps @ p_hat)
+    return [(p_hat, gaps, gaps - mean)], mean
+
+
+def _first_offset(block: Block, eps: float, mean: float) -> float:
+    """Return where the divergence is ``eps`` to third order in the gaps, ``M2 / 2 c^2 - 2 M3 / 3 c^3``."""
+    p_hat, _, from_mean = block
+    weighted = p_hat * from_mean
+    variance, third = float(weighted @ from_mean), float(weighted @ (from_mean * from_mean))
+    return max(math.sqrt(variance / (2.0 * eps)) - third / (1.5 * variance) - mean, 1e-3 * mean)
+
+
+def _root(blocks: Iterable[Block], eps: float, mean: float, offset: float) -> tuple[float, float] | None:
+    """Return the offset at which the divergence is ``eps``, and the sum of ``p_hat / (offset + gaps)`` there.
+
+    Halley steps on the logarithm of the divergence in log(offset). The formulas are those of a tilted distribution:
+    with ``u = (gap - mean) / (offset + mean)`` and ``v = u / (1 + u)`` the first-order terms cancel on paper.
+    """
+    low, high = _LEAST_LOG_OFFSET, 1e-6 - 0.5 * math.log(4.0 * eps)
+    x = min(max(math.log(offset), low), high)
+    for _ in range(20):
+        offset = math.exp(x)
+        scale = 1.0 / (offset + mean)
+        share = offset * scale
+        logs = first = product = second = third = 0.0
+        for p_hat, gaps, from_mean in blocks:
+            above = gaps + offset
+            v = from_mean / above
+            weighted = p_hat * v
+            product += float(weighted @ from_mean)
+            second += float(weighted @ v)
+            v *= v
+            third += float(weighted @ v)
+            u = from_mean * scale
+            first += float(u @ p_hat)
+            if eps < _SMALL:
+                logs += float(log1p_minus(u, above * scale) @ p_hat)
+            else:
+                # Near -1 it is 1 + u that has all its digits.
+                logs += float((np.log1p(u) if share > 1e-3 else np.log(above * scale)) @ p_hat)
+        # The mean of v, and its central moments.
+        centre = first - scale * product
+        mass = 1.0 - centre
+        variance = second - centre * centre
+        skew = 3.0 * centre * second - third - 2.0 * centre**3
+        divergence = logs + (first if eps < _SMALL else 0.0) + math.log1p(-centre)
+        slope = -share * variance / mass
+        if not (divergence > 0.0 and slope < 0.0):
+            return None
+        low, high = (x, high) if divergence > eps else (low, x)
+        bend = slope + share * share * (3.0 * variance + 2.0 * skew / mass - (variance / mass) ** 2)
+        newton = divergence / slope * math.log(eps / divergence)
+        halley = 0.5 * newton * (slope / divergence - bend / slope)
+        step = newton / (1.0 - min(max(halley, -1.0), 0.5))
+        if abs(step) <= _LAST_STEP:
+            # The sum moves along by its own derivatives, of which the moments are at hand.
+            move = share * math.expm1(step)
+            cube = skew + 3.0 * mass * variance + mass**3
+            total = mass - move * (variance + mass * mass) + move * move * cube
+            return offset + offset * math.expm1(step), total * scale
+        x += step
+        if not low <= x <= high:
+            x = 0.5 * (low + high)
+    return None
+
+
+def log1p_minus(u: Array, one_plus_u: Array) -> Array:
+    """Return ``log1p(u) - u`` without cancellation near 0."""
+    # log1p(u) = 2 atanh(r), r = u / (2 + u), and 2 r - u = -u r exactly.
+    r = u / (2.0 + u)
+    r2 = r * r
+    series = r * (2.0 * r2 * (1 / 3 + r2 * (1 / 5 + r2 * (1 / 7 + r2 * (1 / 9 + r2 / 11)))) - u)
+    return np.where(np.abs(u) < 0.1, series, np.log(one_plus_u) - u)
