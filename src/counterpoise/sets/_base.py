@@ -113,8 +113,8 @@ def checked_distribution(p: ArrayLike, name: str) -> Array:
     return values
 
 
-def checked_scores(scores: ArrayLike, n_contexts: int) -> Array:
-    """Return scores of shape (n_contexts,) or (batch, n_contexts) as finite floats."""
+def shaped_scores(scores: ArrayLike, n_contexts: int) -> Array:
+    """Return scores of shape (n_contexts,) or (batch, n_contexts) as floats."""
     try:
         values = np.asarray(scores, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -124,6 +124,11 @@ def checked_scores(scores: ArrayLike, n_contexts: int) -> Array:
             f"scores have shape {values.shape}; the set has {n_contexts} contexts. "
             f"Pass ({n_contexts},), or (batch, {n_contexts}) for several at once."
         )
+    return values
+
+
+def refuse_infinite(values: Array) -> None:
+    """Say which score is not finite, if one is not."""
     finite = np.isfinite(values)
     if not finite.all():
         where = tuple(int(k) for k in np.argwhere(~finite)[0])
@@ -131,7 +136,6 @@ def checked_scores(scores: ArrayLike, n_contexts: int) -> Array:
             f"the score of context {where[-1]} is {values[where]}; scores must be finite. "
             "Drop the context, or supply its risk."
         )
-    return values
 
 
 def _first(mask: NDArray[np.bool_]) -> tuple[int, ...]:

@@ -10,15 +10,18 @@ import numpy as np
 
 from counterpoise.sets._base import Array
 
-BLOCK = 1 << 13
+BLOCK = 1 << 14
 """Contexts taken at once: their temporaries stay in the cache, and memory is never asked for more."""
 
 SMALLEST_SHARE = 1e-200
 """No smaller probability is tame: its products with the tilt could underflow."""
 
+_SAMPLE = 1 << 15
+"""More contexts than these are solved on a sample first."""
+
 _TAME_SCORES = (1e-150, 1e150)
-_LEAST_LOG_OFFSET = -138.0
-_SMALL = 1e-4
+_LEAST_OFFSET = 1e-60
+_SMALL = 1e-6
 """Below this many nats the first-order terms must cancel context by context."""
 
 _LAST_STEP = 3e-6
@@ -37,18 +40,15 @@ def tilt_of_one(p_hat: Array, eps: float, scores: Array) -> tuple[Array, float, 
     if not (_TAME_SCORES[0] < spread and max(abs(top), abs(bottom)) < _TAME_SCORES[1]):
         return None
     blocks: _Blocks | list[Block]
-    if p_hat.size > BLOCK:
-        # A thinned vector has nearly the same root, and costs nothing beside a pass over all.
-        thin = slice(None, None, -(-p_hat.size // BLOCK))
-        share = p_hat[thin] / np.add.reduce(p_hat[thin])
-        sample, mean = _whole(share, (top - scores[thin]) / spread)
-        guess = _root(sample, eps, mean, _first_offset(sample[0], eps, mean))
-        mean = (top - float(scores @ p_hat)) / spread
-        blocks = _Blocks(p_hat, scores, top, spread, mean)
-        offset = guess[0] if guess else max(mean, math.exp(_LEAST_LOG_OFFSET))
-    else:
-        blocks, mean = _whole(p_hat, (top - scores) / spread)
+    if p_hat.size <= _SAMPLE:
+        blocks, mean = _whole(p_hat, (top - scores) * (1.0 / spread))
         offset = _first_offset(blocks[0], eps, mean)
+    else:
+        few, mean = _whole(*_sample(p_hat, scores, top, spread))
+        guess = _root(few, eps, mean, _first_offset(few[0], eps, mean))
+        offset = guess[0] if guess else mean
+        mean = (top - float(scores.dot(p_hat))) / spread
+        blocks = _Blocks(p_hat, scores, top, spread, mean)
     root = _root(blocks, eps, mean, offset)
     if root is None:
         return None
@@ -61,7 +61,7 @@ def tilt_of_one(p_hat: Array, eps: float, scores: Array) -> tuple[Array, float, 
         part *= total / spread
         part += total * offset
         np.divide(p_hat[k : k + BLOCK], part, out=part)
-        value += float(part @ own)
+        value += float(part.dot(own))
     return p, value, top + spread * offset, spread / total
 
 
@@ -78,21 +78,40 @@ class _Blocks:
     def __iter__(self) -> Iterator[Block]:
         for k in range(0, self.p_hat.size, BLOCK):
             gaps = self.top - self.scores[k : k + BLOCK]
-            gaps /= self.spread
+            gaps *= 1.0 / self.spread
             yield self.p_hat[k : k + BLOCK], gaps, gaps - self.mean
 
 
 def _whole(p_hat: Array, gaps: Array) -> tuple[list[Block], float]:
-    mean = float(gaps @ p_hat)
+    mean = float(gaps.dot(p_hat))
     return [(p_hat, gaps, gaps - mean)], mean
+
+
+def _sample(p_hat: Array, scores: Array, top: float, spread: float) -> tuple[Array, Array]:
+    """Return a distribution on a few thousand gaps whose divergence is nearly that of all."""
+    thin = slice(None, None, p_hat.size * 2 // _SAMPLE)
+    share, thinned = p_hat[thin], scores[thin]
+    # The largest scores alone decide where the radius is large: those are all taken, and only the rest is thinned.
+    n_taken = max(1, thinned.size >> 8)
+    level = np.partition(thinned, -n_taken)[-n_taken]
+    upper = np.flatnonzero(scores > level)
+    lower = thinned <= level
+    rest = share[lower]
+    rest *= max(1.0 - float(np.add.reduce(p_hat[upper])), 0.0) / float(np.add.reduce(rest))
+    gaps = np.concatenate((top - scores[upper], top - thinned[lower]))
+    return np.concatenate((p_hat[upper], rest)), gaps / spread
 
 
 def _first_offset(block: Block, eps: float, mean: float) -> float:
     """Return where the divergence is ``eps`` to third order in the gaps, ``M2 / 2 c^2 - 2 M3 / 3 c^3``."""
     p_hat, _, from_mean = block
     weighted = p_hat * from_mean
-    variance, third = float(weighted @ from_mean), float(weighted @ (from_mean * from_mean))
-    return max(math.sqrt(variance / (2.0 * eps)) - third / (1.5 * variance) - mean, 1e-3 * mean)
+    variance, third = float(weighted.dot(from_mean)), float(weighted.dot(from_mean * from_mean))
+    if variance == 0.0:
+        return mean
+    guess = math.sqrt(variance / (2.0 * eps)) - third / (1.5 * variance) - mean
+    # Where that fails the radius is large, and the divergence nearly a line in log(offset).
+    return max(guess, 0.05 * math.exp(-1.3 * eps) * mean)
 
 
 def _root(blocks: Iterable[Block], eps: float, mean: float, offset: float) -> tuple[float, float] | None:
@@ -101,38 +120,49 @@ def _root(blocks: Iterable[Block], eps: float, mean: float, offset: float) -> tu
     Halley steps on the logarithm of the divergence in log(offset). The formulas are those of a tilted distribution:
     with ``u = (gap - mean) / (offset + mean)`` and ``v = u / (1 + u)`` the first-order terms cancel on paper.
     """
-    low, high = _LEAST_LOG_OFFSET, 1e-6 - 0.5 * math.log(4.0 * eps)
-    x = min(max(math.log(offset), low), high)
-    for _ in range(20):
+    low, high = math.log(_LEAST_OFFSET), 1e-6 - 0.5 * math.log(4.0 * eps)
+    x = min(math.log(max(offset, _LEAST_OFFSET)), high)
+    residual = 0.0
+    for k in range(20):
         offset = math.exp(x)
         scale = 1.0 / (offset + mean)
         share = offset * scale
-        logs = first = product = second = third = 0.0
+        logs = product = second = third = 0.0
         for p_hat, gaps, from_mean in blocks:
             above = gaps + offset
             v = from_mean / above
             weighted = p_hat * v
-            product += float(weighted @ from_mean)
-            second += float(weighted @ v)
+            product += float(weighted.dot(from_mean))
+            second += float(weighted.dot(v))
             v *= v
-            third += float(weighted @ v)
-            u = from_mean * scale
-            first += float(u @ p_hat)
+            third += float(weighted.dot(v))
+            if k == 0:
+                residual += float(from_mean.dot(p_hat))
             if eps < _SMALL:
-                logs += float(log1p_minus(u, above * scale) @ p_hat)
+                logs += float(log1p_minus(from_mean * scale, above * scale).dot(p_hat))
+            elif share > 1e-3:
+                logs += float(np.log1p(from_mean * scale).dot(p_hat))
             else:
-                # Near -1 it is 1 + u that has all its digits.
-                logs += float((np.log1p(u) if share > 1e-3 else np.log(above * scale)) @ p_hat)
+                logs += float(np.log(above, out=above).dot(p_hat))
         # The mean of v, and its central moments.
-        centre = first - scale * product
+        centre = scale * (residual - product)
         mass = 1.0 - centre
         variance = second - centre * centre
         skew = 3.0 * centre * second - third - 2.0 * centre**3
-        divergence = logs + (first if eps < _SMALL else 0.0) + math.log1p(-centre)
+        if eps < _SMALL:
+            logs += scale * residual
+        elif share <= 1e-3:
+            # Near -1 it is 1 + u, not u, that has all its digits.
+            logs += math.log(scale)
+        divergence = logs + math.log1p(-centre)
         slope = -share * variance / mass
         if not (divergence > 0.0 and slope < 0.0):
             return None
-        low, high = (x, high) if divergence > eps else (low, x)
+        # No slope is steeper than 1.
+        bound = x + 0.99 * (divergence - eps)
+        low, high = (bound, high) if divergence > eps else (low, bound)
+        if high < low:
+            return None
         bend = slope + share * share * (3.0 * variance + 2.0 * skew / mass - (variance / mass) ** 2)
         newton = divergence / slope * math.log(eps / divergence)
         halley = 0.5 * newton * (slope / divergence - bend / slope)

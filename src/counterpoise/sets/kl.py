@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.sets._base import Array, Constraint, WorstCase, checked_distribution, checked_scores
+from counterpoise.sets._base import Array, Constraint, WorstCase, checked_distribution, refuse_infinite, shaped_scores
 from counterpoise.sets._one_row import SMALLEST_SHARE, log1p_minus, tilt_of_one
 
 MEMBERSHIP_TOLERANCE = 1e-9
@@ -66,7 +66,7 @@ class KLBall:
     @cached_property
     def _is_tame(self) -> bool:
         """Whether the lean way for one score vector may be tried."""
-        return not (self.is_point or self.is_simplex) and float(self.p_hat.min()) > SMALLEST_SHARE
+        return not self.is_point and 1e-150 < self.radius < math.inf and float(self.p_hat.min()) > SMALLEST_SHARE
 
     def worst_case(self, scores: ArrayLike) -> WorstCase:
         """Return the member with the largest expected score.
@@ -75,10 +75,15 @@ class KLBall:
         ----------
         scores : array-like of shape (n_contexts,) or (batch, n_contexts)
         """
-        values = checked_scores(scores, self.p_hat.size)
+        values = shaped_scores(scores, self.p_hat.size)
+        if (
+            values.ndim == 1
+            and self._is_tame
+            and (found := tilt_of_one(self.p_hat, self.radius * math.log(2.0), values))
+        ):
+            return WorstCase(*found, self.p_hat)
+        refuse_infinite(values)
         if values.ndim == 1:
-            if self._is_tame and (found := tilt_of_one(self.p_hat, self.radius * math.log(2.0), values)):
-                return WorstCase(*found, self.p_hat)
             p, nu, multiplier = self._worst_rows(values[None])
             return WorstCase(p[0], float(p[0] @ values), float(nu[0]), float(multiplier[0]), self.p_hat)
         rows = values
