@@ -20,9 +20,11 @@ _SAMPLE = 1 << 15
 """More contexts than these are solved on a sample first."""
 
 _TAME_SCORES = (1e-150, 1e150)
-_LEAST_OFFSET = 1e-60
-_SMALL = 1e-6
-"""Below this many nats the first-order terms must cancel context by context."""
+_LEAST_OFFSET = 1e-17
+"""Relative to the largest gap; below it logarithms are safer, which the way for a batch takes."""
+
+_SMALL, _LARGE = 1e-5, 0.03
+"""Nats below which first-order terms must cancel context by context, and above which they may be left in."""
 
 _LAST_STEP = 3e-6
 """Steps are of third order: after one this small the next would be below rounding."""
@@ -35,21 +37,24 @@ def tilt_of_one(p_hat: Array, eps: float, scores: Array) -> tuple[Array, float, 
 
     Every ``p_hat`` must be positive. None where numbers are extreme or the search does not settle at once.
     """
-    top, bottom = scores.item(scores.argmax()), scores.item(scores.argmin())
+    highest = scores.argmax()
+    top, bottom = scores.item(highest), scores.item(scores.argmin())
     spread = top - bottom
     if not (_TAME_SCORES[0] < spread and max(abs(top), abs(bottom)) < _TAME_SCORES[1]):
         return None
+    # What the divergence gains per unit of log(offset) is at most the mass off the largest score.
+    steepest = 1.01 * max(1.0 - p_hat.item(highest), 1e-15)
     blocks: _Blocks | list[Block]
     if p_hat.size <= _SAMPLE:
         blocks, mean = _whole(p_hat, (top - scores) * (1.0 / spread))
         offset = _first_offset(blocks[0], eps, mean)
     else:
-        few, mean = _whole(*_sample(p_hat, scores, top, spread))
-        guess = _root(few, eps, mean, _first_offset(few[0], eps, mean))
-        offset = guess[0] if guess else mean
         mean = (top - float(scores.dot(p_hat))) / spread
         blocks = _Blocks(p_hat, scores, top, spread, mean)
-    root = _root(blocks, eps, mean, offset)
+        few, few_mean = _whole(*_sample(p_hat, scores, top, spread))
+        guess = _root(few, eps, few_mean, _first_offset(few[0], eps, few_mean), steepest)
+        offset = guess[0] if guess else mean
+    root = _root(blocks, eps, mean, offset, steepest)
     if root is None:
         return None
     offset, total = root
@@ -114,7 +119,9 @@ def _first_offset(block: Block, eps: float, mean: float) -> float:
     return max(guess, 0.05 * math.exp(-1.3 * eps) * mean)
 
 
-def _root(blocks: Iterable[Block], eps: float, mean: float, offset: float) -> tuple[float, float] | None:
+def _root(
+    blocks: Iterable[Block], eps: float, mean: float, offset: float, steepest: float
+) -> tuple[float, float] | None:
     """Return the offset at which the divergence is ``eps``, and the sum of ``p_hat / (offset + gaps)`` there.
 
     Halley steps on the logarithm of the divergence in log(offset). The formulas are those of a tilted distribution:
@@ -122,11 +129,14 @@ def _root(blocks: Iterable[Block], eps: float, mean: float, offset: float) -> tu
     """
     low, high = math.log(_LEAST_OFFSET), 1e-6 - 0.5 * math.log(4.0 * eps)
     x = min(math.log(max(offset, _LEAST_OFFSET)), high)
-    residual = 0.0
+    residual, exact = 0.0, eps < _SMALL
     for k in range(20):
+        if high < low:
+            return None
         offset = math.exp(x)
         scale = 1.0 / (offset + mean)
         share = offset * scale
+        exact = exact or share < 1e-12
         logs = product = second = third = 0.0
         for p_hat, gaps, from_mean in blocks:
             above = gaps + offset
@@ -138,37 +148,37 @@ def _root(blocks: Iterable[Block], eps: float, mean: float, offset: float) -> tu
             third += float(weighted.dot(v))
             if k == 0:
                 residual += float(from_mean.dot(p_hat))
-            if eps < _SMALL:
-                logs += float(log1p_minus(from_mean * scale, above * scale).dot(p_hat))
-            elif share > 1e-3:
-                logs += float(np.log1p(from_mean * scale).dot(p_hat))
-            else:
+            if eps > _LARGE:
                 logs += float(np.log(above, out=above).dot(p_hat))
+            elif exact:
+                logs += float(log1p_minus(from_mean * scale, above * scale).dot(p_hat))
+            else:
+                logs += float(np.log1p(from_mean * scale).dot(p_hat))
         # The mean of v, and its central moments.
         centre = scale * (residual - product)
         mass = 1.0 - centre
+        if not (exact or eps > _LARGE or mass - 1.0 < 100.0 * eps):
+            # Much of the mass has u near -1, where it is 1 + u that has all its digits.
+            exact = True
+            continue
         variance = second - centre * centre
         skew = 3.0 * centre * second - third - 2.0 * centre**3
-        if eps < _SMALL:
-            logs += scale * residual
-        elif share <= 1e-3:
-            # Near -1 it is 1 + u, not u, that has all its digits.
+        if eps > _LARGE:
             logs += math.log(scale)
+        elif exact:
+            logs += scale * residual
         divergence = logs + math.log1p(-centre)
         slope = -share * variance / mass
         if not (divergence > 0.0 and slope < 0.0):
             return None
-        # No slope is steeper than 1.
-        bound = x + 0.99 * (divergence - eps)
+        bound = x + (divergence - eps) / steepest
         low, high = (bound, high) if divergence > eps else (low, bound)
-        if high < low:
-            return None
         bend = slope + share * share * (3.0 * variance + 2.0 * skew / mass - (variance / mass) ** 2)
         newton = divergence / slope * math.log(eps / divergence)
         halley = 0.5 * newton * (slope / divergence - bend / slope)
         step = newton / (1.0 - min(max(halley, -1.0), 0.5))
         if abs(step) <= _LAST_STEP:
-            # The sum moves along by its own derivatives, of which the moments are at hand.
+            # The sum moves along by its derivatives, which the moments give.
             move = share * math.expm1(step)
             cube = skew + 3.0 * mass * variance + mass**3
             total = mass - move * (variance + mass * mass) + move * move * cube

@@ -66,7 +66,7 @@ class KLBall:
     @cached_property
     def _is_tame(self) -> bool:
         """Whether the lean way for one score vector may be tried."""
-        return not self.is_point and 1e-150 < self.radius < math.inf and float(self.p_hat.min()) > SMALLEST_SHARE
+        return not self.is_point and 1e-20 < self.radius < math.inf and float(self.p_hat.min()) > SMALLEST_SHARE
 
     def worst_case(self, scores: ArrayLike) -> WorstCase:
         """Return the member with the largest expected score.
