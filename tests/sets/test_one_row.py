@@ -17,7 +17,7 @@ from tests.sets.test_kl import centre, score_vector
 PROPERTY = settings(max_examples=150, deadline=None, derandomize=True)
 SEED = st.integers(0, 2**32 - 1)
 RADII = st.floats(-12.0, 3.0).map(lambda e: 10.0**e) | st.floats(0.01, 5.0)
-CENTRES = st.sampled_from(["uniform", "dirichlet", "uneven"])
+CENTRES = st.sampled_from(["uniform", "dirichlet", "uneven", "counts with zeros"])
 
 
 @contextmanager
@@ -142,6 +142,18 @@ def test_almost_impossible_context_equals_a_batch_of_one(share):
 @pytest.mark.parametrize("gap", [1e-300, 1e-200, 1e-60, 1e-16])
 def test_near_tie_equals_a_batch_of_one(gap):
     assert_same_as_batch(KLBall([0.2, 0.3, 0.5], 2.0), np.array([0.0, -gap, -1.0]))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_score_that_is_not_finite_is_refused_in_an_unseen_context(bad):
+    with pytest.raises(InvalidInputError, match=f"context 1 is {bad}"):
+        KLBall([0.5, 0.0, 0.5], 0.1).worst_case([0.0, bad, 1.0])
+
+
+@pytest.mark.parametrize("score", [-1e308, -1.0, 0.6, 2.0, 1e100, 1e160, 1e308])
+@pytest.mark.parametrize("radius", [1e-9, 0.1, 3.0])
+def test_unseen_context_equals_a_batch_of_one(score, radius):
+    assert_same_as_batch(KLBall([0.2, 0.0, 0.3, 0.5], radius), np.array([1.0, score, 0.5, -1.0]))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

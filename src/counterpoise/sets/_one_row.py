@@ -19,7 +19,9 @@ SMALLEST_SHARE = 1e-200
 _SAMPLE = 1 << 15
 """More contexts than these are solved on a sample first."""
 
-_TAME_SCORES = (1e-150, 1e150)
+_SMALLEST_SPREAD, LARGEST_SCORE = 1e-150, 1e150
+"""Scores within these need no scaling."""
+
 _LEAST_OFFSET = 1e-17
 """Relative to the largest gap; below it logarithms are safer, which the way for a batch takes."""
 
@@ -40,7 +42,7 @@ def tilt_of_one(p_hat: Array, eps: float, scores: Array) -> tuple[Array, float, 
     highest = scores.argmax()
     top, bottom = scores.item(highest), scores.item(scores.argmin())
     spread = top - bottom
-    if not (_TAME_SCORES[0] < spread and max(abs(top), abs(bottom)) < _TAME_SCORES[1]):
+    if not (spread > _SMALLEST_SPREAD and max(abs(top), abs(bottom)) < LARGEST_SCORE):
         return None
     # What the divergence gains per unit of log(offset) is at most the mass off the largest score.
     steepest = 1.01 * max(1.0 - p_hat.item(highest), 1e-15)
@@ -127,7 +129,10 @@ def _root(
     Halley steps on the logarithm of the divergence in log(offset). The formulas are those of a tilted distribution:
     with ``u = (gap - mean) / (offset + mean)`` and ``v = u / (1 + u)`` the first-order terms cancel on paper.
     """
+    # No divergence exceeds 1 / (4 offset^2), which is 1/4 at offset 1.
     low, high = math.log(_LEAST_OFFSET), 1e-6 - 0.5 * math.log(4.0 * eps)
+    if eps > 0.25:
+        high = min(high, (0.25 - eps) / steepest)
     x = min(math.log(max(offset, _LEAST_OFFSET)), high)
     residual, exact = 0.0, eps < _SMALL
     for k in range(20):

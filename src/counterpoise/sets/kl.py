@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets._base import Array, Constraint, WorstCase, checked_distribution, refuse_infinite, shaped_scores
-from counterpoise.sets._one_row import SMALLEST_SHARE, log1p_minus, tilt_of_one
+from counterpoise.sets._one_row import LARGEST_SCORE, SMALLEST_SHARE, log1p_minus, tilt_of_one
 
 MEMBERSHIP_TOLERANCE = 1e-9
 """Bits by which ``contains`` forgives rounding."""
@@ -63,11 +63,6 @@ class KLBall:
         """Whether every distribution is a member."""
         return math.isinf(self.radius)
 
-    @cached_property
-    def _is_tame(self) -> bool:
-        """Whether the lean way for one score vector may be tried."""
-        return not self.is_point and 1e-20 < self.radius < math.inf and float(self.p_hat.min()) > SMALLEST_SHARE
-
     def worst_case(self, scores: ArrayLike) -> WorstCase:
         """Return the member with the largest expected score.
 
@@ -76,11 +71,7 @@ class KLBall:
         scores : array-like of shape (n_contexts,) or (batch, n_contexts)
         """
         values = shaped_scores(scores, self.p_hat.size)
-        if (
-            values.ndim == 1
-            and self._is_tame
-            and (found := tilt_of_one(self.p_hat, self.radius * math.log(2.0), values))
-        ):
+        if values.ndim == 1 and (found := self._worst_row(values)) is not None:
             return WorstCase(*found, self.p_hat)
         refuse_infinite(values)
         if values.ndim == 1:
@@ -175,6 +166,37 @@ class KLBall:
             p = share * p + (1.0 - share) * self.p_hat
         return p / p.sum()
 
+    @cached_property
+    def _seen(self) -> np.ndarray | None:
+        """Which contexts were seen; None where all were."""
+        seen = self.p_hat > 0
+        return None if seen.all() else seen
+
+    @cached_property
+    def _seen_shares(self) -> Array:
+        return self.p_hat if self._seen is None else self.p_hat[self._seen]
+
+    @cached_property
+    def _is_tame(self) -> bool:
+        """Whether the lean way for one score vector may be tried."""
+        return not self.is_point and 1e-20 < self.radius < math.inf and self._seen_shares.min() > SMALLEST_SHARE
+
+    def _worst_row(self, scores: Array) -> tuple[Array, float, float, float] | None:
+        """Return distribution, value, nu and multiplier for one score vector; None where that needs more care."""
+        if not self._is_tame:
+            return None
+        seen, eps = self._seen, self.radius * math.log(2.0)
+        if seen is None:
+            return tilt_of_one(self.p_hat, eps, scores)
+        if not np.abs(scores).max() < LARGEST_SCORE:
+            return None
+        found = tilt_of_one(self._seen_shares, eps, scores[seen])
+        if found is None:
+            return None
+        duals = np.array(found[2:])[:, None]
+        p, nu, multiplier = _share_with_unseen(self.p_hat, seen, eps, scores[None], found[0][None], *duals)
+        return p[0], float(p[0] @ scores), float(nu[0]), float(multiplier[0])
+
     def _worst_rows(self, scores: Array) -> tuple[Array, Array, Array]:
         """Solve a batch of score vectors; return distributions, nu and multipliers."""
         p_hat, eps = self.p_hat, self.radius * math.log(2.0)
@@ -185,17 +207,15 @@ class KLBall:
         # Powers of two scale exactly: the largest score becomes about 1, and no difference can overflow.
         exponent = np.frexp(np.abs(scores).max(axis=1, keepdims=True))[1]
         scaled = np.ldexp(scores, -exponent)
-        seen = p_hat > 0
-        all_seen = bool(seen.all())
-        p_seen = p_hat if all_seen else p_hat[seen]
-        inner = scaled if all_seen else scaled[:, seen]
+        seen = self._seen
+        inner = scaled if seen is None else scaled[:, seen]
 
         top = inner.max(axis=1)
         gaps = top[:, None] - inner
         spread = gaps.max(axis=1)
-        p, above, multiplier = _tilt(p_seen, eps, gaps, spread)
+        p, above, multiplier = _tilt(self._seen_shares, eps, gaps, spread)
         nu = top + above
-        if not all_seen:
+        if seen is not None:
             p, nu, multiplier = _share_with_unseen(p_hat, seen, eps, scaled, p, nu, multiplier)
         # Around the largest floats and a tiny radius the dual variables are too large for one: infinity, then.
         with np.errstate(over="ignore"):
