@@ -117,9 +117,9 @@ class KLBall:
     def divergence(self, p: ArrayLike) -> float:
         """Return ``D(p_hat || p)`` in bits."""
         p = np.asarray(p, dtype=np.float64)
-        seen = self.p_hat > 0
+        p = p if self._seen is None else p[self._seen]
         with np.errstate(divide="ignore"):
-            return float(self.p_hat[seen] @ (np.log2(self.p_hat[seen]) - np.log2(p[seen])))
+            return float(self._seen_shares @ (self._log_shares - np.log2(p)))
 
     def contains(self, p: ArrayLike) -> bool:
         """Tell whether the distribution ``p`` is a member, up to rounding."""
@@ -155,7 +155,7 @@ class KLBall:
 
     def pull_inside(self, p: Array) -> Array:
         """Return a member close to ``p``: scaled to sum one, then moved towards ``p_hat`` as far as needed."""
-        p = np.maximum(p, np.where(self.p_hat > 0, _SMALLEST, 0.0))
+        p = np.maximum(p, _SMALLEST if self._seen is None else np.where(self._seen, _SMALLEST, 0.0))
         p = p / p.sum()
         if self.is_simplex:
             return p
@@ -177,12 +177,18 @@ class KLBall:
         return self.p_hat if self._seen is None else self.p_hat[self._seen]
 
     @cached_property
+    def _log_shares(self) -> Array:
+        return np.log2(self._seen_shares)
+
+    @cached_property
     def _is_tame(self) -> bool:
         """Whether the lean way for one score vector may be tried."""
         return not self.is_point and 1e-20 < self.radius < math.inf and self._seen_shares.min() > SMALLEST_SHARE
 
     def _worst_row(self, scores: Array) -> tuple[Array, float, float, float] | None:
         """Return distribution, value, nu and multiplier for one score vector; None where that needs more care."""
+        if self.is_simplex and self._seen is None:
+            return _vertex(self.p_hat, scores)
         if not self._is_tame:
             return None
         seen, eps = self._seen, self.radius * math.log(2.0)
@@ -220,6 +226,16 @@ class KLBall:
         # Around the largest floats and a tiny radius the dual variables are too large for one: infinity, then.
         with np.errstate(over="ignore"):
             return p, np.ldexp(nu, exponent[:, 0]), np.ldexp(multiplier, exponent[:, 0])
+
+
+def _vertex(p_hat: Array, scores: Array) -> tuple[Array, float, float, float] | None:
+    """Return the same where every distribution is a member: all mass on the largest score, shared by those that tie."""
+    top, bottom = float(scores.max()), float(scores.min())
+    if not top - bottom < math.inf:
+        return None
+    p = np.where(top - scores <= _TIE * (top - bottom), p_hat, 0.0)
+    p /= p.sum()
+    return p, float(p @ scores), top, 0.0
 
 
 def _tilt(p_hat: Array, eps: float, gaps: Array, spread: Array) -> tuple[Array, Array, Array]:
