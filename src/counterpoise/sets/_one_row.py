@@ -118,7 +118,9 @@ def _first_offset(block: Block, eps: float, mean: float) -> float:
         return mean
     guess = math.sqrt(variance / (2.0 * eps)) - third / (1.5 * variance) - mean
     # Where that fails the radius is large, and the divergence nearly a line in log(offset).
-    return max(guess, 0.05 * math.exp(-1.3 * eps) * mean)
+    floor = 0.4 * math.exp(-0.65 * eps) * mean
+    length = math.hypot(guess, floor)
+    return 0.5 * (guess + length) if guess >= 0.0 else 0.5 * floor * floor / (length - guess)
 
 
 def _root(
