@@ -55,8 +55,10 @@ $(VENV)-peers/.done:
 	env -u PIP_CONSTRAINT $(VENV)-peers/bin/python -m pip install -q dro==0.4.3 fairlearn==0.15.0 torch==2.13.0
 	touch $@
 
-bench: $(VENV)/.test $(VENV)-peers/.done  ## speed against every peer, as ratios, into bench/ (10 minutes)
-	$(BIN)/python benchmarks/speed.py --peers $(VENV)-peers/bin/python
+THREADS ?= $(shell nproc)
+
+bench: $(VENV)/.test $(VENV)-peers/.done  ## speed against every peer, as ratios, into bench/ (10 minutes; THREADS=1 pins them)
+	OMP_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) $(BIN)/python benchmarks/speed.py --peers $(VENV)-peers/bin/python
 
 bench-path: $(VENV)/.core  ## what a path of 50 levels costs, in fits
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/confidence_path.py

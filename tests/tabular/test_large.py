@@ -98,7 +98,8 @@ def files(tmp_path_factory):
 def test_the_model_is_that_of_the_table_in_memory(files, target, task):
     # Some take another way to the same optimum, so they are asked for more of it.
     tol = {"ill": 1e-10, "days": 1e-10, "stage": 1e-12}.get(target, 1e-6)
-    check_same(*both(files["parquet"], target, task, tol=tol))
+    # With a tolerance at rounding the better of several answers is kept, which is another one for other rounding.
+    check_same(*both(files["parquet"], target, task, tol=tol), atol=1e-7 if target == "stage" else 1e-8)
 
 
 def test_a_csv_gives_the_same_model(files):

@@ -489,8 +489,8 @@ def weighted_gram(X: Any, weight: Array, with_intercept: bool) -> Array:
         border = np.asarray(scaled.sum(axis=0)).ravel()
     else:
         # Rows without curvature (a saturated or far-off row) cost nothing.
-        rows = np.flatnonzero(weight)
-        if rows.size < 0.5 * n:
+        if np.count_nonzero(weight) < 0.5 * n:
+            rows = np.flatnonzero(weight)
             X, weight, n = X[rows], weight[rows], rows.size
         if n * d < WORTHWHILE:
             gram[:d, :d] = _dense_gram(X, weight)

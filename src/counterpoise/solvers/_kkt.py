@@ -154,11 +154,13 @@ class KKTSystem:
         point, p, duals = state.point, state.p, self.duals
         self.weights = positive(objective.contexts.p_hat)
         self.constraint = None if self.fixed else objective.contexts.constraint(p)
-        rooms = room_to_bounds(objective, point.theta)
-        self.bounded = tuple(np.isfinite(room) for room in rooms)
-        # Where there is no bound its price is 0, and any distance will do.
-        self.rooms = tuple(np.where(on, room, 1.0) for on, room in zip(self.bounded, rooms, strict=True))
-        self.n_bounds = sum(int(on.sum()) for on in self.bounded)
+        self.n_bounds = 0
+        if objective.oracle.bounds is not None:
+            rooms = room_to_bounds(objective, point.theta)
+            self.bounded = tuple(np.isfinite(room) for room in rooms)
+            # Where there is no bound its price is 0, and any distance will do.
+            self.rooms = tuple(np.where(on, room, 1.0) for on, room in zip(self.bounded, rooms, strict=True))
+            self.n_bounds = sum(int(on.sum()) for on in self.bounded)
         self.mu = self._complementarity(p, duals, point.theta, self.model.complementarity())
         self.targets = duals.price * objective.contexts.p_hat + self.mu * self.weights
         self.residuals = self._residuals(state)
@@ -166,7 +168,7 @@ class KKTSystem:
         spread = math.sqrt(max(float(p @ (duals.s - p @ duals.s) ** 2), 0.0))
         self.width = 1.0 if self.fixed else spread + self.mu
 
-        low, high = (price / room for price, room in zip((duals.low, duals.high), self.rooms, strict=True))
+        shift = duals.low / self.rooms[0] + duals.high / self.rooms[1] if self.n_bounds else np.zeros_like(point.theta)
         corner = (1.0, 1.0)
         if not self.fixed:
             border = np.zeros_like(p) if self.constraint is None else self.constraint.gradient
@@ -175,7 +177,7 @@ class KKTSystem:
             self.rows = np.column_stack([self.model.jacobian, -np.ones_like(p), -border])
             self.stiffness = duals.s / p + self.model.stiffness
             corner = (0.0, 1.0 if self.constraint is None else duals.slack / duals.price)
-        self.assemble(low + high, corner)
+        self.assemble(shift, corner)
 
     def assemble(self, curvature_shift: Array, corner: tuple[float, float]) -> None:
         """Prepare products with the matrix (``apply``) and its inverse (``solve``), and its diagonal in theta.
@@ -196,21 +198,18 @@ class KKTSystem:
     def direction(self, mu: float, affine: Direction | None) -> Direction:
         """Solve the linearised conditions for the target ``mu``, corrected by the affine direction's second order."""
         duals, p = self.duals, self.state.p
-        low_room, high_room = self.rooms
         r_theta, r_p, r_sum, r_set = self.residuals
         to_s = duals.price * self.objective.contexts.p_hat + mu * self.weights - duals.s * p
         to_price = mu - duals.price * duals.slack
-        share = mu / max(self.n_bounds, 1)
-        to_low = np.where(self.bounded[0], share - duals.low * low_room, 0.0)
-        to_high = np.where(self.bounded[1], share - duals.high * high_room, 0.0)
         if affine is not None:
             to_s = to_s - affine.duals.s * affine.p
             to_price -= affine.duals.price * affine.duals.slack
-            to_low = to_low - affine.duals.low * affine.theta
-            to_high = to_high + affine.duals.high * affine.theta
         rows = None if affine is None else affine.rows
         theta_shift, score_shift = self.model.shifts(mu, rows)
-        b_theta = r_theta + theta_shift - to_low / low_room + to_high / high_room
+        b_theta = r_theta + theta_shift
+        if self.n_bounds:
+            to_low, to_high = self._to_bounds(mu, affine)
+            b_theta = b_theta - to_low / self.rooms[0] + to_high / self.rooms[1]
         n = len(b_theta)
         rhs = np.zeros(n + 2)
         rhs[:n] = -b_theta
@@ -224,8 +223,10 @@ class KKTSystem:
         # One step of refinement: near a kink the matrix is as ill-conditioned as the central path is close to its end.
         x = x + self.solve(rhs - self.apply(x))
         d_theta = x[:n]
-        d_low = (to_low - duals.low * d_theta) / low_room
-        d_high = (to_high + duals.high * d_theta) / high_room
+        d_low = d_high = np.zeros_like(d_theta)
+        if self.n_bounds:
+            d_low = (to_low - duals.low * d_theta) / self.rooms[0]
+            d_high = (to_high + duals.high * d_theta) / self.rooms[1]
         if self.fixed:
             still = np.zeros_like(p)
             own = self.model.expand(d_theta, still, mu, rows)
@@ -238,6 +239,16 @@ class KKTSystem:
         d_score = self.model.jacobian @ d_theta - self.model.stiffness * d_p + score_shift
         d_duals = Duals(float(x[n]), float(x[n]) - r_p - d_score, d_price, d_slack, d_low, d_high)
         return Direction(d_theta, d_p, d_duals, self.model.expand(d_theta, d_p, mu, rows))
+
+    def _to_bounds(self, mu: float, affine: Direction | None) -> tuple[Array, Array]:
+        """Return what the products of prices and distances to the bounds lack."""
+        duals, share = self.duals, mu / self.n_bounds
+        to_low = np.where(self.bounded[0], share - duals.low * self.rooms[0], 0.0)
+        to_high = np.where(self.bounded[1], share - duals.high * self.rooms[1], 0.0)
+        if affine is not None:
+            to_low = to_low - affine.duals.low * affine.theta
+            to_high = to_high + affine.duals.high * affine.theta
+        return to_low, to_high
 
     def longest(self, direction: Direction) -> float:
         """Return the largest step in [0, 1] that keeps every positive variable from turning negative."""
