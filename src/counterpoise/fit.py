@@ -23,7 +23,6 @@ from counterpoise.oracle.polyhedral import PolyhedralOracle
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.summed import SummedOracle
 from counterpoise.problem import LinearProblem, Reference, SummedProblem
-from counterpoise.references.specialists import MANY_ROWS, THINNED, rough_pooled
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius
 from counterpoise.solvers import (
     InteriorPoint,
@@ -45,6 +44,9 @@ Array = NDArray[np.float64]
 _LARGE = 2e6
 """Rows times parameters from which a look at the rows costs more than solving a model of them."""
 
+
+_ENOUGH = 50
+"""Rows of a context that say something of its risk."""
 
 Score = Literal["excess", "risk"]
 
@@ -326,7 +328,7 @@ def _solve(
         options["max_iter"] = max_iter
     solutions = []
     for form, suited in _attempts(problem, ball, references):
-        start = _head_start(form, ball, references) if suited is ModelNewton else None
+        start = _head_start(problem, ball, references) if suited is ModelNewton else None
         more: dict[str, Any] = {} if start is None else {"thrifty": True}
         solutions.append(suited(**options, **more).solve(RobustObjective(form, ball, references), start))
         if solutions[-1].success:
@@ -334,16 +336,15 @@ def _solve(
     return min(solutions, key=lambda solution: solution.certificate.relative_gap)
 
 
-def _head_start(oracle: Oracle, ball: KLBall, references: ReferenceRisks) -> Array | None:
+def _head_start(problem: LinearProblem | SummedProblem, ball: KLBall, references: ReferenceRisks) -> Array | None:
     """Return what some of the rows say, where there are so many that looking at all of them costs."""
-    if not isinstance(oracle, LinearOracle) or len(oracle.target) < MANY_ROWS:
-        return None
-    if len(oracle.target) < 50 * THINNED * oracle.n_contexts:
-        return rough_pooled(oracle)
-    some = RobustObjective(oracle.thinned(THINNED), ball, references)
+    sketch = problem.sketch if isinstance(problem, LinearProblem) else None
+    if sketch is None or len(sketch.oracle.target) < _ENOUGH * ball.p_hat.size:
+        return None if sketch is None else sketch.theta
+    some = RobustObjective(sketch.oracle, ball, references)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotCertifiedWarning)
-        return ModelNewton(tol=1e-3, max_iter=20).solve(some).theta
+        return ModelNewton(tol=1e-3, max_iter=20).solve(some, sketch.theta).theta
 
 
 def _attempts(

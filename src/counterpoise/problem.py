@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Real
 from typing import Any, Literal
 
@@ -16,10 +17,12 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Hinged, Loss
 from counterpoise.objective import ReferenceRisks
 from counterpoise.oracle import Bounds, LinearOracle
+from counterpoise.oracle.linear import LinearPoint
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.summed import SummedOracle
 from counterpoise.references import cross_fitted_risks, reference_risks
 from counterpoise.references.block_hinges import hinged_specialists
+from counterpoise.references.specialists import sketched
 from counterpoise.references.summed import summed_specialists
 from counterpoise.validation import checked_features, checked_weights, unwrapped
 
@@ -84,15 +87,21 @@ class LinearProblem:
             raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
         return cls(oracle, encoded, counts)
 
+    @cached_property
+    def sketch(self) -> LinearPoint | None:
+        """About the best parameters for all rows, as a part of them has it; None where rows are not that many."""
+        return sketched(self.oracle)
+
     def references(self, reference: Reference, tol: float) -> ReferenceRisks:
         """Return the least risk of each context, to be used in a fit of this tolerance."""
         if isinstance(reference, str):
             # Their error enters the certificate in full, so they are solved well below its tolerance.
             if reference == "in-sample":
-                return bounded(reference_risks(self.oracle, max(1e-2 * tol, 1e-12)), self.contexts, self.remedy)
+                risks = reference_risks(self.oracle, max(1e-2 * tol, 1e-12), self.sketch)
+                return bounded(risks, self.contexts, self.remedy)
             if reference == "cross-fit":
-                risks = cross_fitted_risks(self.oracle, self.counts, min(max(tol, 1e-12), 1e-6))
-                return bounded(ReferenceRisks.exactly(risks), self.contexts, self.remedy)
+                estimates = cross_fitted_risks(self.oracle, self.counts, min(max(tol, 1e-12), 1e-6))
+                return bounded(ReferenceRisks.exactly(estimates), self.contexts, self.remedy)
             raise InvalidInputError(
                 f"reference is {reference!r}; choose 'in-sample' or 'cross-fit', or map each context to its risk."
             )

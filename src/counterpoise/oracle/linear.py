@@ -191,13 +191,16 @@ class LinearOracle:
         blocks = np.empty((self.n_contexts, self.loss.n_outputs, self.width))
         features = blocks[:, :, : self.X.shape[1]]
         if len(rows) >= _MANY_ROWS * self.n_contexts and not sparse.issparse(self.X):
+            ends, across = self.starts.tolist(), rows.T
 
             def multiply(contexts: slice) -> None:
                 for c in range(contexts.start, contexts.stop):
-                    first, last = self.starts[c], self.starts[c + 1]
-                    features[c] = rows[first:last].T @ self.X[first:last]
+                    np.matmul(across[:, ends[c] : ends[c + 1]], self.X[ends[c] : ends[c + 1]], out=features[c])
 
-            spread(multiply, parts(self.n_contexts, self.X.size))
+            if self.X.size < WORTHWHILE:
+                multiply(slice(0, self.n_contexts))
+            else:
+                spread(multiply, parts(self.n_contexts, self.X.size))
         else:
             columns = np.arange(len(rows))
             for k in range(self.loss.n_outputs):
@@ -510,7 +513,10 @@ def _dense_gram(X: Array, weight: Array) -> Array:
     step = max(1, min(max(_BLOCK_ENTRIES // max(d, 1), d), _LARGEST_BLOCK // max(d, 1)))
     # A matrix by itself, transposed, is half the work; and memory that is there already is the fastest.
     root = np.sqrt(weight) if n and weight.min() >= 0.0 else None
-    scaled, gram = np.empty((min(step, n), d)), np.zeros((d, d))
+    if n <= step:
+        part = X * (weight if root is None else root)[:, None]
+        return np.asarray((X if root is None else part).T @ part)
+    scaled, gram = np.empty((step, d)), np.zeros((d, d))
     for first in range(0, n, step):
         block = X[first : first + step]
         part = scaled[: len(block)]

@@ -75,14 +75,18 @@ def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array, Array]:
     return upper, lower, theta
 
 
-def settle(batch: Batch, tol: float, scale: float) -> tuple[Array, Array, Array]:
+def settle(batch: Batch, tol: float, scale: float, alike: Array | None = None) -> tuple[Array, Array, Array]:
     """Do the same for one context of many rows, whose Hessian costs several gradients: it is kept while it serves.
 
     Steps correct it by what gradients have shown since; and a share of it, known from how far predictions have moved,
-    is below the Hessian wherever the proof is given.
+    is below the Hessian wherever the proof is given. The first step is taken with the inverse of one that may be
+    ``alike``, so that its own is that of a better point.
     """
     third_order = batch.loss.third_order
     assert third_order is not None
+    if alike is not None:
+        there = batch.at(batch.theta - batch.gradient @ alike)
+        batch = there if there.value[0] < batch.value[0] else batch
     inverse, before = None, np.inf
     for _ in range(_MAX_ITER):
         if inverse is None:

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoise.exceptions import NotCertifiedWarning
-from counterpoise.linalg import solve_stack
+from counterpoise.linalg import pseudo_inverse, solve_stack
 from counterpoise.losses import Hinged
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Oracle
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.batch import BATCH_ENTRIES, LONG, Batch, batches
-from counterpoise.oracle.linear import LinearOracle
+from counterpoise.oracle.linear import LinearOracle, LinearPoint
 from counterpoise.oracle.polyhedral import PolyhedralOracle
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.strips import Strips
@@ -55,12 +55,12 @@ class Specialists:
     theta: Array
 
 
-def reference_risks(oracle: LinearOracle, tol: float) -> ReferenceRisks:
+def reference_risks(oracle: LinearOracle, tol: float, sketch: LinearPoint | None = None) -> ReferenceRisks:
     """Minimise every context's risk on its own; see :func:`fit_specialists`."""
-    return fit_specialists(oracle, tol).risks
+    return fit_specialists(oracle, tol, sketch).risks
 
 
-def fit_specialists(oracle: LinearOracle, tol: float) -> Specialists:
+def fit_specialists(oracle: LinearOracle, tol: float, sketch: LinearPoint | None = None) -> Specialists:
     """Minimise every context's risk on its own.
 
     Contexts of similar size are padded to one block and solved together.
@@ -69,6 +69,8 @@ def fit_specialists(oracle: LinearOracle, tol: float) -> Specialists:
     ----------
     tol : float
         Accuracy asked of each reference, relative to how far the risks are above their lower bounds on average.
+    sketch : LinearPoint, optional
+        What :func:`sketched` says of these rows.
     """
     if ScalarOracle.suits(oracle):
         least, theta = ScalarOracle.of(oracle).context_minima()
@@ -86,31 +88,13 @@ def fit_specialists(oracle: LinearOracle, tol: float) -> Specialists:
     solve = polyhedral.solve if isinstance(oracle.loss, Hinged) else newton.solve
     floor = np.where(np.isfinite(padded.lowest_risks), padded.lowest_risks, 0.0)
     scale = max(float(np.mean(np.abs(padded.at(first).risks - floor))), 1e-3 * oracle.typical_risk)
-    long = np.zeros(padded.n_contexts, dtype=bool)
-    if solve is newton.solve and len(padded.target) >= MANY_ROWS:
-        first = rough_pooled(padded)
-        if oracle.loss.third_order is not None and not sparse.issparse(padded.X):
-            long = np.diff(padded.starts) >= max(LONG, 4 * padded.n_parameters)
-    if long.any():
-        found = spread(
-            lambda k: newton.settle(Batch.of(padded, np.array([k]), first), tol, scale), np.flatnonzero(long)
-        )
-        c = together[long]
-        upper[c], lower[c], theta[c] = (np.concatenate(part) for part in zip(*found, strict=True))
-    strips = np.zeros_like(long)
-    if solve is newton.solve and not sparse.issparse(padded.X):
-        strips = ~long & (np.diff(padded.starts) >= STRIP)
-        short = ~long & ~strips
-        if short.sum() < _FEW:
-            strips |= short & (np.diff(padded.starts) >= padded.n_parameters)
-    if strips.any():
-        c = together[strips]
-        upper[c], lower[c], theta[c] = newton.solve(Strips.of(padded, np.flatnonzero(strips), first), tol, scale)
-    blocks = list(batches(padded, ~long & ~strips))
-    each = spread(lambda block: _solve_together(solve, Batch.of(padded, block, first), tol, scale), blocks)
-    for block, found_there in zip(blocks, each, strict=True):
-        c = together[block]
-        upper[c], lower[c], theta[c] = found_there
+    if solve is newton.solve:
+        first = first if sketch is None else sketch.theta
+        upper[together], lower[together], theta[together] = _solve_smooth(padded, tol, scale, first, sketch)
+    else:
+        for block in batches(padded):
+            c = together[block]
+            upper[c], lower[c], theta[c] = solve(Batch.of(padded, block, first), tol, scale)
     reached = max(float(np.mean(np.abs(upper[together] - floor))), 1e-3 * oracle.typical_risk)
     if reached < 1e-2 * scale:
         # Data that every context fits (nearly) perfectly: then the references set the scale.
@@ -131,11 +115,45 @@ def fit_specialists(oracle: LinearOracle, tol: float) -> Specialists:
     return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), theta)
 
 
-def rough_pooled(oracle: LinearOracle) -> Array:
-    """Return about the parameters that are best for all rows, by a part of them."""
+def sketched(oracle: LinearOracle) -> LinearPoint | None:
+    """Return about the best parameters for all rows, as a part of them has it; None where rows are not that many."""
+    if len(oracle.target) < MANY_ROWS or not oracle.forms_hessian or isinstance(oracle.loss, Hinged):
+        return None
     some, sizes = oracle.thinned(THINNED), np.diff(oracle.starts)
     objective = RobustObjective(some, KLBall(sizes / sizes.sum(), 0.0), ReferenceRisks.exactly(np.zeros(len(sizes))))
-    return rough_erm(objective, some.start()).theta
+    point = rough_erm(objective, some.start())
+    assert isinstance(point, LinearPoint)
+    return point
+
+
+def _solve_smooth(
+    oracle: LinearOracle, tol: float, scale: float, first: Array, sketch: LinearPoint | None
+) -> tuple[Array, Array, Array]:
+    """Minimise every risk by Newton steps: the longest contexts one by one, long ones as they lie, others padded."""
+    sizes, dense = np.diff(oracle.starts), not sparse.issparse(oracle.X)
+    longest = np.zeros(len(sizes), dtype=bool)
+    if sketch is not None and dense and oracle.loss.third_order is not None:
+        longest = sizes >= max(LONG, 4 * oracle.n_parameters)
+    strips = ~longest & (sizes >= STRIP) & dense
+    short = ~longest & ~strips
+    if dense and short.sum() < _FEW:
+        strips |= short & (sizes >= oracle.n_parameters)
+    blocks: list[NDArray[np.intp]] = []
+    found: list[tuple[Array, Array, Array]] = []
+    if longest.any():
+        assert sketch is not None
+        alike = pseudo_inverse(sketch.hessian(sizes / sizes.sum())[None])[0]
+        blocks += [np.array([k]) for k in np.flatnonzero(longest)]
+        # A twentieth of what is asked of the fit will do where more costs a look at many rows.
+        found += spread(lambda k: newton.settle(Batch.of(oracle, k, first), 5.0 * tol, scale, alike), blocks)
+    if strips.any():
+        blocks.append(np.flatnonzero(strips))
+        found.append(newton.solve(Strips.of(oracle, blocks[-1], first), tol, scale))
+    padded = list(batches(oracle, ~longest & ~strips))
+    found += spread(lambda block: _solve_together(newton.solve, Batch.of(oracle, block, first), tol, scale), padded)
+    back = np.argsort(np.concatenate(blocks + padded))
+    upper, lower, theta = (np.concatenate(part)[back] for part in zip(*found, strict=True))
+    return upper, lower, theta
 
 
 def _solve_together(
