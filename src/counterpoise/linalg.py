@@ -147,7 +147,7 @@ def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:
     identity = np.eye(scaled.shape[1])
     inverse = np.empty_like(scaled)
     if len(scaled) == 1:
-        with one_thread() if len(identity) <= _FEW else nullcontext():
+        with one_thread() if _SMALL < len(identity) <= _FEW else nullcontext():
             inverse[0] = _cholesky_inverse(scaled[0], identity)
     else:
         try:
