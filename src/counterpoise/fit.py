@@ -23,12 +23,12 @@ from counterpoise.oracle.polyhedral import PolyhedralOracle
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.summed import SummedOracle
 from counterpoise.problem import LinearProblem, Reference, SummedProblem
+from counterpoise.references.specialists import by_products
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius
 from counterpoise.solvers import (
     InteriorPoint,
     ModelNewton,
     Newton,
-    NewtonCG,
     PolyhedralInteriorPoint,
     Progress,
     ScalarSearch,
@@ -360,7 +360,7 @@ def _attempts(
     elif ScalarOracle.suits(oracle):
         return [(ScalarOracle.of(oracle), ScalarSearch)]
     elif not oracle.forms_hessian:
-        return [(oracle, NewtonCG)]
+        return [(oracle, solver) for solver in by_products(oracle)]
     elif isinstance(oracle.loss, Hinged):
         rows = PolyhedralOracle(oracle)
     # Newton comes last, for data so separable that the empirical risk minimiser has no risk left in any context.

@@ -310,3 +310,26 @@ def test_theta_is_the_raveled_matrix_with_the_intercept_last():
 def test_overflowing_risk_is_infinite_and_silent():
     oracle = oracle_of(Poisson(), np.array([[1.0], [2.0]]), [1.0, 0.0], [0, 1], fit_intercept=False)
     np.testing.assert_array_equal(oracle.at(np.array([1e3])).risks, [np.inf, np.inf])
+
+
+@one_and_several_outputs
+@pytest.mark.parametrize("sizes", [(1, 3), (70, 90)])
+def test_sparse_rows_in_parts_and_out_of_order_are_the_same_rows(loss, sizes):
+    X, y, codes = make(loss, 3, 5, seed=4, rows=sizes)
+    rng = np.random.default_rng(0)
+    whole = np.where(rng.random(X.shape) < 0.5, X, 0.0)
+    row, column = np.nonzero(whole)
+    # Every entry in two parts, the second of them larger than the whole; within a row in any order.
+    order = rng.permutation(2 * len(row))
+    parts = np.concatenate([-0.5 * whole[row, column], 1.5 * whole[row, column]])[order]
+    place = np.tile(row, 2)[order], np.tile(column, 2)[order]
+    sort = np.argsort(place[0], kind="stable")
+    pointers = np.concatenate([[0], np.cumsum(np.bincount(place[0], minlength=len(y)))])
+    split = sparse.csr_array((parts[sort], place[1][sort], pointers), shape=X.shape)
+    dense, pieces = (oracle_of(loss, rows, y, codes, alpha=0.1) for rows in (whole, split))
+    theta, p = rng.normal(size=dense.n_parameters), np.array([0.2, 0.5, 0.3])
+    assert pieces.reach == pytest.approx(dense.reach)
+    ours, theirs = pieces.at(theta), dense.at(theta)
+    assert ours.jacobian == pytest.approx(theirs.jacobian)
+    assert ours.hessian_diagonal(p) == pytest.approx(theirs.hessian_diagonal(p))
+    assert pieces.context(1).at(theta).risks == pytest.approx(theirs.risks[1:2])

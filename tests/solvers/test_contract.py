@@ -18,7 +18,7 @@ from counterpoise.references import reference_risks
 from counterpoise.sets import KLBall
 from tests.problems import make
 
-SMOOTH = ("InteriorPoint", "NewtonCG", "GradientDescent", "TwoTimeScale")
+SMOOTH = ("InteriorPoint", "NewtonCG", "TruncatedNewton", "GradientDescent", "TwoTimeScale")
 
 
 def every_solver():

@@ -132,7 +132,8 @@ class LinearOracle:
     def reach(self) -> Array:
         """The largest absolute value of each column, repeated for every output, in the order of theta."""
         if sparse.issparse(self.X):
-            columns = abs(self.X).max(axis=0).toarray().ravel()
+            X, columns = _summed(self.X), np.zeros(self.n_features)
+            np.maximum.at(columns, X.indices, np.abs(X.data))
         else:
             extremes = spread(
                 lambda part: np.maximum(self.X[part].max(axis=0), -self.X[part].min(axis=0)),
@@ -190,12 +191,12 @@ class LinearOracle:
         """Return each context's ``sum_i rows_i (x) [x_i 1]``, of shape (n_contexts, n_parameters)."""
         blocks = np.empty((self.n_contexts, self.loss.n_outputs, self.width))
         features = blocks[:, :, : self.X.shape[1]]
-        if len(rows) >= _MANY_ROWS * self.n_contexts and not sparse.issparse(self.X):
+        if len(rows) >= _MANY_ROWS * self.n_contexts:
             ends, across = self.starts.tolist(), rows.T
 
             def multiply(contexts: slice) -> None:
                 for c in range(contexts.start, contexts.stop):
-                    np.matmul(across[:, ends[c] : ends[c + 1]], self.X[ends[c] : ends[c + 1]], out=features[c])
+                    features[c] = across[:, ends[c] : ends[c + 1]] @ _block(self.X, ends[c], ends[c + 1])
 
             if self.X.size < WORTHWHILE:
                 multiply(slice(0, self.n_contexts))
@@ -253,9 +254,12 @@ class LinearOracle:
         starts = np.concatenate([[0], np.cumsum(sizes)])
         first = self.starts[:-1][contexts]
         rows: slice | NDArray[np.intp] = slice(first[0], first[0] + sizes[0])
-        if len(sizes) != 1:
+        if len(sizes) == 1:
+            X = _block(self.X, first[0], first[0] + sizes[0])
+        else:
             rows = np.arange(starts[-1]) + np.repeat(first - starts[:-1], sizes)
-        return replace(self, X=self.X[rows], target=self.target[rows], row_weight=self.row_weight[rows], starts=starts)
+            X = self.X[rows]
+        return replace(self, X=X, target=self.target[rows], row_weight=self.row_weight[rows], starts=starts)
 
     def thinned(self, every: int, contexts: NDArray[np.bool_] | None = None) -> LinearOracle:
         """Return the problem of one row in so many of each context, or of some, the first among them."""
@@ -407,11 +411,17 @@ class LinearPoint:
         curvature = self.row_curvature(p)
         own = curvature[:, None] if curvature.ndim == 1 else np.einsum("nkk->nk", curvature)
         out = np.empty((oracle.loss.n_outputs, oracle.width))
-        squares = oracle.X.multiply(oracle.X) if sparse.issparse(oracle.X) else np.square(oracle.X)
-        out[:, : oracle.X.shape[1]] = (squares.T @ own).T
+        products = _squares_product(oracle.X, own) if sparse.issparse(oracle.X) else np.square(oracle.X).T @ own
+        out[:, : oracle.X.shape[1]] = products.T
         if oracle.fit_intercept:
             out[:, -1] = own.sum(axis=0)
         return out.ravel() + oracle.alpha * p.sum() * oracle.penalised
+
+    def shortfall(self, gradient: Array) -> float:
+        """Return about how far below its value a lower bound will be, where only the ridge proves anything."""
+        if self.oracle.forms_hessian or self.oracle.alpha == 0.0:
+            return 0.0
+        return float(np.sum(np.square(gradient * self.oracle.penalised)) / (2.0 * self.oracle.alpha))
 
     def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
         """Bound the minimum of ``sum_c p_c risk_c`` from below, by what is known here."""
@@ -480,6 +490,36 @@ class Mixture:
 
     def gram(self, curvature: Array) -> Array:
         return self.point.gram(curvature)[None]
+
+
+def _block(X: Any, first: int, last: int) -> Any:
+    """Return some rows, one after the other, without a copy of them."""
+    if not sparse.issparse(X):
+        return X[first:last]
+    pointers = X.indptr[first : last + 1]
+    entries = slice(pointers[0], pointers[-1])
+    parts = X.data[entries], X.indices[entries], pointers - pointers[0]
+    return sparse.csr_array(parts, shape=(last - first, X.shape[1]))
+
+
+def _summed(X: Any) -> Any:
+    """Return a sparse matrix that holds no entry in parts."""
+    if X.has_canonical_format:
+        return X
+    X = X.copy()
+    X.sum_duplicates()
+    return X
+
+
+def _squares_product(X: Any, rows: Array) -> Array:
+    """Return ``(X * X)' rows`` of a sparse matrix, some rows at a time."""
+    X, total = _summed(X), np.zeros((X.shape[1], rows.shape[1]))
+    step = max(1, _LARGEST_BLOCK * X.shape[0] // max(X.nnz, 1))
+    for first in range(0, X.shape[0], step):
+        block = _block(X, first, min(first + step, X.shape[0]))
+        block.data = np.square(block.data)
+        total += block.T @ rows[first : first + step]
+    return total
 
 
 def weighted_gram(X: Any, weight: Array, with_intercept: bool) -> Array:

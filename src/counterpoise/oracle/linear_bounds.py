@@ -141,11 +141,12 @@ def _ridge_may_help(problems: RowProblems, gradient: Array, above: Array) -> boo
     Bringing an intercept to its minimum shifts the slopes of all rows to the same side, by what its gradient is in sum;
     so no other entry of the gradient changes by more than that times the reach of its feature.
     """
-    if problems.loss.n_outputs > 1:
+    held, limit = gradient * problems.penalised, 2.0 * problems.alpha * above
+    if problems.loss.n_outputs > 1 or (np.sum(held**2, axis=1) < limit).any():
         return True
     shift = np.abs(gradient * (1.0 - problems.penalised)).sum(axis=1)[:, None] * problems.reach
-    kept = np.maximum(np.abs(gradient * problems.penalised) - shift, 0.0)
-    return bool((np.sum(kept**2, axis=1) < 2.0 * problems.alpha * above).any())
+    kept = np.maximum(np.abs(held) - shift, 0.0)
+    return bool((np.sum(kept**2, axis=1) < limit).any())
 
 
 def _ridge(problems: RowProblems) -> Array:

@@ -23,7 +23,7 @@ from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.strips import Strips
 from counterpoise.references import newton, polyhedral
 from counterpoise.sets import KLBall
-from counterpoise.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver
+from counterpoise.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver, TruncatedNewton
 from counterpoise.solvers.interior_point import rough_erm
 from counterpoise.threads import spread
 
@@ -197,11 +197,25 @@ def _too_large_to_pad(oracle: LinearOracle) -> NDArray[np.bool_]:
 def _solve_alone(oracle: LinearOracle, tol: float) -> tuple[float, float, Array]:
     """Minimise the risk of the only context there is."""
     form: Oracle = oracle
-    solver: Solver = Newton(tol=tol) if oracle.forms_hessian else NewtonCG(tol=tol)
-    if oracle.forms_hessian and isinstance(oracle.loss, Hinged):
-        form, solver = PolyhedralOracle(oracle), PolyhedralInteriorPoint(tol=tol)
+    solvers: list[type[Solver]] = [Newton]
+    if not oracle.forms_hessian:
+        solvers = by_products(oracle)
+    elif isinstance(oracle.loss, Hinged):
+        form, solvers = PolyhedralOracle(oracle), [PolyhedralInteriorPoint]
     point, nothing = KLBall(np.ones(1), 0.0), ReferenceRisks.exactly(np.zeros(1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotCertifiedWarning)
-        solution = solver.solve(RobustObjective(form, point, nothing))
-    return solution.certificate.upper, solution.certificate.lower, solution.theta
+        solutions = []
+        for solver in solvers:
+            solutions.append(solver(tol=tol).solve(RobustObjective(form, point, nothing)))
+            if solutions[-1].success:
+                break
+    best = min(solutions, key=lambda solution: solution.certificate.relative_gap)
+    return best.certificate.upper, best.certificate.lower, best.theta
+
+
+def by_products(oracle: LinearOracle) -> list[type[Solver]]:
+    """Return the solvers for more parameters than a square matrix can have, the fastest first."""
+    # Without a ridge nothing is proven there, and without curvature there is nothing to take products with.
+    flat = isinstance(oracle.loss, Hinged) and oracle.loss.softness == 0.0
+    return [NewtonCG] if flat or oracle.alpha == 0.0 else [TruncatedNewton, NewtonCG]

@@ -10,6 +10,7 @@ from counterpoise.solvers.newton import Newton
 from counterpoise.solvers.newton_cg import NewtonCG
 from counterpoise.solvers.polyhedral import PolyhedralInteriorPoint
 from counterpoise.solvers.scalar import ScalarSearch
+from counterpoise.solvers.truncated_newton import TruncatedNewton
 from counterpoise.solvers.two_time_scale import TwoTimeScale
 
 __all__ = [
@@ -26,5 +27,6 @@ __all__ = [
     "Solution",
     "Solver",
     "Status",
+    "TruncatedNewton",
     "TwoTimeScale",
 ]

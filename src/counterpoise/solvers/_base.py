@@ -146,7 +146,8 @@ class _Incumbent:
             return math.inf
         score = float(p @ self.objective.scores(point))
         if curvature is None:
-            return score
+            shortfall = getattr(point, "shortfall", None)
+            return score if shortfall is None else score - float(shortfall(p @ point.jacobian))
         gradient = p @ point.jacobian
         try:
             return score - 0.5 * float(gradient @ positive_solver(curvature)(gradient))

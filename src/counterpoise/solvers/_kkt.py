@@ -213,25 +213,21 @@ class KKTSystem:
         n = len(b_theta)
         rhs = np.zeros(n + 2)
         rhs[:n] = -b_theta
+        b_p = np.zeros_like(p)
         if not self.fixed:
             b_p = r_p + score_shift + to_s / p
             rhs[n] = r_sum
             if self.constraint is not None:
                 rhs[n + 1] = r_set + to_price / duals.price
-            rhs -= self.rows.T @ (b_p / self.stiffness)
-        x = self.solve(rhs)
-        # One step of refinement: near a kink the matrix is as ill-conditioned as the central path is close to its end.
-        x = x + self.solve(rhs - self.apply(x))
+        x, d_p = self.found(rhs, b_p)
         d_theta = x[:n]
         d_low = d_high = np.zeros_like(d_theta)
         if self.n_bounds:
             d_low = (to_low - duals.low * d_theta) / self.rooms[0]
             d_high = (to_high + duals.high * d_theta) / self.rooms[1]
         if self.fixed:
-            still = np.zeros_like(p)
-            own = self.model.expand(d_theta, still, mu, rows)
-            return Direction(d_theta, still, Duals(0.0, still, 0.0, 0.0, d_low, d_high), own)
-        d_p = (self.rows @ x + b_p) / self.stiffness
+            own = self.model.expand(d_theta, d_p, mu, rows)
+            return Direction(d_theta, d_p, Duals(0.0, d_p, 0.0, 0.0, d_low, d_high), own)
         d_price = d_slack = 0.0
         if self.constraint is not None:
             d_price = float(x[n + 1])
@@ -249,6 +245,15 @@ class KKTSystem:
             to_low = to_low - affine.duals.low * affine.theta
             to_high = to_high + affine.duals.high * affine.theta
         return to_low, to_high
+
+    def found(self, rhs: Array, b_p: Array) -> tuple[Array, Array]:
+        """Return the step in theta, nu and the price of the set, and the one in p."""
+        if not self.fixed:
+            rhs = rhs - self.rows.T @ (b_p / self.stiffness)
+        x = self.solve(rhs)
+        # One step of refinement: near a kink the matrix is as ill-conditioned as the central path is close to its end.
+        x = x + self.solve(rhs - self.apply(x))
+        return x, b_p if self.fixed else (self.rows @ x + b_p) / self.stiffness
 
     def longest(self, direction: Direction) -> float:
         """Return the largest step in [0, 1] that keeps every positive variable from turning negative."""
