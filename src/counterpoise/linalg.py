@@ -145,11 +145,11 @@ def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:
     scale = jacobi_scale(matrices)
     scaled = matrices * scale[:, :, None] * scale[:, None, :]
     identity = np.eye(scaled.shape[1])
-    inverse = np.empty_like(scaled)
     if len(scaled) == 1:
         with one_thread() if _SMALL < len(identity) <= _FEW else nullcontext():
-            inverse[0] = _cholesky_inverse(scaled[0], identity)
+            inverse = _cholesky_inverse(scaled[0])[None]
     else:
+        inverse = np.empty_like(scaled)
         try:
             with one_thread():
                 inverse = np.asarray(np.linalg.inv(scaled + 1e-15 * identity), dtype=np.float64)
@@ -165,6 +165,9 @@ def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:
     return np.asarray(inverse * scale[:, :, None] * scale[:, None, :])
 
 
-def _cholesky_inverse(matrix: Array, identity: Array) -> Array:
+def _cholesky_inverse(matrix: Array) -> Array:
     factor, failed = lapack.dpotrf(matrix, lower=1)
-    return np.full_like(matrix, np.nan) if failed else np.asarray(lapack.dpotrs(factor, identity, lower=1)[0])
+    if failed:
+        return np.full_like(matrix, np.nan)
+    half = lapack.dpotri(factor, lower=1)[0]
+    return np.asarray(half + np.tril(half, -1).T)

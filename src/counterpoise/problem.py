@@ -60,11 +60,15 @@ class LinearProblem:
         sample_weight: Any = None,
         declared: Any = None,
         bounds: Bounds | None = None,
+        known_finite: bool = False,
     ) -> LinearProblem:
-        """Check and group the data; the parameters are those of :func:`counterpoise.fit.fit_linear`."""
+        """Check and group the data; the parameters are those of :func:`counterpoise.fit.fit_linear`.
+
+        ``known_finite`` says that X has been looked through already.
+        """
         if not isinstance(loss, Loss):
             raise InvalidInputError(f"loss must be a Loss such as Logistic(), got {loss!r:.60}.")
-        X = checked_features(X)
+        X = checked_features(X, known_finite)
         target = loss.checked_target(unwrapped(y))
         if len(target) != X.shape[0]:
             raise InvalidInputError(f"X has {X.shape[0]} rows and y has {len(target)}. Pass one target per row.")

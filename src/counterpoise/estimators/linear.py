@@ -206,6 +206,7 @@ class RobustLinearModel(ScoredByParameter):
                 alpha=self.alpha,
                 fit_intercept=self.fit_intercept,
                 sample_weight=sample_weight,
+                known_finite=True,
             )
             return replace(problem, oracle=self._posed(problem.oracle))
 

@@ -135,11 +135,8 @@ class LinearOracle:
             X, columns = _summed(self.X), np.zeros(self.n_features)
             np.maximum.at(columns, X.indices, np.abs(X.data))
         else:
-            extremes = spread(
-                lambda part: np.maximum(self.X[part].max(axis=0), -self.X[part].min(axis=0)),
-                parts(len(self.X), self.X.size),
-            )
-            columns = np.max(extremes, axis=0).astype(np.float64, copy=False)
+            extremes = spread(lambda part: _reach(self.X[part]), parts(len(self.X), self.X.size))
+            columns = np.max(extremes, axis=0)
         if self.fit_intercept:
             columns = np.append(columns, 1.0)
         return np.tile(columns, self.loss.n_outputs)
@@ -563,6 +560,15 @@ def _dense_gram(X: Array, weight: Array) -> Array:
         np.multiply(block, (weight if root is None else root)[first : first + step, None], out=part)
         gram += (block if root is None else part).T @ part
     return gram
+
+
+def _reach(X: Array) -> Array:
+    """Return the largest absolute value of each column, block by block."""
+    largest = np.zeros(X.shape[1])
+    step = max(1, _BLOCK_ENTRIES // max(X.shape[1], 1))
+    for first in range(0, len(X), step):
+        np.maximum(largest, np.abs(X[first : first + step]).max(axis=0), out=largest)
+    return largest
 
 
 def _gathered(X: Any, order: NDArray[np.intp]) -> Any:

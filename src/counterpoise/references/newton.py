@@ -106,9 +106,14 @@ def settle(batch: Batch, tol: float, scale: float, alike: Array | None = None) -
             # It serves no longer.
             inverse, before = None, np.inf
             continue
-        there, moved = _line_search(batch, direction, slope)
-        if not moved.all():
-            break
+        there = batch.at(batch.theta + direction)
+        # A slope along the step that has all but vanished tells as much as the values, which cost more.
+        with np.errstate(invalid="ignore"):
+            ahead = abs(float(there.gradient[0] @ direction[0]))
+        if not ahead <= promised:
+            there, moved = _line_search(batch, direction, slope)
+            if not moved.all():
+                break
         change, bend = there.theta[0] - batch.theta[0], there.gradient[0] - batch.gradient[0]
         inverse = _corrected(inverse, change, bend)
         batch, before = there, promised

@@ -25,7 +25,7 @@ from counterpoise.references import newton, polyhedral
 from counterpoise.sets import KLBall
 from counterpoise.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver, TruncatedNewton
 from counterpoise.solvers.interior_point import rough_erm
-from counterpoise.threads import spread
+from counterpoise.threads import one_thread, spread
 
 MANY_ROWS = 400_000
 """Rows from which a first answer is sought with a part of them."""
@@ -144,8 +144,10 @@ def _solve_smooth(
         assert sketch is not None
         alike = pseudo_inverse(sketch.hessian(sizes / sizes.sum())[None])[0]
         blocks += [np.array([k]) for k in np.flatnonzero(longest)]
-        # A twentieth of what is asked of the fit will do where more costs a look at many rows.
-        found += spread(lambda k: newton.settle(Batch.of(oracle, k, first), 5.0 * tol, scale, alike), blocks)
+        # Each step is too short for threads. A twentieth of what is asked of the fit will do, where more is a look at
+        # many rows.
+        with one_thread():
+            found += [newton.settle(Batch.of(oracle, k, first), 5.0 * tol, scale, alike) for k in blocks]
     if strips.any():
         blocks.append(np.flatnonzero(strips))
         found.append(newton.solve(Strips.of(oracle, blocks[-1], first), tol, scale))
