@@ -22,6 +22,7 @@ from counterpoise.path import solve_path
 from counterpoise.problem import SummedProblem
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius, implied_confidence, radius_ladder
 from counterpoise.tables import Table
+from counterpoise.threads import suited
 
 Array = NDArray[np.float64]
 
@@ -157,10 +158,11 @@ def _linear_path(
     for name in ("classes_", "n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             setattr(like, name, getattr(model, name))
-    for radius, solution in zip(radii, solve_path(problem, scored, centre, radii, model.tol), strict=True):
-        one = copy(like)
-        one.radius = float(radius)
-        fitted.append(one._keep(LinearFit.of(problem, KLBall(centre, radius), scored, solution), references))
+    with suited(len(problem.oracle.target) * problem.oracle.n_parameters):
+        for radius, solution in zip(radii, solve_path(problem, scored, centre, radii, model.tol), strict=True):
+            one = copy(like)
+            one.radius = float(radius)
+            fitted.append(one._keep(LinearFit.of(problem, KLBall(centre, radius), scored, solution), references))
     return _path(fitted, levels, problem.counts)
 
 

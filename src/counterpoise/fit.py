@@ -38,6 +38,7 @@ from counterpoise.solvers import (
 from counterpoise.solvers._base import not_certified
 from counterpoise.solvers.model_newton import MANY_CONTEXTS
 from counterpoise.solvers.scalar import narrowed
+from counterpoise.threads import suited
 
 Array = NDArray[np.float64]
 
@@ -282,7 +283,7 @@ def fit_problem(
     stacklevel: int = 3,
 ) -> LinearFit:
     """Solve a problem for a set and references that are there already; see :func:`fit_linear`."""
-    with warnings.catch_warnings():
+    with suited(int(problem.contexts.counts.sum()) * problem.oracle.n_parameters), warnings.catch_warnings():
         # Said below, once it is known that the problem has a minimum at all.
         warnings.simplefilter("ignore", NotCertifiedWarning)
         solution = _solve(problem, ball, references, solver, tol, max_iter, callback)
@@ -327,20 +328,26 @@ def _solve(
     if max_iter is not None:
         options["max_iter"] = max_iter
     solutions = []
-    for form, suited in _attempts(problem, ball, references):
-        start = _head_start(problem, ball, references) if suited is ModelNewton else None
-        more: dict[str, Any] = {} if start is None else {"thrifty": True}
-        solutions.append(suited(**options, **more).solve(RobustObjective(form, ball, references), start))
+    for form, solver_type in _attempts(problem, ball, references):
+        start = _head_start(problem, ball, references, solver_type)
+        more: dict[str, Any] = {} if start is None or solver_type is not ModelNewton else {"thrifty": True}
+        solutions.append(solver_type(**options, **more).solve(RobustObjective(form, ball, references), start))
         if solutions[-1].success:
             break
     return min(solutions, key=lambda solution: solution.certificate.relative_gap)
 
 
-def _head_start(problem: LinearProblem | SummedProblem, ball: KLBall, references: ReferenceRisks) -> Array | None:
-    """Return what some of the rows say, where there are so many that looking at all of them costs."""
-    sketch = problem.sketch if isinstance(problem, LinearProblem) else None
-    if sketch is None or len(sketch.oracle.target) < _ENOUGH * ball.p_hat.size:
-        return None if sketch is None else sketch.theta
+def _head_start(
+    problem: LinearProblem | SummedProblem, ball: KLBall, references: ReferenceRisks, solver_type: type[Solver]
+) -> Array | None:
+    """Return where a solver begins, if not by itself: where references began, or where a tenth of many rows leads."""
+    if not isinstance(problem, LinearProblem) or solver_type not in (InteriorPoint, ModelNewton):
+        return None
+    sketch = problem.sketch
+    if sketch is None or (sketch.oracle is problem.oracle and solver_type is ModelNewton):
+        return None
+    if solver_type is InteriorPoint or len(sketch.oracle.target) < _ENOUGH * ball.p_hat.size:
+        return sketch.theta
     some = RobustObjective(sketch.oracle, ball, references)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotCertifiedWarning)

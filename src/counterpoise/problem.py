@@ -24,6 +24,7 @@ from counterpoise.references import cross_fitted_risks, reference_risks
 from counterpoise.references.block_hinges import hinged_specialists
 from counterpoise.references.specialists import sketched
 from counterpoise.references.summed import summed_specialists
+from counterpoise.threads import suited
 from counterpoise.validation import checked_features, checked_weights, unwrapped
 
 Array = NDArray[np.float64]
@@ -93,15 +94,16 @@ class LinearProblem:
 
     @cached_property
     def sketch(self) -> LinearPoint | None:
-        """About the best parameters for all rows, as a part of them has it; None where rows are not that many."""
-        return sketched(self.oracle)
+        """About the best parameters for all rows; see :func:`counterpoise.references.specialists.sketched`."""
+        return sketched(self.oracle, self.counts)
 
     def references(self, reference: Reference, tol: float) -> ReferenceRisks:
         """Return the least risk of each context, to be used in a fit of this tolerance."""
         if isinstance(reference, str):
             # Their error enters the certificate in full, so they are solved well below its tolerance.
             if reference == "in-sample":
-                risks = reference_risks(self.oracle, max(1e-2 * tol, 1e-12), self.sketch)
+                with suited(len(self.oracle.target) * self.oracle.n_parameters):
+                    risks = reference_risks(self.oracle, max(1e-2 * tol, 1e-12), self.sketch)
                 return bounded(risks, self.contexts, self.remedy)
             if reference == "cross-fit":
                 estimates = cross_fitted_risks(self.oracle, self.counts, min(max(tol, 1e-12), 1e-6))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from itertools import pairwise
 from threading import Lock
@@ -17,6 +17,9 @@ Result = TypeVar("Result")
 
 WORTHWHILE = 1 << 21
 """Entries of a table from which sharing the work costs less than it saves (16 MB)."""
+
+_SHARED = 5_000_000
+"""Entries from which products with a table gain by several threads (40 MB)."""
 
 
 @cache
@@ -57,6 +60,11 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         _LIMIT.leave()
+
+
+def suited(entries: int) -> AbstractContextManager[None]:
+    """Keep the BLAS to one thread where a table of so many entries gives several nothing to share."""
+    return one_thread() if entries < _SHARED else nullcontext()
 
 
 def n_threads() -> int:

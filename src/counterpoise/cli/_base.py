@@ -7,9 +7,9 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, ParamSpec, TypeVar
 
 import typer
 
@@ -92,13 +92,6 @@ def tell(words: str) -> None:
 def say(words: str = "") -> None:
     """Write words for people, where they do not get into what machines read."""
     typer.echo(tame(words), err=True)
-
-
-def calm(entries: int) -> AbstractContextManager[Any]:
-    """Keep the BLAS to one thread for data of so many entries: for small ones, several only get in each other's way."""
-    from threadpoolctl import threadpool_limits
-
-    return threadpool_limits(1, "blas") if entries < 5_000_000 else nullcontext()
 
 
 @dataclass(frozen=True)

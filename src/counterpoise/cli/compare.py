@@ -7,8 +7,9 @@ import json
 import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import Speaker, app, calm, spoken, tell
+from counterpoise.cli._base import Speaker, app, spoken, tell
 from counterpoise.cli._cluster import Cluster, on_cluster
+from counterpoise.threads import suited
 
 
 @app.command()
@@ -56,7 +57,7 @@ def compare(
         problem = pose(data, target, context, task=task, drop=drop or (), only=only or (), group=group, **switches)
     speaker.notes(problem.notes)
     n_jobs = options.checked_jobs(jobs) if cluster is None else -1
-    with on_cluster(cluster), calm(problem.X.num_rows * problem.X.num_columns), speaker.step("comparing"):
+    with on_cluster(cluster), suited(problem.X.num_rows * problem.X.num_columns), speaker.step("comparing"):
         comparison = speaker.warnings_of(
             lambda: compared(
                 problem.X,

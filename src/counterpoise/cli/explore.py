@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import Speaker, app, calm, spoken, tell
+from counterpoise.cli._base import Speaker, app, spoken, tell
 from counterpoise.cli._sales import read_sales
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.threads import suited
 
 if TYPE_CHECKING:
     from counterpoise.explorer import Sweep
@@ -91,7 +92,7 @@ def explore(
         def solved() -> Sweep:
             return sweep(problem.model, problem.X, problem.y, problem.contexts)
 
-        with calm(problem.X.num_rows * problem.X.num_columns), speaker.step("solving at every level"):
+        with suited(problem.X.num_rows * problem.X.num_columns), speaker.step("solving at every level"):
             swept = speaker.warnings_of(solved)
         title = f"{target} by {' x '.join(context)}"
     settings: dict[str, Any] = {

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import Speaker, app, calm, spoken, tell
+from counterpoise.cli._base import Speaker, app, spoken, tell
 from counterpoise.cli._cluster import Cluster, on_cluster
+from counterpoise.threads import suited
 
 if TYPE_CHECKING:
     from counterpoise.oracle.blocks import Blocks
@@ -112,9 +113,9 @@ def fit(
         n_rows=fitted.n_fitted,
     )
     size = fitted.X.num_rows * fitted.X.num_columns
-    with on_cluster(cluster), calm(size), speaker.step("comparing with the baselines, on held-out rows"):
+    with on_cluster(cluster), suited(size), speaker.step("comparing with the baselines, on held-out rows"):
         speaker.warnings_of(lambda: report.comparison)
-    with calm(size), speaker.step("following the path of confidence"):
+    with suited(size), speaker.step("following the path of confidence"):
         speaker.warnings_of(lambda: report.path)
     saved = SavedModel(fitted.model, fitted.columns, target, fitted.task)
 
@@ -171,7 +172,7 @@ def _fitted(
         with speaker.step("reading"):
             problem = pose(table.read(), target, context, **asked)
         speaker.notes(problem.notes)
-        with calm(problem.X.num_rows * problem.X.num_columns), speaker.step("fitting"):
+        with suited(problem.X.num_rows * problem.X.num_columns), speaker.step("fitting"):
             fitted = problem.fit()
         speaker.notes(fitted.warned)
         return fitted

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from counterpoise.losses._base import Array, Loss
 
@@ -41,7 +40,9 @@ class Logistic(Loss):
     def gradient(self, target: Array, prediction: Array) -> Array:
         """Return ``sigma(z) - y``."""
         sign = 1.0 - 2.0 * target
-        return sign * special.expit(sign * prediction)
+        z = sign * prediction
+        small = np.exp(-np.abs(z))
+        return sign * np.where(z < 0.0, small, 1.0) / (1.0 + small)
 
     def curvature(self, target: Array, prediction: Array) -> Array:
         """Return ``sigma(z) sigma(-z)``."""

@@ -110,7 +110,13 @@ class Batch:
         part = type(self)(self.oracle, X, self.target[rows], self.weight[rows], self.theta[keep])
         # What is known already is not worked out again.
         known = vars(self)
-        for name, of_each in (("predictions", rows), ("losses", rows), ("value", keep), ("gradient", keep)):
+        for name, of_each in (
+            ("predictions", rows),
+            ("losses", rows),
+            ("slopes", rows),
+            ("value", keep),
+            ("gradient", keep),
+        ):
             if name in known:
                 vars(part)[name] = known[name][of_each]
         return part
@@ -189,8 +195,13 @@ class Batch:
     @cached_property
     def gradient(self) -> Array:
         """The gradient of each context's risk."""
-        slopes = self.loss.gradient(self.target, self.predictions).reshape(len(self.weight), -1)
-        return self.transpose_product(self.weight[:, None] * slopes) + self.alpha * self.coefficients
+        rows = self.weight[:, None] * self.slopes.reshape(len(self.weight), -1)
+        return self.transpose_product(rows) + self.alpha * self.coefficients
+
+    @cached_property
+    def slopes(self) -> Array:
+        """Slopes of all rows' losses."""
+        return self.loss.gradient(self.target, self.predictions)
 
     @cached_property
     def hessian(self) -> Array:

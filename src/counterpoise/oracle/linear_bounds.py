@@ -66,6 +66,10 @@ class RowProblems(Ridged, Protocol):
         """Predictions of all rows."""
 
     @property
+    def slopes(self) -> Array:
+        """Slopes of all rows' losses at their predictions, of the same shape."""
+
+    @property
     def weight(self) -> Array:
         """Weights of all rows, of shape (n,)."""
 
@@ -98,7 +102,7 @@ def lower_bounds(problems: RowProblems, value: Array, gradient: Array, curvature
     loss = problems.loss
     floor = lowest(problems)
     remaining = np.full(len(value), np.inf)
-    slopes = loss.gradient(problems.target, problems.predictions)
+    slopes = problems.slopes
     if curvature is not None and loss.third_order is not None:
         size = _size(problems, slopes)
         remaining = decrease.self_concordant(gradient, size, curvature, problems.reach, loss.third_order)

@@ -115,13 +115,16 @@ def fit_specialists(oracle: LinearOracle, tol: float, sketch: LinearPoint | None
     return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), theta)
 
 
-def sketched(oracle: LinearOracle) -> LinearPoint | None:
-    """Return about the best parameters for all rows, as a part of them has it; None where rows are not that many."""
-    if len(oracle.target) < MANY_ROWS or not oracle.forms_hessian or isinstance(oracle.loss, Hinged):
+def sketched(oracle: LinearOracle, counts: Array) -> LinearPoint | None:
+    """Return about the best parameters for all rows, as a part of them has it where rows are many.
+
+    None where that is not known at once: without a Hessian, or with kinks.
+    """
+    if not oracle.forms_hessian or isinstance(oracle.loss, Hinged) or ScalarOracle.suits(oracle):
         return None
-    some, sizes = oracle.thinned(THINNED), np.diff(oracle.starts)
-    objective = RobustObjective(some, KLBall(sizes / sizes.sum(), 0.0), ReferenceRisks.exactly(np.zeros(len(sizes))))
-    point = rough_erm(objective, some.start())
+    some = oracle.thinned(THINNED) if len(oracle.target) >= MANY_ROWS else oracle
+    nothing = ReferenceRisks.exactly(np.zeros(len(counts)))
+    point = rough_erm(RobustObjective(some, KLBall(counts / counts.sum(), 0.0), nothing), some.start())
     assert isinstance(point, LinearPoint)
     return point
 
@@ -132,7 +135,7 @@ def _solve_smooth(
     """Minimise every risk by Newton steps: the longest contexts one by one, long ones as they lie, others padded."""
     sizes, dense = np.diff(oracle.starts), not sparse.issparse(oracle.X)
     longest = np.zeros(len(sizes), dtype=bool)
-    if sketch is not None and dense and oracle.loss.third_order is not None:
+    if sketch is not None and len(oracle.target) >= MANY_ROWS and dense and oracle.loss.third_order is not None:
         longest = sizes >= max(LONG, 4 * oracle.n_parameters)
     strips = ~longest & (sizes >= STRIP) & dense
     short = ~longest & ~strips
