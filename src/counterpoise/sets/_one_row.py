@@ -31,7 +31,7 @@ _SMALL, _LARGE = 1e-5, 0.03
 _LAST_STEP = 3e-6
 """Steps are of third order: after one this small the next would be below rounding."""
 
-Block = tuple[Array, Array, Array]
+Block = tuple[Array, Array]
 
 
 def tilt_of_one(p_hat: Array, eps: float, scores: Array) -> tuple[Array, float, float, float] | None:
@@ -52,7 +52,7 @@ def tilt_of_one(p_hat: Array, eps: float, scores: Array) -> tuple[Array, float, 
         offset = _first_offset(blocks[0], eps, mean)
     else:
         mean = (top - float(scores.dot(p_hat))) / spread
-        blocks = _Blocks(p_hat, scores, top, spread, mean)
+        blocks = _Blocks(p_hat, scores, top, spread)
         few, few_mean = _whole(*_sample(p_hat, scores, top, spread))
         guess = _root(few, eps, few_mean, _first_offset(few[0], eps, few_mean), steepest)
         offset = guess[0] if guess else mean
@@ -74,24 +74,23 @@ def tilt_of_one(p_hat: Array, eps: float, scores: Array) -> tuple[Array, float, 
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Pieces of ``p_hat``, of the relative gaps to the largest score, and of these less their mean."""
+    """Pieces of ``p_hat``, and of the relative gaps to the largest score."""
 
     p_hat: Array
     scores: Array
     top: float
     spread: float
-    mean: float
 
     def __iter__(self) -> Iterator[Block]:
         for k in range(0, self.p_hat.size, BLOCK):
             gaps = self.top - self.scores[k : k + BLOCK]
             gaps *= 1.0 / self.spread
-            yield self.p_hat[k : k + BLOCK], gaps, gaps - self.mean
+            yield self.p_hat[k : k + BLOCK], gaps
 
 
 def _whole(p_hat: Array, gaps: Array) -> tuple[list[Block], float]:
     mean = float(gaps.dot(p_hat))
-    return [(p_hat, gaps, gaps - mean)], mean
+    return [(p_hat, gaps)], mean
 
 
 def _sample(p_hat: Array, scores: Array, top: float, spread: float) -> tuple[Array, Array]:
@@ -111,7 +110,7 @@ def _sample(p_hat: Array, scores: Array, top: float, spread: float) -> tuple[Arr
 
 def _first_offset(block: Block, eps: float, mean: float) -> float:
     """Return where the divergence is ``eps`` to third order in the gaps, ``M2 / 2 c^2 - 2 M3 / 3 c^3``."""
-    p_hat, _, from_mean = block
+    p_hat, from_mean = block[0], block[1] - mean
     weighted = p_hat * from_mean
     variance, third = float(weighted.dot(from_mean)), float(weighted.dot(from_mean * from_mean))
     if variance == 0.0:
@@ -128,72 +127,113 @@ def _root(
 ) -> tuple[float, float] | None:
     """Return the offset at which the divergence is ``eps``, and the sum of ``p_hat / (offset + gaps)`` there.
 
-    Halley steps on the logarithm of the divergence in log(offset). The formulas are those of a tilted distribution:
-    with ``u = (gap - mean) / (offset + mean)`` and ``v = u / (1 + u)`` the first-order terms cancel on paper.
+    Halley steps on the logarithm of the divergence in log(offset).
     """
     # No divergence exceeds 1 / (4 offset^2), which is 1/4 at offset 1.
     low, high = math.log(_LEAST_OFFSET), 1e-6 - 0.5 * math.log(4.0 * eps)
     if eps > 0.25:
         high = min(high, (0.25 - eps) / steepest)
     x = min(math.log(max(offset, _LEAST_OFFSET)), high)
-    residual, exact = 0.0, eps < _SMALL
-    for k in range(20):
+    tilted = _Direct(blocks) if eps > _LARGE else _Centred(blocks, mean, eps)
+    for _ in range(20):
         if high < low:
             return None
         offset = math.exp(x)
-        scale = 1.0 / (offset + mean)
-        share = offset * scale
-        exact = exact or share < 1e-12
-        logs = product = second = third = 0.0
-        for p_hat, gaps, from_mean in blocks:
+        divergence, slope, bend, moments = tilted.at(offset)
+        if not (divergence > 0.0 and slope < 0.0):
+            return None
+        bound = x + (divergence - eps) / steepest
+        low, high = (bound, high) if divergence > eps else (low, bound)
+        newton = divergence / slope * math.log(eps / divergence)
+        halley = 0.5 * newton * (slope / divergence - bend / slope)
+        step = newton / (1.0 - min(max(halley, -1.0), 0.5))
+        if abs(step) <= _LAST_STEP:
+            # The sum moves along by its derivatives, which the moments are.
+            move = offset * math.expm1(step)
+            first, second, third = moments
+            return offset + move, first - move * second + move * move * third
+        x += step
+        if not low <= x <= high:
+            x = 0.5 * (low + high)
+    return None
+
+
+Tilted = tuple[float, float, float, tuple[float, float, float]]
+"""A divergence, its two derivatives in log(offset), and the means of the first three powers of 1 / (offset + gap)."""
+
+
+@dataclass
+class _Direct:
+    """Divergences that are not small: ``log`` of the mean of ``1 / above``, plus the mean of ``log above``."""
+
+    blocks: Iterable[Block]
+
+    def at(self, offset: float) -> Tilted:
+        logs = first = second = third = 0.0
+        for p_hat, gaps in self.blocks:
             above = gaps + offset
+            inverse = 1.0 / above
+            first += float(p_hat.dot(inverse))
+            weighted = p_hat * inverse
+            second += float(weighted.dot(inverse))
+            weighted *= inverse
+            third += float(weighted.dot(inverse))
+            logs += float(np.log(above, out=above).dot(p_hat))
+        slope = offset * (first - second / first)
+        bend = slope + offset * offset * ((2.0 * third - second * second / first) / first - second)
+        return logs + math.log(first), slope, bend, (first, second, third)
+
+
+@dataclass
+class _Centred:
+    """Small divergences: with ``u = (gap - mean) / (offset + mean)`` the first-order terms cancel on paper."""
+
+    blocks: Iterable[Block]
+    mean: float
+    eps: float
+    residual: float | None = None
+
+    def __post_init__(self) -> None:
+        self.exact = self.eps < _SMALL
+
+    def at(self, offset: float) -> Tilted:
+        scale = 1.0 / (offset + self.mean)
+        share = offset * scale
+        self.exact = self.exact or share < 1e-12
+        logs = product = second = third = residual = 0.0
+        for p_hat, gaps in self.blocks:
+            from_mean, above = gaps - self.mean, gaps + offset
             v = from_mean / above
             weighted = p_hat * v
             product += float(weighted.dot(from_mean))
             second += float(weighted.dot(v))
             v *= v
             third += float(weighted.dot(v))
-            if k == 0:
+            if self.residual is None:
                 residual += float(from_mean.dot(p_hat))
-            if eps > _LARGE:
-                logs += float(np.log(above, out=above).dot(p_hat))
-            elif exact:
+            if self.exact:
                 logs += float(log1p_minus(from_mean * scale, above * scale).dot(p_hat))
             else:
                 logs += float(np.log1p(from_mean * scale).dot(p_hat))
+        if self.residual is None:
+            # What rounding leaves of the mean of gap - mean.
+            self.residual = residual
         # The mean of v, and its central moments.
-        centre = scale * (residual - product)
+        centre = scale * (self.residual - product)
         mass = 1.0 - centre
-        if not (exact or eps > _LARGE or mass - 1.0 < 100.0 * eps):
+        if not (self.exact or mass - 1.0 < 100.0 * self.eps):
             # Much of the mass has u near -1, where it is 1 + u that has all its digits.
-            exact = True
-            continue
+            self.exact = True
+            return self.at(offset)
         variance = second - centre * centre
         skew = 3.0 * centre * second - third - 2.0 * centre**3
-        if eps > _LARGE:
-            logs += math.log(scale)
-        elif exact:
-            logs += scale * residual
-        divergence = logs + math.log1p(-centre)
+        if self.exact:
+            logs += scale * self.residual
         slope = -share * variance / mass
-        if not (divergence > 0.0 and slope < 0.0):
-            return None
-        bound = x + (divergence - eps) / steepest
-        low, high = (bound, high) if divergence > eps else (low, bound)
         bend = slope + share * share * (3.0 * variance + 2.0 * skew / mass - (variance / mass) ** 2)
-        newton = divergence / slope * math.log(eps / divergence)
-        halley = 0.5 * newton * (slope / divergence - bend / slope)
-        step = newton / (1.0 - min(max(halley, -1.0), 0.5))
-        if abs(step) <= _LAST_STEP:
-            # The sum moves along by its derivatives, which the moments give.
-            move = share * math.expm1(step)
-            cube = skew + 3.0 * mass * variance + mass**3
-            total = mass - move * (variance + mass * mass) + move * move * cube
-            return offset + offset * math.expm1(step), total * scale
-        x += step
-        if not low <= x <= high:
-            x = 0.5 * (low + high)
-    return None
+        cube = skew + 3.0 * mass * variance + mass**3
+        moments = (mass * scale, (variance + mass * mass) * scale**2, cube * scale**3)
+        return logs + math.log1p(-centre), slope, bend, moments
 
 
 def log1p_minus(u: Array, one_plus_u: Array) -> Array:
