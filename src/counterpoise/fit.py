@@ -329,8 +329,7 @@ def _solve(
         options["max_iter"] = max_iter
     solutions = []
     for form, solver_type in _attempts(problem, ball, references):
-        start = _head_start(problem, ball, references, solver_type)
-        more: dict[str, Any] = {} if start is None or solver_type is not ModelNewton else {"thrifty": True}
+        more, start = _head_start(problem, ball, references, solver_type)
         solutions.append(solver_type(**options, **more).solve(RobustObjective(form, ball, references), start))
         if solutions[-1].success:
             break
@@ -339,19 +338,26 @@ def _solve(
 
 def _head_start(
     problem: LinearProblem | SummedProblem, ball: KLBall, references: ReferenceRisks, solver_type: type[Solver]
-) -> Array | None:
-    """Return where a solver begins, if not by itself: where references began, or where a tenth of many rows leads."""
+) -> tuple[dict[str, Any], Array | None]:
+    """Return how and where a solver begins, if not by itself: where references began, or where some rows lead."""
     if not isinstance(problem, LinearProblem) or solver_type not in (InteriorPoint, ModelNewton):
-        return None
+        return {}, None
     sketch = problem.sketch
-    if sketch is None or (sketch.oracle is problem.oracle and solver_type is ModelNewton):
-        return None
-    if solver_type is InteriorPoint or len(sketch.oracle.target) < _ENOUGH * ball.p_hat.size:
-        return sketch.theta
-    some = RobustObjective(sketch.oracle, ball, references)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotCertifiedWarning)
-        return ModelNewton(tol=1e-3, max_iter=20).solve(some, sketch.theta).theta
+    if sketch is None:
+        return {}, None
+    whole = sketch.oracle is problem.oracle
+    if solver_type is InteriorPoint:
+        # The solver itself would seek what the sketch is, unless the set has another centre.
+        return {"warm": whole and np.allclose(ball.p_hat * problem.counts.sum(), problem.counts)}, sketch.theta
+    if whole:
+        return {}, None
+    start = sketch.theta
+    if len(sketch.oracle.target) >= _ENOUGH * ball.p_hat.size:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotCertifiedWarning)
+            rough = ModelNewton(tol=1e-3, max_iter=20)
+            start = rough.solve(RobustObjective(sketch.oracle, ball, references), start).theta
+    return {"thrifty": True}, start
 
 
 def _attempts(

@@ -16,19 +16,6 @@ _POOR = 0.3
 """Share of the squared Newton decrement that may be left by a step with a Hessian that serves."""
 
 
-def near_minimum(batch: Batch, tol: float, scale: float) -> Array:
-    """Return parameters of each context from which a Newton step promises little; nothing is proven."""
-    for _ in range(_MAX_ITER):
-        direction = -solve_stack(batch.hessian, batch.gradient)
-        slope = np.einsum("bd,bd->b", batch.gradient, direction)
-        if (-0.5 * slope <= tol * np.clip(batch.above, 1e-2 * scale, scale)).all():
-            break
-        batch, moved = _line_search(batch, direction, slope)
-        if not moved.any():
-            break
-    return batch.theta
-
-
 def solve(batch: Batch, tol: float, scale: float) -> tuple[Array, Array, Array]:
     """Return the least risk reached in each context of a batch, a lower bound of it, and where it was reached."""
     n = len(batch.theta)
