@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 import skops.io
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import (
@@ -1025,3 +1026,10 @@ def test_failed_fit_warns_of_nothing_else(case):
         warnings.simplefilter("error")
         with pytest.raises(InvalidInputError):
             estimator(case, alpha=-1).fit(X, y, codes)
+
+
+def test_a_number_that_is_not_finite_is_refused_even_where_scikit_learn_does_not_look():
+    X = np.random.default_rng(0).standard_normal((40, 2))
+    X[3, 1] = np.nan
+    with config_context(assume_finite=True), pytest.raises(ValueError, match="X is nan in row 3, column 1"):
+        cpo.RobustLinearRegression().fit(X, X[:, 0], contexts=np.arange(40) % 2)

@@ -438,6 +438,7 @@ def test_a_missing_column_is_met_with_the_nearest(write):
     assert refusal(write(SALES), {"wheather": "--context"}) == text
     with pytest.raises(InvalidInputError, match="Did you mean 'unit_cost'"):
         read_table(write(SALES)).numbers("Unit Cost", "--cost")
+    assert "Give --drop once for each column." in refusal(write(SALES), {"weather, unit_cost": "--drop"})
     assert "Did you mean" not in refusal(write(SALES), {"qqq": "--context"})
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
+from sklearn import get_config
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -206,7 +207,7 @@ class RobustLinearModel(ScoredByParameter):
                 alpha=self.alpha,
                 fit_intercept=self.fit_intercept,
                 sample_weight=sample_weight,
-                known_finite=True,
+                known_finite=not get_config()["assume_finite"],
             )
             return replace(problem, oracle=self._posed(problem.oracle))
 

@@ -252,6 +252,8 @@ def find_column(path: Path, names: Sequence[str], name: str, role: str = "") -> 
     near = difflib.get_close_matches(bare(name), [bare(one) for one in names], n=1)
     meant = next((one for one in names if near and bare(one) == near[0]), None)
     hint = "" if meant is None else f" Did you mean {meant!r}?"
+    if role and "," in name and all(part.strip() in names for part in name.split(",")):
+        hint = f" Give {role} once for each column."
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     listed = ", ".join(f"{one:.60}" for one in names[:20])
     raise InvalidInputError(
