@@ -239,6 +239,8 @@ def test_small_contexts_are_warned_of_as_in_memory():
             warnings.simplefilter("always")
             model("squared").fit(passed[0], **passed[1])
         said.append([(str(one.message), one.filename) for one in caught if one.category is SmallContextWarning])
+    # Rows elsewhere cannot be held out.
+    said[0] = [(words.replace("Use reference='cross-fit', raise", "Raise"), where) for words, where in said[0]]
     assert said[0] == said[1]
     assert len(said[0]) == 1
 

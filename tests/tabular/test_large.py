@@ -74,7 +74,8 @@ def check_same(whole, pieces, atol=1e-8):
     one, two = whole.model[-1], pieces.model[-1]
     assert pieces.columns == whole.columns
     assert pieces.notes == whole.notes
-    assert pieces.warned == whole.warned
+    # Rows that are read in chunks cannot be held out.
+    assert pieces.warned == tuple(one.replace("Use reference='cross-fit', raise", "Raise") for one in whole.warned)
     assert pieces.task == whole.task
     np.testing.assert_allclose(two.coef_, one.coef_, rtol=0, atol=atol)
     np.testing.assert_allclose(two.intercept_, one.intercept_, rtol=0, atol=atol)

@@ -87,7 +87,7 @@ def refuse_measurements(labels: NDArray[Any], n_rows: int) -> None:
         )
 
 
-def warn_of_small_contexts(estimator: Any, contexts: Contexts, n_parameters: int) -> None:
+def warn_of_small_contexts(estimator: Any, contexts: Contexts, n_parameters: int, in_memory: bool) -> None:
     """Warn where in-sample references would make the set chase its smallest contexts."""
     small = np.flatnonzero(contexts.counts < ROWS_PER_PARAMETER * n_parameters)
     if small.size == 0 or len(contexts.labels) == 1:
@@ -95,10 +95,12 @@ def warn_of_small_contexts(estimator: Any, contexts: Contexts, n_parameters: int
     small = small[np.argsort(contexts.counts[small], kind="stable")]
     listed = ", ".join(f"{shown(contexts.labels[c]):.40} ({contexts.counts[c]})" for c in small[:3])
     more = f" and {small.size - 3} more" if small.size > 3 else ""
+    # Rows that are elsewhere cannot be held out.
+    remedy = "Use reference='cross-fit', raise alpha" if in_memory else "Raise alpha"
     warnings.warn(
         f"{type(estimator).__name__}: contexts with few rows for {n_parameters} parameters: {listed}{more}. What a "
         "model of their own reaches on the rows it was fitted to is too good to be true, so they look worse served "
-        "than they are. Use reference='cross-fit', raise alpha, or merge them.",
+        f"than they are. {remedy}, or merge them.",
         SmallContextWarning,
         stacklevel=5,
     )

@@ -260,7 +260,8 @@ class RobustLinearModel(ScoredByParameter):
         """Return the least risk of each context, and what is taken off the risks in the score."""
         in_sample = isinstance(self.reference, str) and self.reference == "in-sample"
         if in_sample and self._robustness.score == "excess" and not ball.is_point:
-            warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters)
+            in_memory = isinstance(problem, LinearProblem)
+            warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters, in_memory)
         references = problem.references(self.reference, self.tol)
         return references, self._robustness.scored(references)
 
