@@ -5,7 +5,7 @@ import pytest
 
 from counterpoise import fit as fitting
 from counterpoise.fit import Robustness, fit_problem
-from counterpoise.losses import Logistic, Poisson, Squared
+from counterpoise.losses import Logistic, Multinomial, Poisson, Squared
 from counterpoise.problem import LinearProblem
 from counterpoise.references import specialists
 
@@ -43,3 +43,42 @@ def test_a_model_of_the_risks_and_a_tenth_of_the_rows_lead_to_the_same_optimum(l
     certificates = plain.solution.certificate, large.solution.certificate
     assert max(c.lower for c in certificates) <= min(c.upper for c in certificates) + 1e-12
     np.testing.assert_allclose(large.coef, plain.coef, atol=1e-3)
+
+
+def odd_problem(seed):
+    """Return rows of any shape: few or many, of different scales, dependent, separable or not."""
+    rng = np.random.default_rng(seed)
+    n_contexts = int(rng.integers(2, 15))
+    n, d = int(rng.integers(n_contexts * 3, 4000)), int(rng.integers(1, 12))
+    shares = rng.dirichlet(np.full(n_contexts, 0.5))
+    contexts = np.concatenate([np.arange(n_contexts), rng.choice(n_contexts, n - n_contexts, p=shares)])
+    X = rng.standard_normal((n, d)) * np.exp(rng.standard_normal(d) * rng.choice([0, 1]))
+    if rng.random() < 0.2:
+        X[:, 0] = X[:, -1]
+    if rng.random() < 0.2:
+        X = X + rng.choice([0, 3.0])
+    strength = rng.choice([0.2, 1, 5])
+    own = rng.standard_normal((n_contexts, d)) * rng.choice([0.1, 1]) + rng.standard_normal(d)
+    z = strength * np.einsum("nd,nd->n", X, own[contexts]) / np.sqrt(d)
+    loss = [Logistic(), Squared(), Poisson(), Multinomial(3)][rng.integers(4)]
+    y = {
+        "logistic": lambda: (rng.random(n) < 1 / (1 + np.exp(-z))) * 1.0,
+        "squared": lambda: z + rng.standard_normal(n),
+        "poisson": lambda: rng.poisson(np.exp(np.clip(z, -4, 3))) * 1.0,
+        "multinomial": lambda: np.argmax(rng.gumbel(size=(n, 3)) + np.outer(z, [0, 1, -1]), axis=1) * 1.0,
+    }[loss.name]()
+    return X, y, contexts, loss, float(rng.choice([1e-6, 1e-4, 1e-2]))
+
+
+@pytest.mark.parametrize("seed", [*range(12), 65, 116, 195, 459, 465])
+def test_references_that_begin_at_a_sketch_are_those_that_begin_at_a_constant(seed, monkeypatch):
+    X, y, contexts, loss, alpha = odd_problem(seed)
+    plain = LinearProblem.from_data(X, y, contexts, loss, alpha=alpha)
+    least = specialists.reference_risks(plain.oracle, 1e-8)
+    monkeypatch.setattr(specialists, "MANY_ROWS", 10)
+    monkeypatch.setattr(specialists, "LONG", 20)
+    found = LinearProblem.from_data(X, y, contexts, loss, alpha=alpha).references("in-sample", 1e-6)
+    slack = 1e-10 * (1.0 + np.abs(least.upper))
+    assert (found.lower <= least.upper + slack).all()
+    assert (least.lower <= found.upper + slack).all()
+    assert (found.upper - found.lower <= least.upper - least.lower + 1e-6 * (1.0 + np.abs(least.upper))).all()

@@ -346,10 +346,10 @@ def _head_start(
     if sketch is None:
         return {}, None
     whole = sketch.oracle is problem.oracle
-    if solver_type is InteriorPoint:
+    if solver_type is InteriorPoint and whole:
         # The solver itself would seek what the sketch is, unless the set has another centre.
-        return {"warm": whole and np.allclose(ball.p_hat * problem.counts.sum(), problem.counts)}, sketch.theta
-    if whole:
+        return {"warm": np.allclose(ball.p_hat * problem.counts.sum(), problem.counts)}, sketch.theta
+    if solver_type is InteriorPoint or whole:
         return {}, None
     start = sketch.theta
     if len(sketch.oracle.target) >= _ENOUGH * ball.p_hat.size:

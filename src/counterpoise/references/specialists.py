@@ -87,10 +87,10 @@ def fit_specialists(oracle: LinearOracle, tol: float, sketch: LinearPoint | None
     padded = oracle if not alone.any() else oracle.subset(together)
     solve = polyhedral.solve if isinstance(oracle.loss, Hinged) else newton.solve
     floor = np.where(np.isfinite(padded.lowest_risks), padded.lowest_risks, 0.0)
-    scale = max(float(np.mean(np.abs(padded.at(first).risks - floor))), 1e-3 * oracle.typical_risk)
+    flat = padded.at(first)
+    scale = max(float(np.mean(np.abs(flat.risks - floor))), 1e-3 * oracle.typical_risk)
     if solve is newton.solve:
-        first = first if sketch is None else sketch.theta
-        upper[together], lower[together], theta[together] = _solve_smooth(padded, tol, scale, first, sketch)
+        upper[together], lower[together], theta[together] = _solve_smooth(flat, tol, scale, sketch)
     else:
         for block in batches(padded):
             c = together[block]
@@ -130,9 +130,21 @@ def sketched(oracle: LinearOracle, counts: Array) -> LinearPoint | None:
 
 
 def _solve_smooth(
-    oracle: LinearOracle, tol: float, scale: float, first: Array, sketch: LinearPoint | None
+    flat: LinearPoint, tol: float, scale: float, sketch: LinearPoint | None
 ) -> tuple[Array, Array, Array]:
-    """Minimise every risk by Newton steps: the longest contexts one by one, long ones as they lie, others padded."""
+    """Minimise every risk by Newton steps: the longest contexts one by one, long ones as they lie, others padded.
+
+    They begin at the sketch, or at a constant prediction (``flat``) where that is better.
+    """
+    oracle = flat.oracle
+
+    def begun(kind: type[Batch], contexts: NDArray[np.intp]) -> Batch:
+        if sketch is None:
+            return kind.of(oracle, contexts, flat.theta)
+        batch = kind.of(oracle, contexts, sketch.theta)
+        better = batch.value < flat.risks[contexts]
+        return batch if better.all() else batch.at(np.where(better[:, None], sketch.theta, flat.theta))
+
     sizes, dense = np.diff(oracle.starts), not sparse.issparse(oracle.X)
     longest = np.zeros(len(sizes), dtype=bool)
     if sketch is not None and len(oracle.target) >= MANY_ROWS and dense and oracle.loss.third_order is not None:
@@ -150,12 +162,12 @@ def _solve_smooth(
         # Each step is too short for threads. A twentieth of what is asked of the fit will do, where more is a look at
         # many rows.
         with one_thread():
-            found += [newton.settle(Batch.of(oracle, k, first), 5.0 * tol, scale, alike) for k in blocks]
+            found += [newton.settle(begun(Batch, k), 5.0 * tol, scale, alike) for k in blocks]
     if strips.any():
         blocks.append(np.flatnonzero(strips))
-        found.append(newton.solve(Strips.of(oracle, blocks[-1], first), tol, scale))
+        found.append(newton.solve(begun(Strips, blocks[-1]), tol, scale))
     padded = list(batches(oracle, ~longest & ~strips))
-    found += spread(lambda block: _solve_together(newton.solve, Batch.of(oracle, block, first), tol, scale), padded)
+    found += spread(lambda block: _solve_together(newton.solve, begun(Batch, block), tol, scale), padded)
     back = np.argsort(np.concatenate(blocks + padded))
     upper, lower, theta = (np.concatenate(part)[back] for part in zip(*found, strict=True))
     return upper, lower, theta
