@@ -102,7 +102,7 @@ def escape_trailing_underscores(app: Any, what: str, name: str, member: Any, opt
 
 
 def drop_absent_pages(app: Any, page: str, source: list[str]) -> None:
-    """Take lines ``name?`` of a table of contents for ``name`` where there is such a page, and for nothing elsewhere."""
+    """Take a line ``name?`` of a table of contents for ``name`` if there is such a page, and leave it out if not."""
 
     def line(match: re.Match[str]) -> str:
         return f"{match[1]}\n" if (HERE / f"{match[1]}.md").exists() else ""

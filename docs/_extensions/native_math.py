@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from typing import Any
 
 from docutils import nodes
@@ -12,13 +14,25 @@ from sphinx.util import logging
 LOGGER = logging.getLogger(__name__)
 
 
+SPELLINGS = {
+    r"\\dots\b": r"\\ldots",
+    # As a fence a double bar would grow with what is around it; between distributions it is a relation.
+    r"\\\|": r"\\parallel ",
+    # Docutils would put the index of an accented letter below it; that of an empty group beside it stays in its place.
+    r"\\hat\s*(\\[a-z]+|\w)(?=[_^])": r"\\hat \1{}",
+}
+"""What docutils does not know, or reads otherwise than a reader would, and how to say it."""
+
+
 def _written(node: nodes.Element, as_block: bool) -> str:
-    source = node.astext().replace(r"\dots", r"\ldots")
+    source = node.astext()
+    for pattern, spelling in SPELLINGS.items():
+        source = re.sub(pattern, spelling, source)
     try:
         return str(tex2mathml(source, as_block=as_block))
     except MathError as error:
         LOGGER.warning("formula %r: %s", source, error, location=node)
-        return f"<code>{source}</code>"
+        return f"<code>{html.escape(source)}</code>"
 
 
 def _inline(self: Any, node: nodes.math) -> None:

@@ -2,17 +2,17 @@
 How large should the set be?
 ============================
 
-The set of plausible mixes follows from a confidence level. Three radii promise the same level and differ in size, here drawn
-against the number of draws and against the number of contexts.
+The set of plausible mixes follows from a confidence level. Three radii promise the same level and differ in size,
+here drawn against the number of draws and against the number of contexts.
 """
 
 # %%
 # Three radii
 # -----------
 #
-# ``"types"`` is the paper's, by the method of types; ``"agrawal"`` is a sharper bound with the same guarantee; ``"chi2"`` is
-# what both approach from above as draws become many, and too small where they are few. The dots are simulated: the 99%
-# quantile of the divergence itself, below which no valid radius can be.
+# ``"types"`` is the paper's, by the method of types; ``"agrawal"`` is a sharper bound with the same guarantee;
+# ``"chi2"`` is right in the limit of many draws, and too small where they are few. The dots are simulated: the 99%
+# quantile of the divergence itself for contexts that are equally likely. A radius below them does not cover.
 
 import warnings
 
@@ -64,8 +64,8 @@ for ax in (left, right):
 # What a radius means
 # -------------------
 #
-# A number of bits says little by itself. What it means for a context is an interval for its share, here for a context that
-# was seen in 5 of 100 draws.
+# A number of bits says little by itself. What it means for a context is an interval for its share, here for a context
+# that was seen in 5 of 100 draws.
 
 counts = np.array([95, 5])
 for method in COLOURS:
@@ -74,8 +74,8 @@ for method in COLOURS:
     print(f"{method:<8} {ball.radius:.3f} bits: between {low:.1%} and {high:.1%} of what is to come")
 
 # %%
-# The level hardly matters to the paper's radius, since most of it pays for the number of possible counts; to the other two
-# it does.
+# The level hardly matters to the paper's radius, since most of it pays for the number of possible counts; to the
+# other two it does.
 
 fig, ax = plt.subplots(figsize=(5.5, 3.4), layout="constrained")
 levels = np.concatenate([np.linspace(0.0, 0.9, 19), 1.0 - np.geomspace(0.1, 1e-4, 20)])

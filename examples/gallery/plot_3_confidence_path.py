@@ -2,8 +2,8 @@
 What robustness costs: the path
 ===============================
 
-All levels of robustness, from empirical risk minimisation to minimax regret, for the price of a few fits. The picture shows
-what is paid on average and what is gained in the worst case.
+All levels of robustness, from empirical risk minimisation to minimax regret, for the price of a few fits. The picture
+shows what is paid on average and what is gained in the worst case.
 """
 
 import matplotlib.pyplot as plt

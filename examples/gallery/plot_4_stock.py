@@ -2,8 +2,8 @@
 How much to order
 =================
 
-Bread is bought in the morning, and what the weather will be is not known then. Ninety days
-have been seen, most of them fair.
+Bread is bought in the morning, and what the weather will be is not known then. Ninety days have been seen, most of
+them fair.
 """
 
 import matplotlib.pyplot as plt
@@ -35,13 +35,14 @@ print(plan.summary)
 print(plan.choices)
 
 # %%
-# The reasons: the best order of each weather, the weight that the weather has in the least favourable mix, and what the
-# order loses there.
+# The reasons: the best order of each weather, the weight that the weather has in the least favourable mix, and what
+# the order loses there.
 
 print(plan.reasons)
 
 # %%
-# On the left the excess cost of every order in every weather, on the right the order as the set of plausible mixes grows.
+# On the left the excess cost of every order in every weather, on the right the order as the set of plausible mixes
+# grows.
 
 product = plan.plans[0]
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
