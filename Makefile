@@ -6,7 +6,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types layers reproduce bench bench-path bench-gpu bench-cluster format clean
+.PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,14 @@ types: $(VENV)/.dev  ## static types of src
 layers: $(VENV)/.dev  ## the one-way dependencies
 	$(BIN)/lint-imports
 
+$(VENV)/.docs: $(VENV)/.core
+	$(BIN)/python -m pip install -q -e '.[docs]'
+	touch $@
+
+docs: $(VENV)/.docs  ## these pages, every example run, into build/docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+	@echo "The pages begin at build/docs/index.html"
+
 reproduce: $(VENV)/.test  ## the whole paper, into reproduction/ (a few minutes; MNIST=DIR names its files)
 	OMP_NUM_THREADS=1 $(BIN)/counterpoise reproduce $(if $(MNIST),--mnist $(MNIST))
 
@@ -74,5 +82,5 @@ format: $(VENV)/.dev  ## rewrite the code in the house style
 	$(BIN)/ruff format .
 
 clean:  ## remove everything that can be made again
-	rm -rf $(VENV) $(VENV)-peers bench demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-peers bench demo build dist docs/gallery docs/api/generated docs/sg_execution_times.rst .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
