@@ -46,6 +46,11 @@ def test_many_callers_at_once_leave_the_blas_as_it_was(allowed):
     assert threads.n_threads() == allowed
 
 
+def test_what_is_ignored_outside_is_ignored_inside(allowed):
+    with np.errstate(over="ignore"):
+        assert threads.spread(lambda x: float(np.square(np.array([x]))[0]), [1e300] * 3) == [np.inf] * 3
+
+
 def test_an_error_in_a_thread_reaches_the_caller(allowed):
     def fail(k):
         raise ValueError(f"item {k}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import copy_context
 from functools import cache
 from itertools import pairwise
 from threading import Lock
@@ -78,8 +79,10 @@ def spread(call: Callable[[Item], Result], items: Iterable[Item]) -> list[Result
     threads = min(n_threads(), len(items))
     if threads <= 1:
         return [call(item) for item in items]
+    # What the caller has set for numpy (np.errstate) holds in the threads as well.
+    contexts = [copy_context() for _ in items]
     with one_thread(), ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(call, items))
+        return list(pool.map(lambda item, context: context.run(call, item), items, contexts))
 
 
 def parts(n: int, entries: int) -> Sequence[slice]:
