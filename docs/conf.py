@@ -57,9 +57,11 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "remove_config_comments": True,
+    "capture_repr": (),
     "show_signature": False,
     "show_memory": False,
     "min_reported_time": 1e9,
+    "write_computation_times": False,
     "copyfile_regex": r".*README.*",
 }
 
@@ -101,12 +103,16 @@ def escape_trailing_underscores(app: Any, what: str, name: str, member: Any, opt
             lines[k] = head + colon + re.sub(r"(?<=\w)_(?=[,)])", r"\\_", kind)
 
 
-def drop_absent_pages(app: Any, page: str, source: list[str]) -> None:
-    """Take a line ``name?`` of a table of contents for ``name`` if there is such a page, and leave it out if not."""
+def prepare(app: Any, page: str, source: list[str]) -> None:
+    """Give links that are named after their file the title of its page, and drop absent pages from tables of contents.
+
+    A line ``name?`` of such a table stands for ``name`` if there is that page, and for nothing if not.
+    """
 
     def line(match: re.Match[str]) -> str:
         return f"{match[1]}\n" if (HERE / f"{match[1]}.md").exists() else ""
 
+    source[0] = re.sub(r"\[[a-z-]+\.md\]\(", "[](", source[0])
     source[0] = re.sub(r"^([a-z-]+)\?\n", line, source[0], flags=re.MULTILINE)
 
 
@@ -114,4 +120,4 @@ def setup(app: Any) -> None:
     """Register what is done to sources and docstrings; the latter before numpydoc reads them."""
     app.connect("autodoc-skip-member", ours)
     app.connect("autodoc-process-docstring", escape_trailing_underscores, priority=400)
-    app.connect("source-read", drop_absent_pages)
+    app.connect("source-read", prepare)

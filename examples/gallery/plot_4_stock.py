@@ -6,13 +6,15 @@ Bread is bought in the morning, and what the weather will be is not known then. 
 them fair.
 """
 
+from textwrap import fill
+
 import matplotlib.pyplot as plt
 import numpy as np
 
 import counterpoise as cpo
 from counterpoise.plots import plot_levels, plot_stock
 
-rng = np.random.default_rng(3)
+rng = np.random.default_rng(5)
 weather = rng.choice(["fair", "rain", "storm"], size=90, p=[0.75, 0.17, 0.08])
 usual = np.select([weather == "fair", weather == "rain"], [60.0, 38.0], 15.0)
 demand = np.maximum(np.round(usual + 6.0 * rng.standard_normal(90)), 0.0)
@@ -27,7 +29,7 @@ plan = cpo.plan_stock(
     currency="EUR",
     period="day",
 )
-print(plan.summary)
+print(fill(plan.summary, 100))
 
 # %%
 # What other rules would order, and what each costs on average and in the worst weather:
