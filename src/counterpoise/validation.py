@@ -57,13 +57,13 @@ def _floats(raw: NDArray[Any], columns: list[str] | None) -> Array:
         raise InvalidInputError(_not_numbers(raw.dtype))
     try:
         return np.ascontiguousarray(raw, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         culprit = ""
         if raw.ndim == 2:
             for k in range(raw.shape[1]):
                 try:
                     raw[:, k].astype(np.float64)
-                except (TypeError, ValueError):
+                except (TypeError, ValueError, OverflowError):
                     culprit = f" (column {columns[k] if columns else k}: {error})"
                     break
         raise InvalidInputError(
@@ -120,7 +120,7 @@ def checked_row_weights(sample_weight: Any, contexts: Contexts, may_be_empty: bo
         return np.ones(n)
     try:
         weight = np.asarray(unwrapped(sample_weight), dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"sample_weight must be numbers, got {sample_weight!r:.60}.") from error
     if weight.shape != (n,):
         raise InvalidInputError(f"sample_weight has shape {weight.shape} for {n} rows. Pass one weight per row.")

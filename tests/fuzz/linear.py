@@ -30,15 +30,15 @@ ESTIMATORS = {
 _ALPHAS = [1e-4, 1e-4, 1.0, 1e-2, 1e-10, 0.0, 1e-300, 1e10, 1e300, 5e-324]
 
 _SWITCHES = {
-    "radius": st.one_of(*[data.switch_radius] * 12, data.wrong_radius),
-    "confidence": st.one_of(*[data.confidences] * 12, data.wrong_confidence),
-    "score": st.sampled_from([*["excess", "risk"] * 12, "profit"]),
-    "alpha": st.one_of(*[st.sampled_from(_ALPHAS)] * 12, st.sampled_from([-1.0, float("nan"), "x", None])),
-    "reference": st.sampled_from([*["in-sample"] * 12, "cross-fit", "cross-fit", "odd", {0: 0.1, 1: 0.2}]),
-    "tol": st.sampled_from([*[1e-6] * 12, 1e-3, 1e-9, 0.0, -1.0]),
+    "radius": data.often(data.switch_radius, data.wrong_radius),
+    "confidence": data.often(data.confidences, data.wrong_confidence),
+    "score": st.sampled_from([*["excess", "risk"] * 20, "profit"]),
+    "alpha": data.often(st.sampled_from(_ALPHAS), st.sampled_from([-1.0, float("nan"), "x", None])),
+    "reference": st.sampled_from([*["in-sample"] * 24, *["cross-fit"] * 4, "odd", {0: 0.1, 1: 0.2}]),
+    "tol": st.sampled_from([*[1e-6] * 30, 1e-3, 1e-3, 1e-9, 1e-9, 0.0, -1.0]),
     "fit_intercept": st.sampled_from([True, True, False]),
-    "draws": st.sampled_from([*[None] * 8, 3.0, 1e-300, 1e300, 0.0]),
-    "max_iter": st.sampled_from([*[100] * 8, 1, 3, 0]),
+    "draws": st.sampled_from([*[None] * 30, 3.0, 3.0, 1e-300, 1e300, 0.0]),
+    "max_iter": st.sampled_from([*[100] * 30, 1, 3, 0]),
 }
 
 
@@ -122,9 +122,9 @@ def _check_certificate(kind, model, rows, own, kept, codes, p_hat, certified):
     assert (np.abs(mine - model.context_risks_) <= doubt + 1e-9 * certificate.scale).all(), "risks differ"
     upper = worst_mean(p_hat, model.radius_, mine - references)
     slack = float(doubt.max()) + 1e-9 * certificate.scale + 1e-14 * float(np.abs(references).max())
-    assert upper <= certificate.upper + slack, "upper is below the objective"
+    assert not upper > certificate.upper + slack, "upper is below the objective"
     if certified:
-        assert certificate.upper <= upper + slack + 1e-5 * certificate.scale, "upper is far above the objective"
+        assert not certificate.upper > upper + slack + 1e-5 * certificate.scale, "upper is far above the objective"
     rng = np.random.default_rng(rows.recipe["seed"])
     size = np.abs(np.append(coef, intercept)).max() or 1.0
     for step in (0.0, 1e-8, 1e-4, 1e-2, 1.0):
@@ -133,16 +133,16 @@ def _check_certificate(kind, model, rows, own, kept, codes, p_hat, certified):
         if step == 1.0:
             other = (0.0 * coef, intercept)
         there = risks(*other)
-        if not np.isfinite(there.astype(float)).all():
+        if not (np.abs(there) < 1e300).all():
             continue
         doubt = _rounding(kind, X, y, codes, weight, *other, alpha, own)
         scores, slack = there - references, float(doubt.max()) + 1e-8 * certificate.scale
         if model.context_weights_ @ scores < certificate.lower - slack:
             value = worst_mean(p_hat, model.radius_, scores)
-            assert value >= certificate.lower - slack, "lower is above a value that is attained"
+            assert not value < certificate.lower - slack, "lower is above a value that is attained"
         if certified and isinstance(params["reference"], str) and params["reference"] == "in-sample":
-            room = slack + 1e-6 * np.abs(there - references).astype(float) + 1e-5 * certificate.scale
-            assert (there >= references - room).all(), "a reference is above a risk that is attained"
+            room = slack + 1e-6 * np.abs(there - model.reference_risks_).astype(float) + 1e-5 * certificate.scale
+            assert (there >= model.reference_risks_ - room).all(), "a reference is above a risk that is attained"
 
 
 def _rounding(kind, X, y, codes, weight, coef, intercept, alpha, own):
@@ -220,12 +220,12 @@ def check_stock(drawn):
 
     value, size = objective(model.stock_level_)
     slack = 1e-11 * size + 1e-9 * certificate.scale + 1e-290
-    assert abs(value - certificate.upper) <= slack + 1e-5 * certificate.scale, "upper is not the objective"
+    assert not abs(value - certificate.upper) > slack + 1e-5 * certificate.scale, "upper is not the objective"
     for level in (0.0, *demand[:4], 0.5 * model.stock_level_, model.stock_level_ + 1.0):
         level = np.floor(level) if own["integer"] else level
         if 0.0 <= level <= (own["max_stock"] or np.inf):
             other, size = objective(level)
-            assert other >= certificate.lower - (1e-11 * size + 1e-8 * certificate.scale), "lower is above a value"
+            assert not other < certificate.lower - (1e-11 * size + 1e-8 * certificate.scale), "lower is above a value"
     return True
 
 

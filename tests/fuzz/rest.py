@@ -24,7 +24,7 @@ LEARNERS = {
     "takes no weights": ("squared", KNeighborsRegressor),
 }
 _SCORES = [*["excess", "risk"] * 6, "odd"]
-_radius = st.one_of(*[data.switch_radius] * 12, data.wrong_radius)
+_radius = data.often(data.switch_radius, data.wrong_radius)
 
 any_learner_case = st.tuples(
     data.recipes,

@@ -194,7 +194,7 @@ class RobustLinearModel(ScoredByParameter):
             if self.device is not None or getattr(X, "is_cuda", False):
                 return self._on_device(X, y, contexts, sample_weight, **columns)
         given = X
-        with speaking_as(self), explaining_text():
+        with speaking_as(self), explaining_text(), np.errstate(invalid="ignore"):
             X, target = self._checked(X, y, **columns)
         with speaking_as(self):
             check_aligned(given, contexts)

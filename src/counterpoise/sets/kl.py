@@ -24,6 +24,9 @@ _TIE = 1e-250
 
 _SMALLEST = np.finfo(np.float64).tiny
 
+_LEAST_SHARE = 1e-150
+"""The smallest share a seen context counts with, so that its inverse and its square stay floats."""
+
 
 @dataclass(frozen=True, eq=False)
 class KLBall:
@@ -46,11 +49,13 @@ class KLBall:
     def __post_init__(self) -> None:
         try:
             radius = float(self.radius)
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"radius must be a number of bits, got {self.radius!r}.") from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidInputError(f"radius must be a number of bits, got {self.radius!r:.60}.") from error
         if not radius >= 0.0:
             raise InvalidInputError(f"radius = {self.radius}; it is a number of bits, 0 or more (inf: the simplex).")
-        object.__setattr__(self, "p_hat", checked_distribution(self.p_hat, "p_hat"))
+        p_hat = checked_distribution(self.p_hat, "p_hat")
+        # A share below this is seen, and no more: nothing that follows from it could be told from rounding.
+        object.__setattr__(self, "p_hat", _at_least(p_hat, _LEAST_SHARE) if (p_hat < _LEAST_SHARE).any() else p_hat)
         object.__setattr__(self, "radius", radius)
 
     @property
@@ -230,6 +235,13 @@ class KLBall:
         # Around the largest floats and a tiny radius the dual variables are too large for one: infinity, then.
         with np.errstate(over="ignore"):
             return p, np.ldexp(nu, exponent[:, 0]), np.ldexp(multiplier, exponent[:, 0])
+
+
+def _at_least(p_hat: Array, least: float) -> Array:
+    """Return shares of which none that is positive is below the least."""
+    raised = np.where(p_hat > 0.0, np.maximum(p_hat, least), 0.0)
+    raised.flags.writeable = False
+    return raised
 
 
 def _vertex(p_hat: Array, scores: Array) -> tuple[Array, float, float, float] | None:
