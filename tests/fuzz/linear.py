@@ -34,7 +34,7 @@ _SWITCHES = {
     "confidence": data.often(data.confidences, data.wrong_confidence),
     "score": st.sampled_from([*["excess", "risk"] * 20, "profit"]),
     "alpha": data.often(st.sampled_from(_ALPHAS), st.sampled_from([-1.0, float("nan"), "x", None])),
-    "reference": st.sampled_from([*["in-sample"] * 24, *["cross-fit"] * 4, "odd", {0: 0.1, 1: 0.2}]),
+    "reference": st.sampled_from([*["in-sample"] * 60, "cross-fit", "odd", {0: 0.1, 1: 0.2}]),
     "tol": st.sampled_from([*[1e-6] * 30, 1e-3, 1e-3, 1e-9, 1e-9, 0.0, -1.0]),
     "fit_intercept": st.sampled_from([True, True, False]),
     "draws": st.sampled_from([*[None] * 30, 3.0, 3.0, 1e-300, 1e300, 0.0]),
@@ -162,10 +162,10 @@ def _rounding(kind, X, y, codes, weight, coef, intercept, alpha, own):
 
 
 STOCK = {
-    "price": st.sampled_from([10.0, 1.0, 1e12, 1e-12, 1e300, 0.0, float("nan")]),
-    "salvage": st.sampled_from([0.0, 0.0, 1.0, 1e300, -1.0]),
-    "shortage": st.sampled_from([0.0, 0.0, 2.0, 1e300]),
-    "max_stock": st.sampled_from([None, None, 5.0, 1e-3, 1e300, 0.0]),
+    "price": data.often(st.sampled_from([10.0, 5.0, 12.0, 1e12]), st.sampled_from([1e-12, 1e300, 0.0, float("nan")])),
+    "salvage": data.often(st.sampled_from([0.0, 1.0]), st.sampled_from([1e300, -1.0])),
+    "shortage": data.often(st.sampled_from([0.0, 2.0]), st.just(1e300)),
+    "max_stock": data.often(st.sampled_from([None, 5.0, 1e-3]), st.sampled_from([1e300, 0.0])),
     "integer": st.booleans(),
 }
 _COSTS = [4.0, 0.1, 9.99, 1e-13, 1e11, 1e300, 0.0, -1.0, float("nan")]
@@ -175,7 +175,13 @@ def stock_case():
     """Return the strategy of a stock level's inputs."""
     shared = ("radius", "confidence", "score", "reference", "draws")
     common = st.fixed_dictionaries({key: _SWITCHES[key] for key in shared})
-    return st.tuples(data.recipes, common, st.fixed_dictionaries(STOCK), st.sampled_from(_COSTS), st.booleans())
+    return st.tuples(
+        data.recipes,
+        common,
+        st.fixed_dictionaries(STOCK),
+        data.often(st.sampled_from(_COSTS[:4]), st.sampled_from(_COSTS)),
+        st.booleans(),
+    )
 
 
 def _stock_rows(drawn):

@@ -159,10 +159,10 @@ class Oracle:
 
 metric_case = st.tuples(
     data.recipes,
-    st.sampled_from(["half_squared_error", "squared_error", "absolute_error", "zero_one", "log_loss", "odd"]),
-    st.lists(data.any_number, min_size=1, max_size=6),
-    st.sampled_from([0.95, 0.5, 0.0, 1.0, float("nan")]),
-    st.sampled_from([None, None, {0: 0.0, 1: 0.1}, {"x": 1.0}, {0: float("nan")}]),
+    st.sampled_from([*["half_squared_error", "squared_error", "absolute_error", "zero_one"] * 8, "log_loss", "odd"]),
+    data.often(st.lists(data.number, min_size=1, max_size=6), st.lists(data.any_number, min_size=1, max_size=6)),
+    st.sampled_from([*[0.95, 0.5] * 16, 0.0, 1.0, float("nan")]),
+    st.sampled_from([*[None] * 16, *[{0: 0.0, 1: 0.1}] * 8, {"x": 1.0}, {0: float("nan")}]),
 )
 
 

@@ -247,6 +247,8 @@ def check_minimize(case):
         for step in (1e-6, 1e-3, 1.0):
             other = solution.theta + step * rng.standard_normal(d)
             if bounds is not None:
-                other = np.clip(other, *[np.inf * s if b is None else b for s, b in zip((-1, 1), bounds[0])])
+                other = np.clip(
+                    other, *[np.inf * s if b is None else b for s, b in zip((-1, 1), bounds[0], strict=True)]
+                )
             assert not value(other) < certificate.lower - 1e-8 * size, "lower is above a value that is attained"
     return True

@@ -70,7 +70,7 @@ def _column(kind, n, rng):
         lambda: pa.array(rng.integers(0, 10**9, n), pa.timestamp("s")),
         lambda: pa.array([[1, 2]] * n),
         lambda: pa.array([{"a": 1}] * n),
-        lambda: pa.array(rng.integers(0, 99, n).tolist(), pa.int64()).cast(pa.decimal128(20, 2)),
+        lambda: pa.array(rng.integers(0, 99, n).tolist(), pa.int64()).cast(pa.decimal128(25, 2)),
         lambda: pa.array([b"\xff"] * n),
         lambda: pa.array(rng.standard_normal(n).astype(np.float16)),
     ]

@@ -105,7 +105,8 @@ def checked_distribution(p: ArrayLike, name: str) -> Array:
         raise InvalidInputError(
             f"{name}[{k}] = {values[k]}; probabilities must be finite and not negative. Pass counts / counts.sum()."
         )
-    total = values.sum()
+    with np.errstate(over="ignore"):
+        total = values.sum()
     if abs(total - 1.0) > NORMALISATION_TOLERANCE:
         raise InvalidInputError(f"{name} sums to {total:.12g}, not 1. Pass counts / counts.sum().")
     values /= total

@@ -274,10 +274,12 @@ def _tilt(p_hat: Array, eps: float, gaps: Array, spread: Array) -> tuple[Array, 
         p[rows] = ties / ties.sum(axis=1, keepdims=True)
         return p, above, multiplier
 
-    log_above, vanishing = _asymptote(p_hat, eps, gaps)
-    solved = np.flatnonzero(~vanishing)
-    if solved.size:
-        log_above[solved] = _root(p_hat, eps, gaps[solved], log_above[solved])
+    # At the smallest and the largest radii the first guesses are infinite, which is where the search then begins.
+    with np.errstate(over="ignore"):
+        log_above, vanishing = _asymptote(p_hat, eps, gaps)
+        solved = np.flatnonzero(~vanishing)
+        if solved.size:
+            log_above[solved] = _root(p_hat, eps, gaps[solved], log_above[solved])
     with np.errstate(under="ignore", divide="ignore"):
         offset = np.exp(log_above)[:, None]
         # offset / (offset + gap), in logarithms where the offset itself is too small a number.

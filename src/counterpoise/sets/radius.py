@@ -139,7 +139,10 @@ def _checked_counts(counts: ArrayLike, draws: float | None) -> tuple[int, float]
     bad = np.flatnonzero(~np.isfinite(values) | (values < 0))
     if bad.size:
         raise InvalidInputError(f"counts[{bad[0]}] = {values[bad[0]]}; a count is finite and not negative.")
-    n = float(values.sum())
+    with np.errstate(over="ignore"):
+        n = float(values.sum())
+    if not math.isfinite(n):
+        raise InvalidInputError("counts add up to more than a float can hold. Pass them in larger units, with draws=.")
     if n == 0.0:
         raise InvalidInputError("counts are all zero: there is no data to centre a confidence set on.")
     if draws is not None:

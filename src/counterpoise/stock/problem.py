@@ -25,6 +25,10 @@ from counterpoise.validation import unwrapped
 Array = NDArray[np.float64]
 
 
+_FORTUNE = 1e200
+"""Amounts from here on are refused: sums of them, and their squares, need not be floats."""
+
+
 @dataclass(frozen=True)
 class Terms:
     """What units are sold for, and how many may be ordered.
@@ -82,12 +86,26 @@ class Terms:
             raise InvalidInputError("there are no rows: demand is empty.")
         # Prices are checked by the lowest.
         Newsvendor(float(price.min()), self.salvage, self.shortage).checked_target(np.column_stack([cost, units]))
+        _refuse_fortunes(cost, units, price, self.salvage, self.shortage, self.highest)
         return np.column_stack([cost, units, price])
 
     def pieces(self, sales: Array) -> Array:
         """Return the loss of each row as (left slope, right slope, height, hinge)."""
         cost, units, price = sales.T
         return np.column_stack([cost - price - self.shortage, cost - self.salvage, (cost - price) * units, units])
+
+
+def _refuse_fortunes(cost: Array, units: Array, price: Array, salvage: float, shortage: float, high: float) -> None:
+    """Name a row in which what is paid or earned is too large for a float."""
+    most = np.maximum(units, high) if math.isfinite(high) else units
+    with np.errstate(over="ignore"):
+        worth = (np.abs(cost) + price + abs(salvage) + shortage) * most
+    if not (worth < _FORTUNE).all():
+        row = int(np.flatnonzero(~(worth < _FORTUNE))[0])
+        raise InvalidInputError(
+            f"row {row}: a cost of {cost[row]:g} and a demand of {units[row]:g} make amounts that are too large to add "
+            "up. Write money and units in larger ones."
+        )
 
 
 def _columns(costs: Any, demand: Any, prices: Any) -> tuple[Array, Array, Array]:
