@@ -36,6 +36,19 @@ from counterpoise.validation import check_aligned, checked_weights
 _FLOATS = (np.float64, np.float32)
 
 
+_NARROW = (1e-30, 1e30)
+"""Sizes that the 32-bit floats of boosting libraries hold with room to spare for sums and squares."""
+
+
+def _refuse_wide(values: Array, name: str, least: float) -> None:
+    """Refuse numbers whose largest is beyond what 32-bit floats can work with."""
+    largest = float(values.max())
+    if not least <= largest <= _NARROW[1]:
+        raise InvalidInputError(
+            f"{name} is as large as {largest:g}, and boosting libraries work with 32-bit floats. Rescale it."
+        )
+
+
 class RobustBooster(ScoredByParameter):
     """What the boosters have in common.
 
@@ -165,6 +178,8 @@ class RobustBooster(ScoredByParameter):
             check_aligned(given, contexts)
             encoded = encode(contexts_or_one(self, contexts, len(y)), len(y))
             weight, (X, y, encoded) = checked_weights(sample_weight, X, y, encoded)
+            _refuse_wide(weight, "sample_weight", _NARROW[0])
+            _refuse_wide(np.abs(y), "y", 0.0)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
             ball = Robustness(self.confidence, self.radius, self.draws, vars(self)["score"]).ball(counts)
             rows = Rows(X, y, weight, encoded.codes)
