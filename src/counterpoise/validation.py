@@ -81,6 +81,16 @@ def _not_finite(row: int, column: int, value: float) -> str:
     return f"X is {value} in row {row}, column {column}. Impute or drop values that are not finite."
 
 
+def refuse_masked(**arrays: Any) -> None:
+    """Refuse arrays in which cells are masked: what lies under a mask is no value, and must not be taken for one."""
+    for name, values in arrays.items():
+        if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+            raise InvalidInputError(
+                f"{name} is a masked array with {int(np.ma.getmaskarray(values).sum())} masked cells. Fill them, e.g. "
+                "with values.filled(np.nan) and an imputer, or drop their rows."
+            )
+
+
 def check_aligned(X: Any, contexts: Any) -> None:
     """Refuse contexts whose index holds the rows of X in another order: one of the two has been sorted or shuffled."""
     index, other = getattr(X, "index", None), getattr(contexts, "index", None)

@@ -51,7 +51,7 @@ def check_any_learner(drawn):
         model = cpo.ContextRobust(learner(), **switches).fit(rows.X, rows.y, rows.contexts, rows.weight)
         return model, model.predict(rows.X)
 
-    return _check_game(outcome(run))
+    return _check_game(outcome(run, foreign=True))
 
 
 def _check_game(found):

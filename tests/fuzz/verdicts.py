@@ -23,8 +23,11 @@ class HangError(Exception):
 
 
 @contextmanager
-def strict(patience=PATIENCE):
-    """Turn every warning that is not documented into an error, and a hang into an exception."""
+def strict(patience=PATIENCE, foreign=False):
+    """Turn every warning that is not documented into an error, and a hang into an exception.
+
+    ``foreign`` says that a learner of somebody else is at work, whose arithmetic is its own affair.
+    """
 
     def alarmed(signum, frame):
         raise HangError(f"more than {patience} seconds")
@@ -36,6 +39,8 @@ def strict(patience=PATIENCE):
             warnings.simplefilter("error")
             for kind in (CounterpoiseWarning, ConvergenceWarning, DataConversionWarning, UndefinedMetricWarning):
                 warnings.simplefilter("always", kind)
+            if foreign:
+                warnings.simplefilter("ignore", RuntimeWarning)
             for words in _SKLEARN_WORDS:
                 warnings.filterwarnings("ignore", message=words)
             yield caught
@@ -55,9 +60,9 @@ def is_documented(error):
     return len(places) > own + 1 and "/sklearn/" in places[own + 1] and len(str(error)) > 10
 
 
-def outcome(action, patience=PATIENCE):
+def outcome(action, foreign=False):
     """Run an action; return its result and the warnings, or None where it was refused as documented."""
-    with strict(patience) as caught:
+    with strict(foreign=foreign) as caught:
         try:
             return action(), {warning.category.__name__ for warning in caught}
         except Exception as error:

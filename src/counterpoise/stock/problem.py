@@ -20,7 +20,7 @@ from counterpoise.problem import LinearProblem, Reference
 from counterpoise.solvers import ScalarSearch, Solution
 from counterpoise.solvers._base import not_certified
 from counterpoise.solvers.whole_units import best_whole
-from counterpoise.validation import unwrapped
+from counterpoise.validation import refuse_masked, unwrapped
 
 Array = NDArray[np.float64]
 
@@ -110,6 +110,7 @@ def _refuse_fortunes(cost: Array, units: Array, price: Array, salvage: float, sh
 
 def _columns(costs: Any, demand: Any, prices: Any) -> tuple[Array, Array, Array]:
     """Return costs, demand and prices, one each per row."""
+    refuse_masked(costs=costs, demand=demand, price=prices)
     try:
         units = np.asarray(unwrapped(demand), dtype=np.float64)
         others = [np.asarray(unwrapped(values), dtype=np.float64) for values in (costs, prices)]
