@@ -280,18 +280,21 @@ def _tilt(p_hat: Array, eps: float, gaps: Array, spread: Array) -> tuple[Array, 
         solved = np.flatnonzero(~vanishing)
         if solved.size:
             log_above[solved] = _root(p_hat, eps, gaps[solved], log_above[solved])
-    with np.errstate(under="ignore", divide="ignore"):
+    with np.errstate(all="ignore"):
         offset = np.exp(log_above)[:, None]
         # offset / (offset + gap), in logarithms where the offset itself is too small a number.
         near = offset / np.where(gaps == 0, 1.0, offset + gaps)
-        far = np.exp(np.where(vanishing[:, None], log_above[:, None] - np.log(gaps), 0.0))
-        tilt = np.where(gaps == 0, 1.0, np.where(vanishing[:, None], far, near))
-        tilted = p_hat * tilt
+        tied = np.where(gaps == 0, p_hat, 0.0).sum(axis=1, keepdims=True)
+        far = np.exp(log_above[:, None] - np.log(gaps) + np.log(p_hat / tied))
+        tilt = np.where(gaps == 0, 1.0, near)
+        # Where the offset vanishes, shares are relative to the ties, which may be as small as the offset themselves.
+        shares = np.where(gaps == 0, p_hat / tied, far)
+        tilted = np.where(vanishing[:, None], shares, p_hat * tilt)
         total = tilted.sum(axis=1)
         # A seen context never reaches 0: its divergence would be infinite, and the distribution outside the set.
         p[rows] = np.maximum(tilted / total[:, None], _SMALLEST)
         above[rows] = spread * offset[:, 0]
-        multiplier[rows] = above[rows] / total
+        multiplier[rows] = above[rows] / np.where(vanishing, tied[:, 0], total)
     return p, above, multiplier
 
 
