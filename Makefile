@@ -6,7 +6,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster format clean
+.PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -77,10 +77,13 @@ bench-gpu: $(VENV)/.test  ## what robustness costs on a GPU (without one, a line
 bench-cluster: $(VENV)/.test  ## fits on local workers: memory, passes, workers, a killed one, growth (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cluster.py
 
+fuzz: $(VENV)/.test  ## odd inputs for every public entry, into fuzz/ (half an hour; FUZZ_EXAMPLES=, FUZZ_SEED=)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(FUZZ_ENTRIES)
+
 format: $(VENV)/.dev  ## rewrite the code in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:  ## remove everything that can be made again
-	rm -rf $(VENV) $(VENV)-peers bench demo build dist docs/gallery docs/api/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-peers bench demo build dist docs/gallery docs/api/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache fuzz
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

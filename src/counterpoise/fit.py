@@ -22,7 +22,7 @@ from counterpoise.oracle.block_scalar import BlockScalarOracle
 from counterpoise.oracle.polyhedral import PolyhedralOracle
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.summed import SummedOracle
-from counterpoise.problem import LinearProblem, Reference, SummedProblem
+from counterpoise.problem import TOO_LARGE, LinearProblem, Reference, SummedProblem, refusing_overflow
 from counterpoise.references.specialists import by_products
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius
 from counterpoise.solvers import (
@@ -124,7 +124,8 @@ def check_parameters(params: Mapping[str, Any]) -> None:
 
 def _is_number(value: Any, low: float, high: float = math.inf) -> bool:
     number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
-    # A number that no float can hold is none that is meant.
+    # A number that no float can hold is none that is meant; a narrow float cannot be compared with so large a one.
+    value = float(value) if isinstance(value, np.floating) else value
     return number and bool(low <= value <= high) and (bool(value <= 1e300) or value == math.inf)
 
 
@@ -283,10 +284,13 @@ def fit_problem(
     stacklevel: int = 3,
 ) -> LinearFit:
     """Solve a problem for a set and references that are there already; see :func:`fit_linear`."""
-    with suited(int(problem.contexts.counts.sum()) * problem.oracle.n_parameters), warnings.catch_warnings():
+    size = int(problem.contexts.counts.sum()) * problem.oracle.n_parameters
+    with suited(size), warnings.catch_warnings(), refusing_overflow():
         # Said below, once it is known that the problem has a minimum at all.
         warnings.simplefilter("ignore", NotCertifiedWarning)
         solution = _solve(problem, ball, references, solver, tol, max_iter, callback)
+    if not (np.isfinite(solution.theta).all() and math.isfinite(solution.certificate.upper)):
+        raise InvalidInputError(TOO_LARGE)
     if not solution.success:
         _refuse_bottomless(problem, ball, solution)
         if solver is None or solver.certifies:

@@ -109,10 +109,12 @@ def row_losses(learner: Any, X: Any, y: Any, loss: RowLoss | None = None, floor:
     elif loss == "zero_one":
         rows = (np.asarray(learner.predict(X)) != target).astype(np.float64)
     elif loss in ("squared_error", "half_squared_error"):
-        rows = np.square(np.asarray(learner.predict(X), dtype=np.float64) - target)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = np.square(np.asarray(learner.predict(X), dtype=np.float64) - target)
         rows = 0.5 * rows if loss == "half_squared_error" else rows
     elif loss == "absolute_error":
-        rows = np.abs(np.asarray(learner.predict(X), dtype=np.float64) - target)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = np.abs(np.asarray(learner.predict(X), dtype=np.float64) - target)
     else:
         raise InvalidInputError(
             f"loss is {loss!r}; choose 'log_loss', 'zero_one', 'half_squared_error', 'squared_error' or "

@@ -105,18 +105,22 @@ def minimize(
             raise InvalidInputError(f"{name} must be a function of theta, got {type(function).__name__}.")
     box = _checked_bounds(bounds, theta.size)
     theta = theta if box is None else np.clip(theta, *box)
-    oracle = CallableOracle(risks, theta, len(number), jac, hess, box, convex)
-    start = oracle.at(theta).risks
-    if not np.isfinite(start).all():
-        c = int(np.flatnonzero(~np.isfinite(start))[0])
-        raise InvalidInputError(f"the risk of context {c} is {start[c]} at theta0. Start where every risk is finite.")
-    references = _references(oracle, reference_risks, max(1e-2 * tol, 1e-12))
-    objective = RobustObjective(oracle, ball, references)
-    if solver is not None:
-        if not isinstance(solver, Solver):
-            raise InvalidInputError(f"solver must be a Solver such as InteriorPoint(), got {solver!r:.60}.")
-        return solver.solve(objective, theta)
-    return _solve(objective, theta, tol, max_iter, callback)
+    # Trial points may be far off, where risks overflow; a point that does is not taken.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        oracle = CallableOracle(risks, theta, len(number), jac, hess, box, convex)
+        start = oracle.at(theta).risks
+        if not np.isfinite(start).all():
+            c = int(np.flatnonzero(~np.isfinite(start))[0])
+            raise InvalidInputError(
+                f"the risk of context {c} is {start[c]} at theta0. Start where every risk is finite."
+            )
+        references = _references(oracle, reference_risks, max(1e-2 * tol, 1e-12))
+        objective = RobustObjective(oracle, ball, references)
+        if solver is not None:
+            if not isinstance(solver, Solver):
+                raise InvalidInputError(f"solver must be a Solver such as InteriorPoint(), got {solver!r:.60}.")
+            return solver.solve(objective, theta)
+        return _solve(objective, theta, tol, max_iter, callback)
 
 
 def _solve(
@@ -232,7 +236,7 @@ def _checked_bounds(bounds: Any, n: int) -> Bounds | None:
 def _floats(values: ArrayLike, name: str) -> Array:
     try:
         array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{name} must be numbers, got {values!r:.60}.") from error
     if np.isnan(array).any():
         raise InvalidInputError(f"{name} holds NaN.")

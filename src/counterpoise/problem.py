@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
@@ -102,11 +103,12 @@ class LinearProblem:
         if isinstance(reference, str):
             # Their error enters the certificate in full, so they are solved well below its tolerance.
             if reference == "in-sample":
-                with suited(len(self.oracle.target) * self.oracle.n_parameters):
+                with suited(len(self.oracle.target) * self.oracle.n_parameters), refusing_overflow():
                     risks = reference_risks(self.oracle, max(1e-2 * tol, 1e-12), self.sketch)
                 return bounded(risks, self.contexts, self.remedy)
             if reference == "cross-fit":
-                estimates = cross_fitted_risks(self.oracle, self.counts, min(max(tol, 1e-12), 1e-6))
+                with refusing_overflow():
+                    estimates = cross_fitted_risks(self.oracle, self.counts, min(max(tol, 1e-12), 1e-6))
                 return bounded(ReferenceRisks.exactly(estimates), self.contexts, self.remedy)
             raise InvalidInputError(
                 f"reference is {reference!r}; choose 'in-sample' or 'cross-fit', or map each context to its risk."
@@ -153,6 +155,22 @@ class SummedProblem:
         return "Check costs and price, or raise alpha." if isinstance(self.oracle.loss, Hinged) else "Raise alpha."
 
 
+TOO_LARGE = (
+    "the risks are not finite numbers wherever they were looked at: what enters them is too large, or too uneven, for "
+    "floats. Rescale the features, the target and the weights to moderate sizes, e.g. with StandardScaler."
+)
+
+
+@contextmanager
+def refusing_overflow() -> Iterator[None]:
+    """Let numbers overflow quietly on the way, and say what to do where no answer comes of it."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            yield
+    except (FloatingPointError, OverflowError) as error:
+        raise InvalidInputError(TOO_LARGE) from error
+
+
 def bounded(references: ReferenceRisks, contexts: Contexts, remedy: str) -> ReferenceRisks:
     """Return references, or name a context whose risk has no minimum."""
     unbounded = np.flatnonzero(~np.isfinite(references.upper) | ~np.isfinite(references.lower))
@@ -180,7 +198,7 @@ def _checked_bounds(bounds: Any, oracle: LinearOracle) -> Bounds:
     wrong = f"bounds must be (low, high) with low < high, got {bounds!r:.80}."
     try:
         low, high = (np.atleast_1d(np.asarray(b, dtype=np.float64)) for b in bounds)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(wrong) from error
     if low.shape != (1,) or high.shape != (1,) or not low[0] < high[0]:
         raise InvalidInputError(wrong)

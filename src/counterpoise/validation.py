@@ -57,13 +57,13 @@ def _floats(raw: NDArray[Any], columns: list[str] | None) -> Array:
         raise InvalidInputError(_not_numbers(raw.dtype))
     try:
         return np.ascontiguousarray(raw, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         culprit = ""
         if raw.ndim == 2:
             for k in range(raw.shape[1]):
                 try:
                     raw[:, k].astype(np.float64)
-                except (TypeError, ValueError):
+                except (TypeError, ValueError, OverflowError):
                     culprit = f" (column {columns[k] if columns else k}: {error})"
                     break
         raise InvalidInputError(
@@ -79,6 +79,16 @@ def _not_numbers(dtype: np.dtype[Any]) -> str:
 
 def _not_finite(row: int, column: int, value: float) -> str:
     return f"X is {value} in row {row}, column {column}. Impute or drop values that are not finite."
+
+
+def refuse_masked(**arrays: Any) -> None:
+    """Refuse arrays in which cells are masked: what lies under a mask is no value, and must not be taken for one."""
+    for name, values in arrays.items():
+        if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+            raise InvalidInputError(
+                f"{name} is a masked array with {int(np.ma.getmaskarray(values).sum())} masked cells. Fill them, e.g. "
+                "with values.filled(np.nan) and an imputer, or drop their rows."
+            )
 
 
 def check_aligned(X: Any, contexts: Any) -> None:
@@ -120,7 +130,7 @@ def checked_row_weights(sample_weight: Any, contexts: Contexts, may_be_empty: bo
         return np.ones(n)
     try:
         weight = np.asarray(unwrapped(sample_weight), dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"sample_weight must be numbers, got {sample_weight!r:.60}.") from error
     if weight.shape != (n,):
         raise InvalidInputError(f"sample_weight has shape {weight.shape} for {n} rows. Pass one weight per row.")

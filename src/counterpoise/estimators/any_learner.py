@@ -42,7 +42,7 @@ from counterpoise.objective import Certificate
 from counterpoise.problem import Reference, given_references
 from counterpoise.sets import RadiusMethod
 from counterpoise.solvers.best_response import best_response
-from counterpoise.validation import check_aligned, checked_row_weights, unwrapped
+from counterpoise.validation import check_aligned, checked_row_weights, refuse_masked, unwrapped
 
 
 def _has(name: str) -> Any:
@@ -163,6 +163,7 @@ class ContextRobust(ScoredByParameter):
         with speaking_as(self):
             check_takes_weights(self.estimator)
             check_switches(self)
+            refuse_masked(X=X, y=y, sample_weight=sample_weight)
             X, y = indexable(X, self._checked_target(y))
             n_rows = len(y)
             check_aligned(X, contexts)

@@ -31,9 +31,22 @@ from counterpoise.fit import Robustness, Score
 from counterpoise.learners import LossName, row_losses
 from counterpoise.problem import Reference, given_references
 from counterpoise.sets import RadiusMethod
-from counterpoise.validation import check_aligned, checked_weights
+from counterpoise.validation import check_aligned, checked_weights, refuse_masked
 
 _FLOATS = (np.float64, np.float32)
+
+
+_NARROW = (1e-30, 1e30)
+"""Sizes that the 32-bit floats of boosting libraries hold with room to spare for sums and squares."""
+
+
+def _refuse_wide(values: Array, name: str, least: float) -> None:
+    """Refuse numbers whose largest is beyond what 32-bit floats can work with."""
+    largest = float(values.max(initial=0.0))
+    if not least <= largest <= _NARROW[1]:
+        raise InvalidInputError(
+            f"{name} is as large as {largest:g}, and boosting libraries work with 32-bit floats. Rescale it."
+        )
 
 
 class RobustBooster(ScoredByParameter):
@@ -158,6 +171,8 @@ class RobustBooster(ScoredByParameter):
         sample_weight : array of shape (n_samples,), optional
         """
         given = X
+        with speaking_as(self):
+            refuse_masked(X=X, y=y, sample_weight=sample_weight)
         X, y = self._checked(X, y)
         with speaking_as(self):
             self._check_switches()
@@ -165,6 +180,9 @@ class RobustBooster(ScoredByParameter):
             check_aligned(given, contexts)
             encoded = encode(contexts_or_one(self, contexts, len(y)), len(y))
             weight, (X, y, encoded) = checked_weights(sample_weight, X, y, encoded)
+            _refuse_wide(weight, "sample_weight", _NARROW[0])
+            _refuse_wide(np.abs(y), "y", 0.0)
+            _refuse_wide(np.abs(X[np.isfinite(X)]), "X", 0.0)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
             ball = Robustness(self.confidence, self.radius, self.draws, vars(self)["score"]).ball(counts)
             rows = Rows(X, y, weight, encoded.codes)

@@ -36,7 +36,7 @@ from counterpoise.objective import ReferenceRisks
 from counterpoise.oracle import LinearOracle
 from counterpoise.problem import LinearProblem, Reference, SummedProblem
 from counterpoise.sets import KLBall, RadiusMethod
-from counterpoise.validation import check_aligned, on_host, unwrapped
+from counterpoise.validation import check_aligned, on_host, refuse_masked, unwrapped
 
 if TYPE_CHECKING:
     from sklearn.linear_model import (
@@ -190,12 +190,13 @@ class RobustLinearModel(ScoredByParameter):
         """Check the data, and return the problem they pose; ``columns`` are what a loss knows of rows beside y."""
         with speaking_as(self):
             check_switches(self)
+            refuse_masked(X=X, y=y, sample_weight=sample_weight, **columns)
             if any(hasattr(value, "__dask_graph__") for value in (X, y, contexts, sample_weight, *columns.values())):
                 return self._on_workers(X=X, y=y, contexts=contexts, sample_weight=sample_weight, **columns)
             if self.device is not None or getattr(X, "is_cuda", False):
                 return self._on_device(X, y, contexts, sample_weight, **columns)
         given = X
-        with speaking_as(self), explaining_text():
+        with speaking_as(self), explaining_text(), np.errstate(invalid="ignore"):
             X, target = self._checked(X, y, **columns)
         with speaking_as(self):
             check_aligned(given, contexts)
@@ -298,6 +299,8 @@ class RobustLinearModel(ScoredByParameter):
     def _linear(self, X: Any) -> Array:
         """Return ``X coef' + intercept``."""
         check_is_fitted(self)
+        with speaking_as(self):
+            refuse_masked(X=X)
         X = validate_data(self, on_host(X), accept_sparse="csr", dtype=_FLOATS, reset=False)
         z = np.asarray(X @ self.coef_.T + self.intercept_)
         return z[:, 0] if z.ndim == 2 and z.shape[1] == 1 else z

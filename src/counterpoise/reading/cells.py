@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.exceptions import InvalidInputError
+
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _DECIMAL_COMMA = r"^[+-]?\d*,\d+([eE][+-]?\d+)?$"
 _THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
@@ -169,7 +171,10 @@ def coded_labels(column: Any, strip: bool) -> tuple[list[Any], NDArray[np.intp],
     missing = pc.is_null(present, nan_is_null=True).to_numpy()
     # Through the distinct values, so that a million rows share the few objects they name.
     encoded = column.dictionary_encode().unify_dictionaries()
-    distinct: list[Any] = encoded.chunk(0).dictionary.to_pylist() if encoded.num_chunks else []
+    try:
+        distinct: list[Any] = encoded.chunk(0).dictionary.to_pylist() if encoded.num_chunks else []
+    except (OverflowError, ValueError) as error:
+        raise InvalidInputError(f"a date is none of the years 1 to 9999 ({error}). Correct it, or drop it.") from error
     nothing = len(distinct)
     codes = [chunk.indices.fill_null(nothing).to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
     return [*distinct, None], np.concatenate([np.empty(0, dtype=np.intp), *codes]), missing

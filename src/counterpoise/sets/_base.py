@@ -96,7 +96,7 @@ def checked_distribution(p: ArrayLike, name: str) -> Array:
     """Return a read-only float copy of ``p`` that sums to one, or say what is wrong with it."""
     try:
         values = np.array(p, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{name} must be numbers, got {p!r:.60}. Pass one probability per context.") from error
     if values.ndim != 1 or values.size == 0:
         raise InvalidInputError(f"{name} must be one-dimensional with at least one context, got shape {values.shape}.")
@@ -105,7 +105,8 @@ def checked_distribution(p: ArrayLike, name: str) -> Array:
         raise InvalidInputError(
             f"{name}[{k}] = {values[k]}; probabilities must be finite and not negative. Pass counts / counts.sum()."
         )
-    total = values.sum()
+    with np.errstate(over="ignore"):
+        total = values.sum()
     if abs(total - 1.0) > NORMALISATION_TOLERANCE:
         raise InvalidInputError(f"{name} sums to {total:.12g}, not 1. Pass counts / counts.sum().")
     values /= total
@@ -117,7 +118,7 @@ def shaped_scores(scores: ArrayLike, n_contexts: int) -> Array:
     """Return scores of shape (n_contexts,) or (batch, n_contexts) as floats."""
     try:
         values = np.asarray(scores, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"scores must be numbers, got {scores!r:.60}.") from error
     if values.ndim not in (1, 2) or values.shape[-1] != n_contexts:
         raise InvalidInputError(

@@ -24,6 +24,9 @@ _TIE = 1e-250
 
 _SMALLEST = np.finfo(np.float64).tiny
 
+_LEAST_SHARE = 1e-150
+"""The smallest share a seen context counts with, so that its inverse and its square stay floats."""
+
 
 @dataclass(frozen=True, eq=False)
 class KLBall:
@@ -46,11 +49,13 @@ class KLBall:
     def __post_init__(self) -> None:
         try:
             radius = float(self.radius)
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"radius must be a number of bits, got {self.radius!r}.") from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidInputError(f"radius must be a number of bits, got {self.radius!r:.60}.") from error
         if not radius >= 0.0:
             raise InvalidInputError(f"radius = {self.radius}; it is a number of bits, 0 or more (inf: the simplex).")
-        object.__setattr__(self, "p_hat", checked_distribution(self.p_hat, "p_hat"))
+        p_hat = checked_distribution(self.p_hat, "p_hat")
+        # A share below this is seen, and no more: nothing that follows from it could be told from rounding.
+        object.__setattr__(self, "p_hat", _at_least(p_hat, _LEAST_SHARE) if (p_hat < _LEAST_SHARE).any() else p_hat)
         object.__setattr__(self, "radius", radius)
 
     @property
@@ -232,6 +237,13 @@ class KLBall:
             return p, np.ldexp(nu, exponent[:, 0]), np.ldexp(multiplier, exponent[:, 0])
 
 
+def _at_least(p_hat: Array, least: float) -> Array:
+    """Return shares of which none that is positive is below the least."""
+    raised = np.where(p_hat > 0.0, np.maximum(p_hat, least), 0.0)
+    raised.flags.writeable = False
+    return raised
+
+
 def _vertex(p_hat: Array, scores: Array) -> tuple[Array, float, float, float] | None:
     """Return the same where every distribution is a member: all mass on the largest score, shared by those that tie."""
     top, bottom = float(scores.max()), float(scores.min())
@@ -262,22 +274,27 @@ def _tilt(p_hat: Array, eps: float, gaps: Array, spread: Array) -> tuple[Array, 
         p[rows] = ties / ties.sum(axis=1, keepdims=True)
         return p, above, multiplier
 
-    log_above, vanishing = _asymptote(p_hat, eps, gaps)
-    solved = np.flatnonzero(~vanishing)
-    if solved.size:
-        log_above[solved] = _root(p_hat, eps, gaps[solved], log_above[solved])
-    with np.errstate(under="ignore", divide="ignore"):
+    # At the smallest and the largest radii the first guesses are infinite, which is where the search then begins.
+    with np.errstate(over="ignore"):
+        log_above, vanishing = _asymptote(p_hat, eps, gaps)
+        solved = np.flatnonzero(~vanishing)
+        if solved.size:
+            log_above[solved] = _root(p_hat, eps, gaps[solved], log_above[solved])
+    with np.errstate(all="ignore"):
         offset = np.exp(log_above)[:, None]
         # offset / (offset + gap), in logarithms where the offset itself is too small a number.
         near = offset / np.where(gaps == 0, 1.0, offset + gaps)
-        far = np.exp(np.where(vanishing[:, None], log_above[:, None] - np.log(gaps), 0.0))
-        tilt = np.where(gaps == 0, 1.0, np.where(vanishing[:, None], far, near))
-        tilted = p_hat * tilt
+        tied = np.where(gaps == 0, p_hat, 0.0).sum(axis=1, keepdims=True)
+        far = np.exp(log_above[:, None] - np.log(gaps) + np.log(p_hat / tied))
+        tilt = np.where(gaps == 0, 1.0, near)
+        # Where the offset vanishes, shares are relative to the ties, which may be as small as the offset themselves.
+        shares = np.where(gaps == 0, p_hat / tied, far)
+        tilted = np.where(vanishing[:, None], shares, p_hat * tilt)
         total = tilted.sum(axis=1)
         # A seen context never reaches 0: its divergence would be infinite, and the distribution outside the set.
         p[rows] = np.maximum(tilted / total[:, None], _SMALLEST)
         above[rows] = spread * offset[:, 0]
-        multiplier[rows] = above[rows] / total
+        multiplier[rows] = above[rows] / np.where(vanishing, tied[:, 0], total)
     return p, above, multiplier
 
 

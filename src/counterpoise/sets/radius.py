@@ -132,21 +132,24 @@ def _chi2(n_contexts: int, confidence: float, n_draws: float) -> float:
 def _checked_counts(counts: ArrayLike, draws: float | None) -> tuple[int, float]:
     try:
         values = np.asarray(counts, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"counts must be numbers, got {counts!r:.60}.") from error
     if values.ndim != 1 or values.size == 0:
         raise InvalidInputError(f"counts must hold one number per context, got shape {values.shape}.")
     bad = np.flatnonzero(~np.isfinite(values) | (values < 0))
     if bad.size:
         raise InvalidInputError(f"counts[{bad[0]}] = {values[bad[0]]}; a count is finite and not negative.")
-    n = float(values.sum())
+    with np.errstate(over="ignore"):
+        n = float(values.sum())
+    if not math.isfinite(n):
+        raise InvalidInputError("counts add up to more than a float can hold. Pass them in larger units, with draws=.")
     if n == 0.0:
         raise InvalidInputError("counts are all zero: there is no data to centre a confidence set on.")
     if draws is not None:
         try:
             n = float(draws)
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"draws must be a number, got {draws!r}.") from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidInputError(f"draws must be a number, got {draws!r:.60}.") from error
         if not (math.isfinite(n) and n > 0):
             raise InvalidInputError(
                 f"draws = {draws}; pass how many independent draws of a context the data hold, a positive number."
@@ -157,8 +160,8 @@ def _checked_counts(counts: ArrayLike, draws: float | None) -> tuple[int, float]
 def _checked_confidence(confidence: float) -> float:
     try:
         value = float(confidence)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"confidence must be a number in [0, 1], got {confidence!r}.") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"confidence must be a number in [0, 1], got {confidence!r:.60}.") from error
     if not 0.0 <= value <= 1.0:
         raise InvalidInputError(f"confidence = {confidence}; it must lie in [0, 1], e.g. 0.99.")
     return value

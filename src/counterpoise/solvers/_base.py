@@ -133,8 +133,8 @@ class _Incumbent:
         if self.p is not None and self.upper - self._foreseen(state.point, member, curvature) > useful * self.scale:
             return
         lower = self.objective.lower_bound(state.point, member, curvature, state.multipliers)
-        # Above the value at this very point it is no bound but a failure of arithmetic.
-        if lower > upper + 1e-9 * scale:
+        # Above the value at this very point, or not a number, it is no bound but a failure of arithmetic.
+        if not lower <= upper + 1e-9 * scale:
             return
         if self.p is None or lower > self.lower:
             self.p, self.lower = member, max(lower, self.lower)
@@ -230,7 +230,7 @@ class Solver(ABC):
                     break
             try:
                 state = self.step(objective, state)
-            except FloatingPointError:
+            except (FloatingPointError, OverflowError):
                 state = replace(state, stalled=True)
             n_iter += 1
         if self.certifies and status is not Status.CERTIFIED:

@@ -20,9 +20,13 @@ from counterpoise.problem import LinearProblem, Reference
 from counterpoise.solvers import ScalarSearch, Solution
 from counterpoise.solvers._base import not_certified
 from counterpoise.solvers.whole_units import best_whole
-from counterpoise.validation import unwrapped
+from counterpoise.validation import refuse_masked, unwrapped
 
 Array = NDArray[np.float64]
+
+
+_FORTUNE = 1e200
+"""Amounts from here on are refused: sums of them, and their squares, need not be floats."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class Terms:
             raise InvalidInputError("there are no rows: demand is empty.")
         # Prices are checked by the lowest.
         Newsvendor(float(price.min()), self.salvage, self.shortage).checked_target(np.column_stack([cost, units]))
+        _refuse_fortunes(cost, units, price, self.salvage, self.shortage, self.highest)
         return np.column_stack([cost, units, price])
 
     def pieces(self, sales: Array) -> Array:
@@ -90,8 +95,22 @@ class Terms:
         return np.column_stack([cost - price - self.shortage, cost - self.salvage, (cost - price) * units, units])
 
 
+def _refuse_fortunes(cost: Array, units: Array, price: Array, salvage: float, shortage: float, high: float) -> None:
+    """Name a row in which what is paid or earned is too large for a float."""
+    most = np.maximum(units, high) if math.isfinite(high) else units
+    with np.errstate(over="ignore"):
+        worth = (np.abs(cost) + price + abs(salvage) + shortage) * most
+    if not (worth < _FORTUNE).all():
+        row = int(np.flatnonzero(~(worth < _FORTUNE))[0])
+        raise InvalidInputError(
+            f"row {row}: a cost of {cost[row]:g} and a demand of {units[row]:g} make amounts that are too large to add "
+            "up. Write money and units in larger ones."
+        )
+
+
 def _columns(costs: Any, demand: Any, prices: Any) -> tuple[Array, Array, Array]:
     """Return costs, demand and prices, one each per row."""
+    refuse_masked(costs=costs, demand=demand, price=prices)
     try:
         units = np.asarray(unwrapped(demand), dtype=np.float64)
         others = [np.asarray(unwrapped(values), dtype=np.float64) for values in (costs, prices)]

@@ -1,0 +1,85 @@
+"""``python -m tests.fuzz``: many inputs for every entry; what is found is counted and written down."""
+
+import argparse
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.fuzz.entries import ENTRIES
+from tests.fuzz.verdicts import where
+
+
+def run(name, n, first_seed):
+    """Judge so many inputs of an entry; return counts of results and refusals, and findings with an example each."""
+    entry, counts, findings = ENTRIES[name], {"result": 0, "refused": 0}, {}
+
+    @seed(first_seed)
+    @settings(
+        max_examples=n,
+        deadline=None,
+        database=None,
+        derandomize=False,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(entry.inputs)
+    def judged(drawn):
+        try:
+            counts["result" if entry.check(drawn) else "refused"] += 1
+        except Exception as error:
+            known = findings.setdefault(where(error), [0, repr(drawn), traceback.format_exc()])
+            known[0] += 1
+            if len(repr(drawn)) < len(known[1]):
+                known[1:] = [repr(drawn), traceback.format_exc()]
+
+    judged()
+    return counts, findings
+
+
+def main():
+    """Run the entries, and print and write a line for each."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("entries", nargs="*", help=f"of {', '.join(ENTRIES)}; all by default")
+    parser.add_argument("--examples", type=int, default=int(os.environ.get("FUZZ_EXAMPLES") or 110_000))
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("FUZZ_SEED") or 0))
+    parser.add_argument("--out", type=Path, default=Path("fuzz/report.txt"))
+    asked = parser.parse_args()
+    strange = [name for name in asked.entries if name not in ENTRIES]
+    if strange:
+        parser.error(f"there is no entry {strange[0]!r}")
+    names = asked.entries or list(ENTRIES)
+    whole = sum(ENTRIES[name].share for name in names)
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    total, found, began = 0, 0, time.perf_counter()
+    with asked.out.open("w", encoding="utf-8") as report:
+
+        def say(words):
+            print(words, flush=True)
+            report.write(words + "\n")
+            report.flush()
+
+        say(f"seed {asked.seed}")
+        say(f"{'entry':<28}{'inputs':>8}{'results':>9}{'refused':>9}{'findings':>10}{'seconds':>9}")
+        details = []
+        for name in names:
+            start = time.perf_counter()
+            counts, findings = run(name, max(1, round(asked.examples * ENTRIES[name].share / whole)), asked.seed)
+            bad = sum(known[0] for known in findings.values())
+            n = sum(counts.values()) + bad
+            seconds = time.perf_counter() - start
+            say(f"{name:<28}{n:>8}{counts['result']:>9}{counts['refused']:>9}{bad:>10}{seconds:>9.0f}")
+            details += [(name, words, *known) for words, known in findings.items()]
+            total, found = total + n, found + bad
+        say(f"{'in all':<28}{total:>8}{'':>18}{found:>10}{time.perf_counter() - began:>9.0f}")
+        for name, words, times, example, trace in sorted(details, key=lambda one: -one[2]):
+            say(f"\n{name}: {words} ({times} inputs)\n  for example {example:.1500}")
+            report.write(trace + "\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

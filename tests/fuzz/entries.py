@@ -1,0 +1,38 @@
+"""Every public entry with its inputs, its judge, and its share of a run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from hypothesis.strategies import SearchStrategy
+
+from tests.fuzz import linear, rest, sets, tables_on_disk
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A strategy, a check that returns whether there was a result, and how many inputs of 100,000 are its own."""
+
+    inputs: SearchStrategy
+    check: Callable
+    share: int
+
+
+ENTRIES = {
+    "confidence_radius": Entry(sets.radius_case, sets.check_radius, 24_000),
+    "KLBall.worst_case": Entry(sets.ball_case, sets.check_worst_case, 18_000),
+    "KLBall.interval": Entry(sets.interval_case, sets.check_interval, 14_000),
+    "KLBall.contains": Entry(sets.contains_case, sets.check_contains, 14_000),
+    "minimize": Entry(sets.minimize_case, sets.check_minimize, 1_000),
+    **{name: Entry(linear.case(name), partial(linear.check, name), 1_200) for name in linear.ESTIMATORS},
+    "RobustNewsvendor": Entry(linear.stock_case(), linear.check_stock, 9_000),
+    "plan_stock": Entry(linear.stock_case(), linear.check_plan, 4_000),
+    "ContextRobust": Entry(rest.any_learner_case, rest.check_any_learner, 800),
+    "boosting": Entry(rest.booster_case, rest.check_booster, 400),
+    "confidence_path": Entry(rest.path_case, rest.check_path, 800),
+    "compare": Entry(rest.compare_case, rest.check_compare, 150),
+    "metrics": Entry(rest.metric_case, rest.check_metrics, 9_000),
+    "text files": Entry(tables_on_disk.text_case, tables_on_disk.check_reading, 2_500),
+    "typed files": Entry(tables_on_disk.typed_case, tables_on_disk.check_reading, 2_500),
+    "command": Entry(tables_on_disk.command_case, tables_on_disk.check_command, 250),
+}
