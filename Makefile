@@ -6,7 +6,8 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz format clean
+.PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz
+.PHONY: bench-check stress lowest bare check audit hooks format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +36,36 @@ demo: $(VENV)/.demo  ## install, then fit a model to a real table and write its 
 # One BLAS thread per test process: the processes already use every core.
 test: $(VENV)/.test  ## install, then run every test
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+stress: $(VENV)/.test  ## Ctrl-C at many more moments (TRIALS=50)
+	COUNTERPOISE_TRIALS=$(or $(TRIALS),50) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/safety
+
+# Warnings are errors only with the pinned versions: old packages warn of what newer ones below them deprecate.
+lowest:  ## the tests with the lowest versions that are promised, in .venv-lowest (torch and browsers left out)
+	test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
+	PIP_CONSTRAINT=$(CURDIR)/constraints-lowest.txt $(VENV)-lowest/bin/python -m pip install -q \
+		-e '.[boosting,dask,experiments,demo]' \
+		pytest pytest-xdist hypothesis mpmath cvxpy clarabel pandas polars selenium
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n auto -W default \
+		--ignore tests/torch_ --ignore tests/browser $(PYTEST_ARGS)
+
+bare:  ## a plain install without any extra, in .venv-bare: fit, predict, compare, explore, stock
+	test -x $(VENV)-bare/bin/python || $(PYTHON) -m venv $(VENV)-bare
+	$(VENV)-bare/bin/python -m pip install -q .
+	OMP_NUM_THREADS=1 $(VENV)-bare/bin/python tests/install/core.py
+
+check: $(VENV)/.dev  ## whether what is installed fits together
+	$(BIN)/python -m pip check
+
+audit: $(VENV)/.dev  ## known vulnerabilities of what is installed (asks a service on the network)
+	test -x $(VENV)-audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)-audit && \
+		env -u PIP_CONSTRAINT $(VENV)-audit/bin/python -m pip install -q pip-audit; }
+	$(VENV)-audit/bin/pip-audit -r constraints.txt --no-deps --disable-pip
+
+hooks: $(VENV)/.dev  ## let git run the checks of .pre-commit-config.yaml before every commit
+	test -x $(VENV)-hooks/bin/pre-commit || { $(PYTHON) -m venv $(VENV)-hooks && \
+		env -u PIP_CONSTRAINT $(VENV)-hooks/bin/python -m pip install -q pre-commit; }
+	$(VENV)-hooks/bin/pre-commit install
 
 lint: $(VENV)/.dev  ## style
 	$(BIN)/ruff check .
@@ -68,6 +99,9 @@ THREADS ?= $(shell nproc)
 bench: $(VENV)/.test $(VENV)-peers/.done  ## speed against every peer, as ratios, into bench/ (10 minutes; THREADS=1 pins them)
 	OMP_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) $(BIN)/python benchmarks/speed.py --peers $(VENV)-peers/bin/python
 
+bench-check:  ## whether ratios have become worse: OLD=old.csv against NEW=bench/speed.csv
+	$(PYTHON) benchmarks/regression.py $(OLD) $(or $(NEW),bench/speed.csv)
+
 bench-path: $(VENV)/.core  ## what a path of 50 levels costs, in fits
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/confidence_path.py
 
@@ -85,5 +119,5 @@ format: $(VENV)/.dev  ## rewrite the code in the house style
 	$(BIN)/ruff format .
 
 clean:  ## remove everything that can be made again
-	rm -rf $(VENV) $(VENV)-peers bench demo build dist docs/gallery docs/api/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache fuzz
+	rm -rf $(VENV) $(VENV)-peers bench demo build dist docs/gallery docs/api/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache fuzz $(VENV)-lowest $(VENV)-bare $(VENV)-audit $(VENV)-hooks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import signal
 import tempfile
 import threading
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from counterpoise.exceptions import InvalidInputError
 
@@ -21,7 +26,58 @@ def whole(path: Path, write: Callable[[Path], object]) -> None:
         write(part)
         part.replace(path)
     finally:
-        part.unlink(missing_ok=True)
+        with _undisturbed():
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let Ctrl-C wait while files are moved and removed, which does not take long."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[tuple[Any, ...]] = []
+    before = signal.signal(signal.SIGINT, lambda *given: came.append(given))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
+        if came and callable(before):
+            before(*came[0])
+
+
+@contextmanager
+def alone(folder: Path, patience: float = 5.0) -> Iterator[None]:
+    """Keep other runs of ours from changing a folder meanwhile, where the system can lock one.
+
+    Parameters
+    ----------
+    patience : float
+        Seconds to wait for another run; then it goes on all the same, for the lock may be somebody else's.
+    """
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        yield
+        return
+    try:
+        end = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < end:
+                    time.sleep(0.02)
+                    continue
+            except OSError:
+                # Some network drives lock nothing.
+                pass
+            break
+        yield
+    finally:
+        os.close(handle)
 
 
 def check_output(path: Path, force: bool = False) -> None:
@@ -52,10 +108,16 @@ def check_output(path: Path, force: bool = False) -> None:
         raise InvalidInputError(f"{path} cannot be written: {reason}. Name another place.") from error
 
 
-def whole_folder(path: Path, write: Callable[[Path], object]) -> None:
+def whole_folder(path: Path, write: Callable[[Path], object], check: Callable[[], object] = lambda: None) -> None:
     """Write a folder beside its place and move it there; one that is there already is replaced only then.
 
     A folder that cannot be moved, such as a mount, keeps its place, and the files are moved into it one by one.
+
+    Parameters
+    ----------
+    check : callable
+        Asked once more before the move, for another run may have been there meanwhile; it raises where nothing may be
+        replaced.
     """
     path = path.resolve()
     mark = f"{os.getpid()}.{threading.get_ident()}"
@@ -70,30 +132,40 @@ def whole_folder(path: Path, write: Callable[[Path], object]) -> None:
             raise
     if not movable:
         shutil.rmtree(part, ignore_errors=True)
-        _into(path, path / f".{mark}.part", write)
+        _into(path, path / f".{mark}.part", write, check)
         return
     try:
         write(part)
-        if path.exists():
-            path.replace(old)
-        part.replace(path)
+        with alone(path.parent), _undisturbed():
+            check()
+            if path.exists():
+                path.replace(old)
+            part.replace(path)
     finally:
-        # Interrupted between the two moves: what was there is put back.
-        if old.exists() and not path.exists():
-            old.replace(path)
-        shutil.rmtree(part, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+        with _undisturbed():
+            # Stopped between the two moves: what was there is put back.
+            if old.exists() and not path.exists():
+                old.replace(path)
+            shutil.rmtree(part, ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
 
 
-def _into(path: Path, part: Path, write: Callable[[Path], object]) -> None:
+def _into(path: Path, part: Path, write: Callable[[Path], object], check: Callable[[], object]) -> None:
     """Write files within a folder, and move each to its place once all are there."""
     part.mkdir()
     try:
         write(part)
-        for file in sorted(part.iterdir()):
-            file.replace(path / file.name)
+        with alone(path), _undisturbed():
+            check()
+            for file in sorted(part.iterdir()):
+                file.replace(path / file.name)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        with _undisturbed():
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def _is_part(name: str) -> bool:
+    return re.fullmatch(r"\.\d+\.\d+\.part", name) is not None
 
 
 def check_output_folder(path: Path, ours: Collection[str], force: bool = False) -> None:
@@ -110,12 +182,14 @@ def check_output_folder(path: Path, ours: Collection[str], force: bool = False) 
         raise InvalidInputError(f"{path} exists and is not a folder. Name another place.")
     path = path.resolve()
     if path.is_dir():
-        others = sorted(one.name for one in path.iterdir() if one.name not in ours)
+        # What a run of ours is writing there just now, or left behind when it was killed, is neither.
+        found = [one.name for one in path.iterdir() if not _is_part(one.name)]
+        others = sorted(name for name in found if name not in ours)
         if others:
             raise InvalidInputError(
                 f"{path} holds files that are not of a model ({', '.join(others[:3]):.100}). Name another folder."
             )
-        if any(path.iterdir()) and not force:
+        if found and not force:
             raise InvalidInputError(
                 f"{path} holds a model already. Pass --force to replace it, or name another folder."
             )

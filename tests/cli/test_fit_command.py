@@ -116,7 +116,7 @@ def test_an_interruption_writes_nothing(file, tmp_path, monkeypatch, module, nam
     monkeypatch.setattr(module, name, interrupted)
     code, printed, said = fit(file, out, "--force")
     assert (code, printed) == (130, "")
-    assert said.endswith("Interrupted. Nothing was written.\n")
+    assert said.endswith("Interrupted. Nothing is left half written.\n")
     assert list(tmp_path.iterdir()) == [out] * there
     assert not there or [path.read_text() for path in out.iterdir()] == ["old"]
 
@@ -365,5 +365,5 @@ def test_an_interrupted_prediction_writes_nothing(model, file, tmp_path, monkeyp
     monkeypatch.setattr(saved_module.SavedModel, "unknown", interrupted)
     code, _, said = called("predict", model, file, "-o", tmp_path / "out.csv")
     assert code == 130
-    assert "Nothing was written" in said
+    assert "Nothing is left half written" in said
     assert list(tmp_path.iterdir()) == []

@@ -195,5 +195,5 @@ def test_explore_interrupted_writes_nothing(sales, tmp_path, monkeypatch):
     monkeypatch.setattr(explorer, "whole", interrupted)
     code, _, said = called("explore", sales, *SALES, "-o", tmp_path / "page.html")
     assert code == 130
-    assert "Nothing was written" in said
+    assert "Nothing is left half written" in said
     assert list(tmp_path.iterdir()) == []

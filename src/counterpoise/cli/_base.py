@@ -43,6 +43,10 @@ def root(
     """Learn from data of different contexts when the future mix of contexts is uncertain."""
 
 
+NOT_BY_HALVES = "Nothing is left half written."
+"""What holds whenever a command that writes a file or a folder is stopped, be it after the last of them."""
+
+
 def spoken(when_interrupted: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Turn a mistake of the user, and an interruption, into one line and an exit code.
 
@@ -65,7 +69,7 @@ def spoken(when_interrupted: str) -> Callable[[Callable[P, None]], Callable[P, N
                 # Whoever reads has had enough; the application ends quietly.
                 raise
             except OSError as error:
-                typer.secho(f"Error: {error}. Choose another place, or make room.", fg="red", err=True)
+                typer.secho(tame(f"Error: {error}. Choose another place, or make room."), fg="red", err=True)
                 raise typer.Exit(1) from None
             except MemoryError:
                 typer.secho("Error: there is not enough memory. Use fewer rows or columns.", fg="red", err=True)

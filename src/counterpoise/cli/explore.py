@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import Speaker, app, spoken, tell
+from counterpoise.cli._base import NOT_BY_HALVES, Speaker, app, spoken, tell
 from counterpoise.cli._sales import read_sales
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.threads import suited
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @app.command()
-@spoken("Nothing was written.")
+@spoken(NOT_BY_HALVES)
 def explore(
     file: options.File,
     context: options.Context,

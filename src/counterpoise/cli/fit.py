@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import Speaker, app, spoken, tell
+from counterpoise.cli._base import NOT_BY_HALVES, Speaker, app, spoken, tell
 from counterpoise.cli._cluster import Cluster, on_cluster
 from counterpoise.threads import suited
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @app.command()
-@spoken("Nothing was written.")
+@spoken(NOT_BY_HALVES)
 def fit(
     file: options.File,
     target: options.Target,
@@ -126,7 +126,7 @@ def fit(
         (folder / "metrics.json").write_text(metrics, encoding="utf-8")
 
     with speaker.step("writing"):
-        whole_folder(out, write)
+        whole_folder(out, write, lambda: check_output_folder(out, FILES, force))
     speaker.note(
         f"risk is the mean {RISKS[fitted.task]} on held-out rows; excess risk is what a context loses because one "
         "model serves all"

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import Speaker, app, spoken, tell
+from counterpoise.cli._base import NOT_BY_HALVES, Speaker, app, spoken, tell
 
 
 @app.command()
-@spoken("Nothing was written.")
+@spoken(NOT_BY_HALVES)
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder that counterpoise fit wrote.")],
     file: Annotated[Path, typer.Argument(help="New rows: csv, parquet or arrow. No context is needed.")],
@@ -47,5 +47,6 @@ def predict(
     rows = data.table if out.suffix.lower() == ".parquet" else data.raw
     renamed = [name for name in columns if name in data.raw.column_names]
     speaker.notes(f"the file has a column {name} already; the new one is called {name}_" for name in renamed)
+    check_output(out, force)
     whole(out, lambda path: write(path, rows, columns))
     tell(f"{data.n_rows:,} predictions of {saved.target} are in {out}")

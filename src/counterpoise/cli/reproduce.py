@@ -22,13 +22,17 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A first look in a minute: fewer runs and steps.")] = False,
     mnist: Annotated[Path | None, typer.Option(help="Folder of the four standard MNIST files.")] = None,
     features: Annotated[str, typer.Option(help="Of the images: autoencoder or pca.")] = "autoencoder",
+    download: Annotated[bool, typer.Option("--download", help="Fetch MNIST from OpenML where it is not here.")] = False,
     cluster: Cluster = None,
 ) -> None:
     """Regenerate the paper: every panel of every figure, and every number in its text."""
     from counterpoise.experiments.reproduce import Settings, shown_progress
     from counterpoise.experiments.reproduce import reproduce as run
 
-    settings = Settings(out, tuple(panel or ()), runs, seed, jobs, quick, mnist, features)  # type: ignore[arg-type]
+    settings = Settings(
+        *(out, tuple(panel or ()), runs, seed, jobs, quick, mnist, features),  # type: ignore[arg-type]
+        download=download,
+    )
     with on_cluster(cluster), shown_progress() as progress:
         made = run(settings, progress)
     typer.echo(f"{made.numbers}\n\n{made.claims}")

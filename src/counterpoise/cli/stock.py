@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from counterpoise.cli._base import app, say, spoken, tell
+from counterpoise.cli._base import NOT_BY_HALVES, app, say, spoken, tell
 from counterpoise.cli._options import checked_radius
 from counterpoise.cli._sales import read_sales
 
@@ -21,7 +21,7 @@ _SHOWN = 5
 
 
 @app.command()
-@spoken("Nothing was written.")
+@spoken(NOT_BY_HALVES)
 def stock(
     file: Annotated[Path, typer.Argument(help="Past sales, one row per selling period: csv, parquet or arrow.")],
     demand: Annotated[str, typer.Option(help="Column of the units asked for.")],
@@ -92,6 +92,7 @@ def stock(
         + (", whole units" if integer else ""),
     }
     page = written(plan, settings)
+    check_output(out, force)
     whole(out, lambda path: path.write_text(page, encoding="utf-8"))
     if as_json:
         typer.echo(json.dumps({**_plain(plan), "settings": settings}, indent=1, ensure_ascii=False))

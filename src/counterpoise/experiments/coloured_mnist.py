@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from counterpoise.estimators.linear import RobustLogisticRegression
 from counterpoise.exceptions import InvalidInputError, OneContextWarning
 from counterpoise.experiments._base import SWITCHES, Array, Experiment, Row, balanced, generator, series
 from counterpoise.experiments.classification import Samples
-from counterpoise.experiments.mnist import Digits, cached, default_cache
+from counterpoise.experiments.mnist import Digits, cached, default_cache, keep
 
 Features = Literal["autoencoder", "pca"]
 
@@ -49,10 +48,7 @@ class Encoded:
         if arrays is not None:
             return cls(train=arrays["train"], test=arrays["test"], key=name, **high)
         train, test = (_autoencoded if features == "autoencoder" else _projected)(digits, seed)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        part = kept.with_suffix(f".{os.getpid()}.npz")
-        np.savez(part, train=train, test=test)
-        part.replace(kept)
+        keep(kept, train=train, test=test)
         return cls(train=train, test=test, key=name, **high)
 
 

@@ -174,12 +174,13 @@ def main() -> None:
     """Run all seeds, and print medians."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, help="with the four standard MNIST files")
+    parser.add_argument("--download", action="store_true", help="fetch the images from OpenML where they are not here")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--samples", type=int, default=20_000)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
-    digits = load_digits(options.folder)
+    digits = load_digits(options.folder, download=options.download)
     samples = min(options.samples, len(digits.train_images))
     rows = [
         row

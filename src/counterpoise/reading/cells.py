@@ -32,7 +32,8 @@ def plain_types(column: Any) -> Any:
         return pa.chunked_array([one for chunk in chunks for one in chunk.chunks], chunks[0].type if chunks else None)
     if is_.is_string_view(column.type) or is_.is_string(column.type):
         column = column.cast(pa.large_string())
-    return column
+    # Arrow can do little with half floats.
+    return column.cast(pa.float32()) if is_.is_float16(column.type) else column
 
 
 def kind(column: Any) -> str:

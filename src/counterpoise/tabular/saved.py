@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
+import zipfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +33,16 @@ TRUSTED = frozenset(
     {
         "counterpoise.objective.Certificate",
         "numpy.dtype",
+        "numpy.float64",
+        "numpy.int64",
+        "numpy.ndarray",
+        "sklearn.compose._column_transformer.ColumnTransformer",
+        "sklearn.impute._base.MissingIndicator",
+        "sklearn.impute._base.SimpleImputer",
+        "sklearn.pipeline.Pipeline",
+        "sklearn.preprocessing._data.StandardScaler",
+        "sklearn.preprocessing._encoders.OneHotEncoder",
+        *(f"builtins.{name}" for name in ("dict", "list", "slice", "str", "tuple")),
         *(
             f"counterpoise.estimators.linear.{name}"
             for name in (
@@ -44,7 +55,12 @@ TRUSTED = frozenset(
         ),
     }
 )
-"""What a model of ours is made of, beside what skops trusts anyway."""
+"""All that a model of ours is made of; skops itself trusts much more than this."""
+
+_LOADERS = frozenset(
+    f"{name}Node" for name in ("DType", "Dict", "Json", "List", "NdArray", "Object", "Slice", "Tuple", "Type")
+)
+"""Ways by which skops makes them. Others would call what the file names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +155,7 @@ def load(folder: Path) -> SavedModel:
             f"{folder / MODEL} is not the file that {CARD} describes: it was changed. Fit it again."
         )
     try:
+        _refuse_strange(folder / MODEL, _types_in(folder / MODEL))
         _refuse_strange(folder / MODEL, skops.io.get_untrusted_types(file=folder / MODEL))
         pipeline = skops.io.load(folder / MODEL, trusted=sorted(TRUSTED))
     except InvalidInputError:
@@ -164,6 +181,29 @@ def _refuse_strange(path: Path, types: Iterable[str]) -> None:
             f"{path} holds types that no model of counterpoise is made of: {', '.join(strange[:10]):.300}. Loading "
             "them could run code of whoever wrote the file, so it is refused."
         )
+
+
+def _types_in(path: Path) -> set[str]:
+    """Return the names of all types in a model, and of the ways to make them that ours do not need."""
+    with zipfile.ZipFile(path) as archive:
+        files = archive.infolist()
+        # skops does not compress: what claims to hold more than the file itself is made to fill the memory.
+        if sum(one.file_size for one in files) > path.stat().st_size:
+            raise ValueError("it would expand to more than it is")
+        strange = [one.filename for one in files if one.filename != "schema.json" and not one.filename.endswith(".npy")]
+        if strange:
+            raise ValueError(f"it holds a file {strange[0]:.100}")
+        waiting, types = [json.loads(archive.read("schema.json"))], set()
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            if "__class__" in one or "__loader__" in one:
+                types.add(f"{one.get('__module__')}.{one.get('__class__')}")
+                types |= {str(one.get("__loader__"))} - _LOADERS
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+    return types
 
 
 def _card(path: Path) -> dict[str, Any]:

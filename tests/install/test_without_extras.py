@@ -1,0 +1,53 @@
+"""A plain install: everything that needs no extra works, and what needs one says which."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.install.test_declared import CORE, EXTRAS, modules
+from tests.safety.processes import environment
+
+# Importing any of them fails as if it were not installed.
+BLOCK = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {names!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
+
+
+def without_extras(code, folder):
+    """Run code where no extra can be imported."""
+    block = BLOCK.format(names=sorted(modules(EXTRAS.keys() - CORE.keys())))
+    command = [sys.executable, "-W", "error", "-c", f"{block}\n{code}"]
+    return subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True, check=False)
+
+
+def test_the_core_needs_no_extra(tmp_path):
+    core = Path(__file__).with_name("core.py")
+    done = without_extras(f"import runpy; runpy.run_path({str(core)!r}, run_name='__main__')", tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "extra"),
+    [
+        ("from counterpoise.cli import app; app(['reproduce', '--panel', '1a'])", "experiments"),
+        (
+            "import counterpoise as cpo; cpo.RobustLGBMClassifier().fit([[0.0], [1.0]], [0, 1], contexts=[0, 1])",
+            "boosting",
+        ),
+        ("import counterpoise.torch", "torch"),
+        ("import counterpoise.dask", "dask"),
+    ],
+)
+def test_what_needs_an_extra_says_which(tmp_path, code, extra):
+    done = without_extras(code, tmp_path)
+    assert done.returncode != 0
+    assert f"counterpoise[{extra}]" in done.stderr

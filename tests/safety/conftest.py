@@ -1,0 +1,33 @@
+"""Commands in processes that begin at once."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.safety.processes import environment
+
+
+@pytest.fixture(scope="session")
+def pressed(tmp_path_factory):
+    """Return a function that runs a command, interrupts it, and returns exit code, seconds and words."""
+    if not hasattr(os, "fork"):
+        pytest.skip("runs commands in children by fork")
+    home = tmp_path_factory.mktemp("home")
+    variables = environment(home, os.getcwd(), MPLCONFIGDIR=str(home), COUNTERPOISE_CACHE=str(home))
+    warm = subprocess.Popen(
+        [sys.executable, "-m", "tests.safety.warm"],
+        **{"cwd": home, "env": variables, "text": True, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE},
+    )
+
+    def press(arguments, moment=None, before=""):
+        warm.stdin.write(json.dumps([[str(one) for one in arguments], moment, before]) + "\n")
+        warm.stdin.flush()
+        return json.loads(warm.stdout.readline())
+
+    yield press
+    warm.stdin.close()
+    warm.wait()
+    warm.stdout.close()

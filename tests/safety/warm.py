@@ -1,0 +1,90 @@
+"""Run commands in children of one process that has imported everything, and press Ctrl-C in them.
+
+Read from standard input, one line each: a list of arguments; when to press: seconds after the start, the beginning of
+the name of a file whose appearance is the moment, or null; and code that the child runs first. Answered by one line:
+exit code, seconds, and what was printed and said.
+"""
+
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from counterpoise import cli
+
+for name in (
+    "comparison",
+    "explorer",
+    "path",
+    "reading",
+    "report",
+    "stock.planning",
+    "stock.report",
+    "tabular.fitting",
+    "tabular.saved",
+    "experiments.reproduce",
+):
+    importlib.import_module(f"counterpoise.{name}")
+for name in ("matplotlib.figure", "pyarrow.parquet", "pyarrow.csv", "rich.console", "rich.progress", "skops.io"):
+    importlib.import_module(name)
+
+
+def child(arguments, said, before):
+    """Be the command."""
+    code = 1
+    try:
+        sys.stderr = sys.stdout = said.open("w", encoding="utf-8")
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        exec(before, {})
+        sys.argv = ["counterpoise", *arguments]
+        cli.main()
+    except SystemExit as end:
+        code = end.code or 0
+    except BaseException:
+        traceback.print_exc()
+        code = 99
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def trial(arguments, press, before, said):
+    """Start a child, press when it is time, and wait for it."""
+    begun = time.perf_counter()
+    pid = os.fork()
+    if pid == 0:
+        child(arguments, said, before)
+    pressed = press is None
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        passed = time.perf_counter() - begun
+        if ended:
+            return os.waitstatus_to_exitcode(status), passed, said.read_text(encoding="utf-8")
+        if passed > 60.0:
+            os.kill(pid, signal.SIGKILL)
+        if not pressed and (passed >= press if isinstance(press, float) else any_begins(press)):
+            os.kill(pid, signal.SIGINT)
+            pressed = True
+        if not isinstance(press, str):
+            time.sleep(0.001)
+
+
+def any_begins(place):
+    """Tell whether there is a file whose name begins so."""
+    folder, _, beginning = place.rpartition("/")
+    try:
+        return any(name.startswith(beginning) for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    # A child may be pressed before it is ready.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    for line in sys.stdin:
+        print(json.dumps(trial(*json.loads(line), Path("said.txt").absolute())), flush=True)
