@@ -24,6 +24,9 @@ from counterpoise.validation import unwrapped
 Array = NDArray[np.float64]
 LossName = Literal["log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"]
 RowLoss = LossName | Callable[[Any, Any], Any]
+
+_LARGEST_LOSS = 1e150
+"""Losses from here on are refused: their squares, and sums of these, need not be floats."""
 """A loss by name, or a function of the targets and the predictions that returns one number per row."""
 
 
@@ -120,8 +123,8 @@ def row_losses(learner: Any, X: Any, y: Any, loss: RowLoss | None = None, floor:
             f"loss is {loss!r}; choose 'log_loss', 'zero_one', 'half_squared_error', 'squared_error' or "
             "'absolute_error', or pass a function of targets and predictions."
         )
-    if not np.isfinite(rows).all():
-        row = int(np.flatnonzero(~np.isfinite(rows))[0])
+    if not (np.abs(rows) < _LARGEST_LOSS).all():
+        row = int(np.flatnonzero(~(np.abs(rows) < _LARGEST_LOSS))[0])
         raise InvalidInputError(f"the loss of row {row} is {rows[row]}. Check the learner's predictions there.")
     return rows
 
@@ -321,5 +324,7 @@ def least_probability(n_rows: int) -> float:
 
 def mean_by_context(rows: Array, weight: Array, codes: NDArray[np.intp], n_contexts: int) -> Array:
     """Return the weighted mean of each context's rows; NaN where it has none."""
+    # Weights count relative to each other, and as they stand their products may overflow.
+    weight = weight / weight.max(initial=0.0)
     with np.errstate(invalid="ignore"):
         return np.bincount(codes, weight * rows, n_contexts) / np.bincount(codes, weight, n_contexts)

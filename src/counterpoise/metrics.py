@@ -236,8 +236,8 @@ class WorstExcessScorer(ContextScorer):
 def _half_width(rows: Array, weight: Array, contexts: Contexts, mean: Array, confidence: float) -> Array:
     """Return half the length of the interval of each context's mean; NaN where one row is all there is."""
     n, size = contexts.counts, len(contexts.labels)
-    # Losses whose squares overflow have an infinite interval.
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+    weight = weight / weight.max()
+    with np.errstate(divide="ignore", invalid="ignore"):
         spread = np.bincount(contexts.codes, np.square(weight * (rows - mean[contexts.codes])), size)
         total = np.bincount(contexts.codes, weight, size)
         error = np.sqrt(spread * n / (n - 1)) / total

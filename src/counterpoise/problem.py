@@ -167,7 +167,7 @@ def refusing_overflow() -> Iterator[None]:
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             yield
-    except (FloatingPointError, OverflowError) as error:
+    except ArithmeticError as error:
         raise InvalidInputError(TOO_LARGE) from error
 
 

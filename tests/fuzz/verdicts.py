@@ -92,7 +92,7 @@ def worst_mean(p_hat, radius, scores):
     if radius == 0.0 or len(scores) == 1:
         return float(p_hat @ scores)
     top = scores.max()
-    if np.isinf(radius):
+    if radius > 1e5:
         return float(top)
     if not 1e-8 < radius < 1e3 or shares[shares > 0].min() < 1e-8:
         # Where doubles, or their longer kin, cancel or underflow; that takes its time, so only some are judged.

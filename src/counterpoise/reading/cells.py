@@ -166,7 +166,7 @@ def coded_labels(column: Any, strip: bool) -> tuple[list[Any], NDArray[np.intp],
     if kind(column) == "text":
         present = _without(column, _NO_LABEL)
         column = present if strip else column
-    elif is_.is_timestamp(column.type):
+    elif is_.is_timestamp(column.type) and column.type.unit == "ns":
         # Python's own dates know no nanoseconds.
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     missing = pc.is_null(present, nan_is_null=True).to_numpy()

@@ -193,7 +193,8 @@ class KLBall:
     def _worst_row(self, scores: Array) -> tuple[Array, float, float, float] | None:
         """Return distribution, value, nu and multiplier for one score vector; None where that needs more care."""
         if self.is_point:
-            value = float(self.p_hat @ scores)
+            with np.errstate(over="ignore", invalid="ignore"):
+                value = float(self.p_hat @ scores)
             # Where the sum is not finite, a score may be the reason.
             return (self.p_hat.copy(), value, math.inf, math.inf) if math.isfinite(value) else None
         if self.is_simplex and self._seen is None:

@@ -230,7 +230,7 @@ class Solver(ABC):
                     break
             try:
                 state = self.step(objective, state)
-            except (FloatingPointError, OverflowError):
+            except ArithmeticError:
                 state = replace(state, stalled=True)
             n_iter += 1
         if self.certifies and status is not Status.CERTIFIED:
