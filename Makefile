@@ -77,8 +77,8 @@ types: $(VENV)/.dev  ## static types of src
 layers: $(VENV)/.dev  ## the one-way dependencies
 	$(BIN)/lint-imports
 
-reproduce: $(VENV)/.test  ## the whole paper, into reproduction/ (a few minutes; MNIST=DIR names its files)
-	OMP_NUM_THREADS=1 $(BIN)/counterpoise reproduce $(if $(MNIST),--mnist $(MNIST))
+reproduce: $(VENV)/.test  ## the whole paper, into reproduction/ (a few minutes; MNIST=DIR names its files, DOWNLOAD=1 fetches them)
+	OMP_NUM_THREADS=1 $(BIN)/counterpoise reproduce $(if $(MNIST),--mnist $(MNIST)) $(if $(DOWNLOAD),--download)
 
 # Peers whose requirements differ from ours live in an environment of their own.
 $(VENV)-peers/.done:
