@@ -87,6 +87,8 @@ docs: $(VENV)/.docs  ## these pages, every example run, into build/docs
 
 reproduce: $(VENV)/.test  ## the whole paper, into reproduction/ (a few minutes; MNIST=DIR names its files)
 	OMP_NUM_THREADS=1 $(BIN)/counterpoise reproduce $(if $(MNIST),--mnist $(MNIST))
+reproduce: $(VENV)/.test  ## the whole paper, into reproduction/ (a few minutes; MNIST=DIR names its files, DOWNLOAD=1 fetches them)
+	OMP_NUM_THREADS=1 $(BIN)/counterpoise reproduce $(if $(MNIST),--mnist $(MNIST)) $(if $(DOWNLOAD),--download)
 
 # Peers whose requirements differ from ours live in an environment of their own.
 $(VENV)-peers/.done:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import counterpoise
 from counterpoise import RobustLogisticRegression, RobustNewsvendor, cli
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.experiments import mnist, numbers
+from counterpoise.experiments import mnist, numbers, page
 from counterpoise.experiments import reproduce as reproduction
 from counterpoise.experiments._base import SWITCHES, Experiment, Row, balanced, generator
 from counterpoise.experiments.classification import Classification
@@ -29,6 +29,7 @@ from counterpoise.experiments.reproduce import Settings, Silent, reproduce
 from counterpoise.experiments.results import Results, collect
 from counterpoise.experiments.stock_control import Market, StockControl
 from counterpoise.methods import COLOURS
+from tests.pages.hostile import NAMES
 
 BOXES = {"4b": "stock-control", "5b": "classification", "6b": "coloured-mnist"}
 
@@ -716,3 +717,16 @@ def test_a_missing_extra_is_named_with_its_remedy(tmp_path, monkeypatch):
 def test_numbers_are_looked_up_in_experiments_that_exist():
     known = {"illustration", StockControl.name, Classification.name, ColouredMNIST.name}
     assert {one.experiment for one in numbers.PRINTED} == known
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if isinstance(one, str)])
+def test_hostile_words_are_only_words_on_the_page(name):
+    # The name of a folder of images gets into notes.
+    empty = Results(())
+    html = page.written([PANELS["6b"]], number_table(empty), numbers.claim_table(empty), {name: name}, [name])
+    assert len(Page(html).images) == 1
+    assert "onerror='" not in html
+
+
+def test_words_in_a_figure_are_no_formula(results, tmp_path):
+    draw(PANELS["6b"], results, r"$\frac$ \x $").savefig(tmp_path / "figure.svg")

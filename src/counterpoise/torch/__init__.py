@@ -1,5 +1,10 @@
 """Deep learning for an uncertain mix of contexts: losses for any training loop (extra ``torch``)."""
 
+try:
+    import torch  # noqa: F401
+except ImportError as error:
+    raise ImportError("counterpoise.torch needs torch. Run: pip install 'counterpoise[torch]'") from error
+
 from counterpoise.torch.losses import ContextLoss, ERMLoss, GroupDROLoss, InverseFrequencyLoss, RobustLoss
 from counterpoise.torch.references import reference_risks
 from counterpoise.torch.sampling import ContextBatchSampler
