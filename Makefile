@@ -85,8 +85,6 @@ docs: $(VENV)/.docs  ## these pages, every example run, into build/docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 	@echo "The pages begin at build/docs/index.html"
 
-reproduce: $(VENV)/.test  ## the whole paper, into reproduction/ (a few minutes; MNIST=DIR names its files)
-	OMP_NUM_THREADS=1 $(BIN)/counterpoise reproduce $(if $(MNIST),--mnist $(MNIST))
 reproduce: $(VENV)/.test  ## the whole paper, into reproduction/ (a few minutes; MNIST=DIR names its files, DOWNLOAD=1 fetches them)
 	OMP_NUM_THREADS=1 $(BIN)/counterpoise reproduce $(if $(MNIST),--mnist $(MNIST)) $(if $(DOWNLOAD),--download)
 
