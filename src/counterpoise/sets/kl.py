@@ -24,8 +24,8 @@ _TIE = 1e-250
 
 _SMALLEST = np.finfo(np.float64).tiny
 
-_LEAST_SHARE = 1e-150
-"""The smallest share a seen context counts with, so that its inverse and its square stay floats."""
+_LEAST_SHARE = 1e-30
+"""The smallest share a seen context counts with: far below rounding, and far from where products underflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,8 +275,8 @@ def _tilt(p_hat: Array, eps: float, gaps: Array, spread: Array) -> tuple[Array, 
         p[rows] = ties / ties.sum(axis=1, keepdims=True)
         return p, above, multiplier
 
-    # At the smallest and the largest radii the first guesses are infinite, which is where the search then begins.
-    with np.errstate(over="ignore"):
+    # At the smallest and the largest radii guesses are infinite, and offsets vanish; the search then halves instead.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         log_above, vanishing = _asymptote(p_hat, eps, gaps)
         solved = np.flatnonzero(~vanishing)
         if solved.size:
