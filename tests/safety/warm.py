@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 
 from counterpoise import cli
@@ -31,6 +32,12 @@ for name in (
     importlib.import_module(f"counterpoise.{name}")
 for name in ("matplotlib.figure", "pyarrow.parquet", "pyarrow.csv", "rich.console", "rich.progress", "skops.io"):
     importlib.import_module(name)
+
+# A path of few levels: what is tested is when it ends, not what it finds.
+report = sys.modules["counterpoise.report"]
+report.confidence_path = partial(
+    lambda path, *given, **named: path(*given, **{**named, "levels": 3}), report.confidence_path
+)
 
 
 def child(arguments, said, before):
@@ -70,8 +77,7 @@ def trial(arguments, press, before, said):
         if not pressed and (passed >= press if isinstance(press, float) else any_begins(press)):
             os.kill(pid, signal.SIGINT)
             pressed = True
-        if not isinstance(press, str):
-            time.sleep(0.001)
+        time.sleep(0.0002 if isinstance(press, str) else 0.001)
 
 
 def any_begins(place):
