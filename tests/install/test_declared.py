@@ -74,6 +74,5 @@ def test_the_lowest_versions_are_those_that_are_promised():
         assert f"{version}.".startswith(f"{promised[name]}."), name
     # torch of that age is a gigabyte, and xgboost is xgboost-cpu elsewhere.
     assert CORE.keys() <= pinned.keys()
-    assert (
-        EXTRAS.keys() - pinned.keys() - {"torch", "xgboost"} <= required(PROJECT["optional-dependencies"]["dev"]).keys()
-    )
+    tools = [required(PROJECT["optional-dependencies"][extra]).keys() for extra in ("dev", "docs")]
+    assert EXTRAS.keys() - pinned.keys() - {"torch", "xgboost"} <= set().union(*tools)
