@@ -104,16 +104,8 @@ def escape_trailing_underscores(app: Any, what: str, name: str, member: Any, opt
 
 
 def prepare(app: Any, page: str, source: list[str]) -> None:
-    """Give links that are named after their file the title of its page, and drop absent pages from tables of contents.
-
-    A line ``name?`` of such a table stands for ``name`` if there is that page, and for nothing if not.
-    """
-
-    def line(match: re.Match[str]) -> str:
-        return f"{match[1]}\n" if (HERE / f"{match[1]}.md").exists() else ""
-
+    """Give links that are named after their file the title of its page."""
     source[0] = re.sub(r"\[[a-z-]+\.md\]\(", "[](", source[0])
-    source[0] = re.sub(r"^([a-z-]+)\?\n", line, source[0], flags=re.MULTILINE)
 
 
 def setup(app: Any) -> None:
