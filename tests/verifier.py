@@ -36,20 +36,7 @@ def share_interval(share, radius):
 
 def least_on_line(function, low=-60, high=60):
     """Return the least value of a convex function of one number, by golden sections to about 1e-25."""
-    ratio = (mp.sqrt(5) - 1) / 2
-    low, high = mpf(low), mpf(high)
-    left, right = high - ratio * (high - low), low + ratio * (high - low)
-    at_left, at_right = function(left), function(right)
-    for _ in range(130):
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - ratio * (high - low)
-            at_left = function(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + ratio * (high - low)
-            at_right = function(right)
-    return min(at_left, at_right)
+    return _golden(function, mpf(low), mpf(high), 130)
 
 
 def _risk(name, rows, theta, alpha, intercept, parameters):

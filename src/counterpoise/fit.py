@@ -331,13 +331,17 @@ def _solve(
     options: dict[str, Any] = {"tol": tol, "callback": callback}
     if max_iter is not None:
         options["max_iter"] = max_iter
-    solutions = []
+    best: Solution | None = None
     for form, solver_type in _attempts(problem, ball, references):
         more, start = _head_start(problem, ball, references, solver_type)
-        solutions.append(solver_type(**options, **more).solve(RobustObjective(form, ball, references), start))
-        if solutions[-1].success:
-            break
-    return min(solutions, key=lambda solution: solution.certificate.relative_gap)
+        solution = solver_type(**options, **more).solve(RobustObjective(form, ball, references), start)
+        if solution.success:
+            return solution
+        # A later answer has to be clearly better, or rounding would choose between them.
+        if best is None or solution.certificate.relative_gap < 0.5 * best.certificate.relative_gap:
+            best = solution
+    assert best is not None
+    return best
 
 
 def _head_start(
