@@ -23,6 +23,9 @@ Array = NDArray[np.float64]
 _PROMISING = 10.0
 """Tolerances within which a lower bound is worth its price."""
 
+_ROUNDING = 4.0 * np.finfo(np.float64).eps
+"""Share of the scale below which two values are the same."""
+
 
 class Status(Enum):
     """How a solver ended, as a sentence with the next action in it."""
@@ -105,6 +108,7 @@ class _Incumbent:
     upper: float = math.inf
     lower: float = -math.inf
     scale: float = math.inf
+    least: float = math.inf
 
     def __post_init__(self) -> None:
         """Begin with what holds everywhere: no risk is below its lowest."""
@@ -117,7 +121,9 @@ class _Incumbent:
         """Judge a state; leave out the bound where it would be foreseeably further than ``useful`` scales away."""
         upper = self.objective.upper_bound(state.point)
         scale = self.objective.scale(state.point) if math.isfinite(upper) else math.inf
-        if self.point is None or upper < self.upper or self.latest:
+        # Where rounding hides which is better, the newer one is: each step comes nearer.
+        if self.point is None or upper < self.upper or upper - self.least <= _ROUNDING * self.scale or self.latest:
+            self.least = min(upper, self.least)
             self.point, self.upper, self.scale = state.point, upper, scale
         if self.lower > self.upper + 1e-9 * self.scale:
             # A value below it disproves the bound (an estimate, or arithmetic that failed): begin anew.
