@@ -1,0 +1,157 @@
+"""What every set promises. A new set is tested by an entry here; the page on adding one brings the second."""
+
+import inspect
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counterpoise import sets
+from counterpoise.sets._base import ContextSet
+from tests.test_documentation import ROOT, run_blocks
+
+PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
+
+MAKERS = {
+    "KLBall": (sets.KLBall, [0.0, 1e-6, 0.05, 0.7, 8.0, np.inf]),
+    "Capped": (run_blocks(ROOT / "docs" / "extending" / "set.md")["Capped"], [1.0, 1.0 + 1e-6, 1.3, 2.0, 50.0, 1e6]),
+}
+"""How each set is made from a centre and a size, with sizes from the centre alone to every distribution."""
+
+
+@st.composite
+def members_of_the_family(draw):
+    kind = draw(st.sampled_from(sorted(MAKERS)))
+    make, sizes = MAKERS[kind]
+    shares = np.array(draw(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=6)))
+    return make(shares / shares.sum(), draw(st.sampled_from(sizes)))
+
+
+def vector(draw, like, low, high):
+    return np.array(draw(st.lists(st.floats(low, high), min_size=like.size, max_size=like.size)))
+
+
+@st.composite
+def problems(draw):
+    """Return a set, two score vectors and a distribution that may lie outside."""
+    contexts = draw(members_of_the_family())
+    one, two = (vector(draw, contexts.p_hat, -10.0, 10.0).round(3) for _ in range(2))
+    weights = vector(draw, contexts.p_hat, 0.001, 1.0)
+    return contexts, one, two, weights / weights.sum()
+
+
+def test_every_set_that_is_exported_has_an_entry():
+    exported = [getattr(sets, name) for name in sets.__all__]
+    named = {one.__name__ for one in exported if inspect.isclass(one) and hasattr(one, "pull_inside")}
+    assert named - {"ContextSet"} <= set(MAKERS)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_set_has_every_member_of_the_protocol(kind):
+    make, sizes = MAKERS[kind]
+    made = make(np.array([0.6, 0.4]), sizes[2])
+    for name in (one for one in vars(ContextSet) if not one.startswith("_")):
+        assert hasattr(made, name), name
+
+
+@PROPERTY
+@given(problems())
+def test_the_worst_case_is_a_member_and_its_value_its_expected_score(problem):
+    contexts, scores, *_ = problem
+    worst = contexts.worst_case(scores)
+    assert worst.distribution.min() >= 0.0
+    assert worst.distribution.sum() == pytest.approx(1.0, abs=1e-12)
+    assert contexts.contains(worst.distribution)
+    assert worst.value == pytest.approx(worst.distribution @ scores, abs=1e-10)
+    assert isinstance(worst.value, float)
+
+
+@PROPERTY
+@given(problems())
+def test_no_member_does_better(problem):
+    contexts, scores, _, p = problem
+    value = contexts.worst_case(scores).value
+    assert value >= contexts.p_hat @ scores - 1e-9
+    assert value >= contexts.pull_inside(p) @ scores - 1e-7
+    assert value <= scores.max() + 1e-9
+
+
+@PROPERTY
+@given(problems(), st.floats(0.0, 1.0), st.floats(0.0, 100.0), st.floats(-100.0, 100.0))
+def test_the_value_is_convex_monotone_and_follows_scale_and_shift(problem, share, scale, shift):
+    contexts, one, two, _ = problem
+
+    def value(scores):
+        return contexts.worst_case(scores).value
+
+    assert value(share * one + (1 - share) * two) <= share * value(one) + (1 - share) * value(two) + 1e-7
+    assert value(np.maximum(one, two)) >= max(value(one), value(two)) - 1e-7
+    assert value(scale * one + shift) == pytest.approx(scale * value(one) + shift, abs=1e-6)
+
+
+@PROPERTY
+@given(problems())
+def test_pulling_inside_gives_a_member_and_leaves_members_alone(problem):
+    contexts, _, _, p = problem
+    member = contexts.pull_inside(p)
+    assert contexts.contains(member)
+    assert member.sum() == pytest.approx(1.0, abs=1e-12)
+    assert contexts.contains(contexts.p_hat)
+    np.testing.assert_allclose(contexts.pull_inside(member), member, atol=1e-9)
+    if contexts.contains(p):
+        np.testing.assert_allclose(member, p, atol=1e-7)
+
+
+@PROPERTY
+@given(problems(), st.data())
+def test_an_interval_is_what_the_worst_cases_of_one_context_reach(problem, data):
+    contexts = problem[0]
+    k = data.draw(st.integers(0, contexts.p_hat.size - 1))
+    unit = np.eye(contexts.p_hat.size)[k]
+    low, high = contexts.interval(k)
+    assert 0.0 <= low <= high <= 1.0
+    assert high == pytest.approx(contexts.worst_case(unit).value, abs=1e-9)
+    assert low == pytest.approx(-contexts.worst_case(-unit).value, abs=1e-9)
+
+
+@PROPERTY
+@given(problems())
+def test_the_constraint_bounds_the_set_where_there_is_one(problem):
+    contexts, _, _, p = problem
+    try:
+        constraint = contexts.constraint(p)
+    except NotImplementedError:
+        # A set that is not one smooth inequality says so; the solvers that need none serve it.
+        return
+    if constraint is None:
+        assert contexts.is_simplex
+        return
+    # A value within rounding of zero may be read either way.
+    assert abs(constraint.value) < 1e-8 or (constraint.value < 0.0) == contexts.contains(p)
+    inwards = contexts.p_hat - p
+    moved = contexts.constraint(p + 1e-7 * inwards)
+    assert (moved.value - constraint.value) / 1e-7 == pytest.approx(constraint.gradient @ inwards, rel=1e-3, abs=1e-4)
+
+
+@PROPERTY
+@given(problems())
+def test_the_extreme_sets_are_what_they_say(problem):
+    contexts, scores, _, p = problem
+    if contexts.is_point:
+        np.testing.assert_allclose(contexts.worst_case(scores).distribution, contexts.p_hat, atol=1e-12)
+    if contexts.is_simplex:
+        assert contexts.worst_case(scores).value == pytest.approx(scores.max(), abs=1e-9)
+        assert contexts.contains(p)
+
+
+@PROPERTY
+@given(problems())
+def test_nothing_that_is_passed_is_changed(problem):
+    contexts, scores, _, p = problem
+    before = scores.copy(), p.copy(), contexts.p_hat.copy()
+    contexts.worst_case(scores)
+    contexts.pull_inside(p)
+    contexts.contains(p)
+    for now, then in zip((scores, p, contexts.p_hat), before, strict=True):
+        np.testing.assert_array_equal(now, then)
