@@ -17,8 +17,8 @@ from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.losses import Hinged, Loss
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Bounds, LinearOracle, Oracle
-from counterpoise.oracle.block_hinges import BlockHingesOracle
-from counterpoise.oracle.block_scalar import BlockScalarOracle
+from counterpoise.oracle.blocks.hinges import BlockHingesOracle
+from counterpoise.oracle.blocks.scalar import BlockScalarOracle
 from counterpoise.oracle.polyhedral import PolyhedralOracle
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.summed import SummedOracle

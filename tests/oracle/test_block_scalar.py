@@ -9,8 +9,8 @@ from counterpoise.contexts import Contexts, encode
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import Robustness
 from counterpoise.losses import Hinges
-from counterpoise.oracle.block_scalar import BlockScalarOracle
 from counterpoise.oracle.blocks import Block, BlocksInMemory
+from counterpoise.oracle.blocks.scalar import BlockScalarOracle
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.stock.elsewhere import BlockStock
 from counterpoise.stock.problem import StockProblem, Terms
@@ -123,7 +123,7 @@ def test_few_parts_per_pass_find_the_same(sales, n_blocks, entries):
     bounds = (np.zeros(1), np.array([np.inf]))
     oracle = BlockScalarOracle(blocks, n, bounds, whole.lowest_risks, whole.typical_risk)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("counterpoise.oracle.block_scalar._parts", lambda n_contexts: entries)
+        patch.setattr("counterpoise.oracle.blocks.scalar._parts", lambda n_contexts: entries)
         least, theta = oracle.context_minima()
     expected, at = whole.context_minima()
     np.testing.assert_allclose(least, expected, rtol=1e-12, atol=1e-12)

@@ -12,9 +12,9 @@ from counterpoise.contexts import Contexts
 from counterpoise.fit import Robustness, fit_problem
 from counterpoise.losses import Huber, Logistic, Multinomial, Pinball, Squared
 from counterpoise.objective import ReferenceRisks
-from counterpoise.oracle.block_rows import BlockRows
 from counterpoise.oracle.blocks import Answer, Block, BlocksInMemory, Tiles, combined
-from counterpoise.oracle.on_disk import BlocksOnDisk
+from counterpoise.oracle.blocks.on_disk import BlocksOnDisk
+from counterpoise.oracle.blocks.rows import BlockRows
 from counterpoise.oracle.summed import SummedOracle
 from counterpoise.problem import LinearProblem, SummedProblem
 from tests.problems import LOSSES, SMOOTH, make, oracle_of, random_distribution
@@ -41,7 +41,7 @@ SHAPES = st.fixed_dictionaries(
 def tiles(request, monkeypatch):
     """Contexts as they are, or cut into tiles of one or two rows."""
     if request.param is not None:
-        monkeypatch.setattr("counterpoise.oracle.blocks.BATCH_ENTRIES", request.param)
+        monkeypatch.setattr("counterpoise.oracle.blocks._base.BATCH_ENTRIES", request.param)
 
 
 def cut(loss, X, y, codes, n_blocks, seed, weight=None, fit_intercept=True, kind=BlocksInMemory):
@@ -142,7 +142,7 @@ def test_tiles_hold_every_row_once_and_one_context_each(shape, entries):
     X, y, codes = make(Squared(), **shape)
     oracle = oracle_of(Squared(), X, y, codes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("counterpoise.oracle.blocks.BATCH_ENTRIES", entries)
+        patch.setattr("counterpoise.oracle.blocks._base.BATCH_ENTRIES", entries)
         tiles = Tiles.of(oracle)
     starts = tiles.oracle.starts
     assert starts[0] == 0

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from counterpoise.losses import Huber, Logistic, Multinomial, Poisson, Squared
-from counterpoise.oracle import linear
+from counterpoise.oracle import row_products
 from counterpoise.oracle.batch import Batch, batches
 from tests.problems import LOSSES, SMOOTH, design_of, make, oracle_of, random_distribution, weighted_risk
 
@@ -276,7 +276,7 @@ def test_hessian_does_not_depend_on_the_size_of_its_blocks(loss, monkeypatch):
     oracle = oracle_of(loss, *make(loss, 3, 4, 1))
     theta, p = np.random.default_rng(0).normal(size=oracle.n_parameters), np.array([0.2, 0.5, 0.3])
     whole = oracle.at(theta).hessian(p)
-    monkeypatch.setattr(linear, "_BLOCK_ENTRIES", 10)
+    monkeypatch.setattr(row_products, "_BLOCK_ENTRIES", 10)
     np.testing.assert_allclose(oracle.at(theta).hessian(p), whole, rtol=1e-12, atol=1e-14)
 
 

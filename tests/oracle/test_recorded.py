@@ -10,9 +10,9 @@ from counterpoise.contexts import Contexts
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 from counterpoise.fit import Robustness, fit_problem
 from counterpoise.losses import Huber, Logistic, Multinomial, Pinball, Poisson
-from counterpoise.oracle.block_rows import BlockRows
 from counterpoise.oracle.blocks import Answer, BlocksInMemory
-from counterpoise.oracle.recorded import Recorded
+from counterpoise.oracle.blocks.recorded import Recorded
+from counterpoise.oracle.blocks.rows import BlockRows
 from counterpoise.oracle.summed import SummedOracle
 from counterpoise.problem import SummedProblem
 from tests.oracle.test_blocks import cut

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
-from counterpoise.oracle.on_disk import BlocksOnDisk
+from counterpoise.oracle.blocks.on_disk import BlocksOnDisk
 from counterpoise.reading import open_table, read_table
 from counterpoise.tabular import large, survey
 from counterpoise.tabular.fitting import pose

@@ -194,7 +194,7 @@ def _fitted(
 
 def _recording(path: Path, table: TableOnDisk, asked: dict[str, Any]) -> Callable[[Blocks], Blocks]:
     """Return what keeps the answer of every pass, for a fit that is cut short and begun again."""
-    from counterpoise.oracle.recorded import Recorded
+    from counterpoise.oracle.blocks.recorded import Recorded
 
     fingerprint = repr((table.fingerprint, sorted(asked.items()))).encode()
     return lambda blocks: Recorded(blocks, path, fingerprint)

@@ -19,9 +19,9 @@ from counterpoise.dask.settings import current
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 from counterpoise.losses import Loss
 from counterpoise.oracle.blocks import Block, Blocks, Codes
+from counterpoise.oracle.blocks.on_disk import BlocksOnDisk
+from counterpoise.oracle.blocks.recorded import Recorded
 from counterpoise.oracle.linear import LinearOracle
-from counterpoise.oracle.on_disk import BlocksOnDisk
-from counterpoise.oracle.recorded import Recorded
 from counterpoise.validation import check_aligned, checked_features, checked_row_weights, refuse_weightless
 
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from counterpoise.dask.gathering import all_classes, gather, summarise
 from counterpoise.dask.partitions import take_apart, taken
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.oracle.block_rows import BlockRows
+from counterpoise.oracle.blocks.rows import BlockRows
 from counterpoise.oracle.linear import LinearOracle
 from counterpoise.oracle.summed import SummedOracle
 from counterpoise.problem import SummedProblem, check_alpha

@@ -13,7 +13,8 @@ from scipy import sparse
 
 from counterpoise.losses import Loss
 from counterpoise.oracle._base import Array
-from counterpoise.oracle.linear import LinearOracle, weighted_gram
+from counterpoise.oracle.linear import LinearOracle
+from counterpoise.oracle.row_products import weighted_gram
 
 BATCH_ENTRIES = 1 << 21
 """Entries of padded features, or of Hessians, handled at once (16 MB)."""

@@ -15,16 +15,16 @@ from counterpoise.contexts import Contexts
 from counterpoise.losses import Hinged, Loss
 from counterpoise.oracle import linear_bounds
 from counterpoise.oracle._base import Array, Bounds
+from counterpoise.oracle.row_products import (
+    LARGEST_BLOCK,
+    gathered,
+    largest_entries,
+    some_rows,
+    squares_product,
+    summed,
+    weighted_gram,
+)
 from counterpoise.threads import WORTHWHILE, parts, spread
-
-_BLOCK_ENTRIES = 1 << 15
-"""Entries of X weighted at once in a Gram product, so that its temporary stays in the cache (256 KB)."""
-
-_FEW_COLUMNS = 24
-"""Columns up to which a general product beats the one of a matrix by itself."""
-
-_LARGEST_BLOCK = 1 << 20
-"""The same where a block has as many rows as columns."""
 
 _LARGEST_HESSIAN = 2500
 """Parameters up to which a square matrix is formed (50 MB, a second to factor)."""
@@ -85,7 +85,7 @@ class LinearOracle:
         order = contexts.grouping_order()
         weight = np.ones(len(target)) if sample_weight is None else sample_weight
         if order is not None:
-            X, target, weight = _gathered(X, order), target[order], weight[order]
+            X, target, weight = gathered(X, order), target[order], weight[order]
         totals = np.add.reduceat(weight, contexts.starts[:-1])
         row_weight = weight / np.repeat(totals, np.diff(contexts.starts))
         return cls(X, target, row_weight, contexts.starts, loss, alpha, fit_intercept, bounds)
@@ -135,10 +135,10 @@ class LinearOracle:
     def reach(self) -> Array:
         """The largest absolute value of each column, repeated for every output, in the order of theta."""
         if sparse.issparse(self.X):
-            X, columns = _summed(self.X), np.zeros(self.n_features)
+            X, columns = summed(self.X), np.zeros(self.n_features)
             np.maximum.at(columns, X.indices, np.abs(X.data))
         else:
-            extremes = spread(lambda part: _reach(self.X[part]), parts(len(self.X), self.X.size))
+            extremes = spread(lambda part: largest_entries(self.X[part]), parts(len(self.X), self.X.size))
             columns = np.max(extremes, axis=0)
         if self.fit_intercept:
             columns = np.append(columns, 1.0)
@@ -196,7 +196,7 @@ class LinearOracle:
 
             def multiply(contexts: slice) -> None:
                 for c in range(contexts.start, contexts.stop):
-                    features[c] = across[:, ends[c] : ends[c + 1]] @ _block(self.X, ends[c], ends[c + 1])
+                    features[c] = across[:, ends[c] : ends[c + 1]] @ some_rows(self.X, ends[c], ends[c + 1])
 
             if self.X.size < WORTHWHILE:
                 multiply(slice(0, self.n_contexts))
@@ -255,7 +255,7 @@ class LinearOracle:
         first = self.starts[:-1][contexts]
         rows: slice | NDArray[np.intp] = slice(first[0], first[0] + sizes[0])
         if len(sizes) == 1:
-            X = _block(self.X, first[0], first[0] + sizes[0])
+            X = some_rows(self.X, first[0], first[0] + sizes[0])
         else:
             rows = np.arange(starts[-1]) + np.repeat(first - starts[:-1], sizes)
             X = self.X[rows]
@@ -299,7 +299,7 @@ class LinearOracle:
                 z[first:last] = self.X[first:last] @ matrix[c, :, :d].T
         else:
             owner = np.repeat(np.arange(self.n_contexts), np.diff(self.starts))
-            step = max(1, _LARGEST_BLOCK // max(outputs * d, 1))
+            step = max(1, LARGEST_BLOCK // max(outputs * d, 1))
             for first in range(0, len(z), step):
                 block = slice(first, first + step)
                 z[block] = np.einsum("nd,nkd->nk", self.X[block], matrix[owner[block], :, :d])
@@ -419,7 +419,7 @@ class LinearPoint:
         curvature = self.row_curvature(p)
         own = curvature[:, None] if curvature.ndim == 1 else np.einsum("nkk->nk", curvature)
         out = np.empty((oracle.loss.n_outputs, oracle.width))
-        products = _squares_product(oracle.X, own) if sparse.issparse(oracle.X) else np.square(oracle.X).T @ own
+        products = squares_product(oracle.X, own) if sparse.issparse(oracle.X) else np.square(oracle.X).T @ own
         out[:, : oracle.X.shape[1]] = products.T
         if oracle.fit_intercept:
             out[:, -1] = own.sum(axis=0)
@@ -502,95 +502,3 @@ class Mixture:
 
     def gram(self, curvature: Array) -> Array:
         return self.point.gram(curvature)[None]
-
-
-def _block(X: Any, first: int, last: int) -> Any:
-    """Return some rows, one after the other, without a copy of them."""
-    if not sparse.issparse(X):
-        return X[first:last]
-    pointers = X.indptr[first : last + 1]
-    entries = slice(pointers[0], pointers[-1])
-    parts = X.data[entries], X.indices[entries], pointers - pointers[0]
-    return sparse.csr_array(parts, shape=(last - first, X.shape[1]))
-
-
-def _summed(X: Any) -> Any:
-    """Return a sparse matrix that holds no entry in parts."""
-    if X.has_canonical_format:
-        return X
-    X = X.copy()
-    X.sum_duplicates()
-    return X
-
-
-def _squares_product(X: Any, rows: Array) -> Array:
-    """Return ``(X * X)' rows`` of a sparse matrix, some rows at a time."""
-    X, total = _summed(X), np.zeros((X.shape[1], rows.shape[1]))
-    step = max(1, _LARGEST_BLOCK * X.shape[0] // max(X.nnz, 1))
-    for first in range(0, X.shape[0], step):
-        block = _block(X, first, min(first + step, X.shape[0]))
-        block.data = np.square(block.data)
-        total += block.T @ rows[first : first + step]
-    return total
-
-
-def weighted_gram(X: Any, weight: Array, with_intercept: bool) -> Array:
-    """Return ``X' diag(weight) X``, bordered by the column sums where there is an intercept."""
-    n, d = X.shape
-    gram = np.zeros((d + with_intercept, d + with_intercept))
-    if sparse.issparse(X):
-        scaled = X.multiply(weight[:, None]).tocsr()
-        gram[:d, :d] = (X.T @ scaled).toarray()
-        border = np.asarray(scaled.sum(axis=0)).ravel()
-    else:
-        # Rows without curvature (a saturated or far-off row) cost nothing.
-        if np.count_nonzero(weight) < 0.5 * n:
-            rows = np.flatnonzero(weight)
-            X, weight, n = X[rows], weight[rows], rows.size
-        if n * d < WORTHWHILE:
-            gram[:d, :d] = _dense_gram(X, weight)
-        else:
-            gram[:d, :d] = sum(spread(lambda part: _dense_gram(X[part], weight[part]), parts(n, n * d)))
-        border = weight @ X
-    if with_intercept:
-        gram[:d, d] = gram[d, :d] = border
-        gram[d, d] = weight.sum()
-    return gram
-
-
-def _dense_gram(X: Array, weight: Array) -> Array:
-    """Return ``X' diag(weight) X``, block by block."""
-    n, d = X.shape
-    # Fewer rows than columns would cost more in sums of products than they save.
-    step = max(1, min(max(_BLOCK_ENTRIES // max(d, 1), d), _LARGEST_BLOCK // max(d, 1)))
-    # A matrix by itself, transposed, is half the work, if not where columns are few.
-    root = np.sqrt(weight) if d > _FEW_COLUMNS and n and weight.min() >= 0.0 else None
-    if n <= step:
-        part = X * (weight if root is None else root)[:, None]
-        return np.asarray((X if root is None else part).T @ part)
-    # Memory that is there already is the fastest.
-    scaled, gram = np.empty((step, d)), np.zeros((d, d))
-    for first in range(0, n, step):
-        block = X[first : first + step]
-        part = scaled[: len(block)]
-        np.multiply(block, (weight if root is None else root)[first : first + step, None], out=part)
-        gram += (block if root is None else part).T @ part
-    return gram
-
-
-def _reach(X: Array) -> Array:
-    """Return the largest absolute value of each column, block by block."""
-    largest = np.zeros(X.shape[1])
-    step = max(1, _BLOCK_ENTRIES // max(X.shape[1], 1))
-    for first in range(0, len(X), step):
-        np.maximum(largest, np.abs(X[first : first + step]).max(axis=0), out=largest)
-    return largest
-
-
-def _gathered(X: Any, order: NDArray[np.intp]) -> Any:
-    """Return rows in another order."""
-    if sparse.issparse(X):
-        return X[order]
-    out = np.empty_like(X)
-    spread(lambda part: np.take(X, order[part], axis=0, out=out[part], mode="clip"), parts(len(order), X.size))
-    return out

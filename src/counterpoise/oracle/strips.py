@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.batch import Batch
-from counterpoise.oracle.linear import LinearOracle, weighted_gram
+from counterpoise.oracle.linear import LinearOracle
+from counterpoise.oracle.row_products import weighted_gram
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,10 @@ from counterpoise.losses import Hinged
 from counterpoise.objective import ReferenceRisks
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.batch import Batch
-from counterpoise.oracle.block_rows import BlockRows
-from counterpoise.oracle.block_scalar import BlockScalarOracle
-from counterpoise.oracle.block_slopes import BlockSlopes
 from counterpoise.oracle.blocks import Answer, Block, Codes
+from counterpoise.oracle.blocks.rows import BlockRows
+from counterpoise.oracle.blocks.scalar import BlockScalarOracle
+from counterpoise.oracle.blocks.slopes import BlockSlopes
 from counterpoise.oracle.linear_bounds import Ridge, RowSlopes, balanced_bounds
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.summed import SummedOracle

@@ -13,9 +13,9 @@ from counterpoise.contexts import Contexts
 from counterpoise.exceptions import NotCertifiedWarning
 from counterpoise.fit import Robustness
 from counterpoise.objective import ReferenceRisks, RobustObjective
-from counterpoise.oracle.block_rows import BlockRows
-from counterpoise.oracle.block_scalar import BlockScalarOracle
 from counterpoise.oracle.blocks import Blocks
+from counterpoise.oracle.blocks.rows import BlockRows
+from counterpoise.oracle.blocks.scalar import BlockScalarOracle
 from counterpoise.oracle.summed import SummedOracle
 from counterpoise.problem import Reference, SummedProblem
 from counterpoise.solvers import ScalarSearch, Solution

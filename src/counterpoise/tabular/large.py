@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from counterpoise.contexts import Contexts
 from counterpoise.estimators._base import check_switches, speaking_as
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
-from counterpoise.oracle.block_rows import BlockRows
 from counterpoise.oracle.blocks import Block, Blocks
-from counterpoise.oracle.on_disk import BlocksOnDisk
+from counterpoise.oracle.blocks.on_disk import BlocksOnDisk
+from counterpoise.oracle.blocks.rows import BlockRows
 from counterpoise.oracle.summed import SummedOracle
 from counterpoise.problem import SummedProblem, check_alpha
 from counterpoise.reading.memory import in_words
@@ -78,7 +78,7 @@ class LargeProblem:
         Parameters
         ----------
         record : callable
-            Wraps the blocks of rows, for example in :class:`counterpoise.oracle.recorded.Recorded`.
+            Wraps the blocks of rows, for example in :class:`counterpoise.oracle.blocks.recorded.Recorded`.
         """
         from sklearn.base import clone
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from counterpoise.oracle._base import Array
-from counterpoise.oracle.blocks import Answer, Block, Blocks, Codes, Question
+from counterpoise.oracle.blocks._base import Answer, Block, Blocks, Codes, Question
 from counterpoise.oracle.linear import Mixture
 from counterpoise.oracle.linear_bounds import RowSlopes
 

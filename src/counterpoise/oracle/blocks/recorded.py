@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
-from counterpoise.oracle.blocks import Answer, Blocks, Question
+from counterpoise.oracle.blocks._base import Answer, Blocks, Question
 
 _MAGIC = b"counterpoise checkpoint 1\n"
 _PARTS = ("sums", "of_each", "least", "least_of_each")

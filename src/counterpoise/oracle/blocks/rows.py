@@ -12,8 +12,8 @@ from counterpoise.linalg import solve_stack
 from counterpoise.losses import Hinged, Loss
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.batch import Batch
-from counterpoise.oracle.block_slopes import BlockSlopes, SmoothSlopes
-from counterpoise.oracle.blocks import Answer, Block, Blocks, Codes
+from counterpoise.oracle.blocks._base import Answer, Block, Blocks, Codes
+from counterpoise.oracle.blocks.slopes import BlockSlopes, SmoothSlopes
 from counterpoise.oracle.linear import LinearPoint
 from counterpoise.oracle.summed import Sums
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from counterpoise.oracle._base import Array, Bounds
-from counterpoise.oracle.blocks import Answer, Block, Blocks, Codes
+from counterpoise.oracle.blocks._base import Answer, Block, Blocks, Codes
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.summed import SummedOracle
 

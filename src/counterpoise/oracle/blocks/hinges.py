@@ -16,9 +16,9 @@ import numpy as np
 
 from counterpoise.linalg import positive_solver
 from counterpoise.oracle._base import Array, OnlyKinks
-from counterpoise.oracle.block_rows import BlockRows
-from counterpoise.oracle.block_slopes import BlockSlopes, mixture_answer
-from counterpoise.oracle.blocks import Answer, Block, Codes
+from counterpoise.oracle.blocks._base import Answer, Block, Codes
+from counterpoise.oracle.blocks.rows import BlockRows
+from counterpoise.oracle.blocks.slopes import BlockSlopes, mixture_answer
 from counterpoise.oracle.linear import Mixture
 from counterpoise.oracle.linear_bounds import Ridge, RowSlopes, balanced_bounds
 from counterpoise.oracle.polyhedral import PolyhedralLinearisation, PolyhedralOracle, PolyhedralPoint, RowStep
@@ -193,7 +193,7 @@ class BlockHingesOracle:
     Attributes
     ----------
     summed : SummedOracle
-        Over :class:`counterpoise.oracle.block_rows.BlockRows`.
+        Over :class:`counterpoise.oracle.blocks.rows.BlockRows`.
     """
 
     summed: SummedOracle

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from counterpoise.losses import Loss
 from counterpoise.oracle._base import Array
-from counterpoise.oracle.blocks import Answer, Block, Codes, Question, combined
+from counterpoise.oracle.blocks._base import Answer, Block, Codes, Question, combined
 from counterpoise.oracle.linear import LinearOracle
 
 
