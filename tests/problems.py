@@ -1,7 +1,7 @@
 """Random heterogeneous problems for every loss, and their minima found in a slow and sure way."""
 
 import numpy as np
-from scipy import optimize
+from scipy import optimize, sparse
 
 from counterpoise.contexts import Contexts
 from counterpoise.losses import Huber, Logistic, Multinomial, Newsvendor, Pinball, Poisson, Squared
@@ -13,6 +13,13 @@ LOSSES = SMOOTH + SHARP
 
 TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 """What the linear programs ask of HiGHS."""
+
+
+def scattered(rng, n, d, density):
+    """Return rows of which few entries are not zero; the oldest scipy takes no generator for its own."""
+    count = round(density * n * d)
+    where = rng.choice(n * d, count, replace=False)
+    return sparse.csr_array((rng.random(count), np.divmod(where, d)), shape=(n, d))
 
 
 def make(loss, n_contexts, n_features, seed, rows=(15, 60)):

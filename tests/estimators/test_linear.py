@@ -32,7 +32,7 @@ import counterpoise as cpo
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning, OneContextWarning, SmallContextWarning
 from counterpoise.losses import Huber, Logistic, Multinomial, Pinball, Poisson, Squared
 from counterpoise.oracle.batch import BATCH_ENTRIES
-from tests.problems import make, minimise, weighted_risk
+from tests.problems import make, minimise, scattered, weighted_risk
 
 CASES = {
     "binary": (cpo.RobustLogisticRegression, Logistic()),
@@ -454,7 +454,7 @@ def test_large_sparse_features_are_never_filled_in(case, container, monkeypatch)
     rng = np.random.default_rng(0)
     n, d = 36_000, 60
     assert n * d > BATCH_ENTRIES
-    X = container(sparse.random_array((2 * n, d), density=0.01, rng=rng, format="csr"))
+    X = container(scattered(rng, 2 * n, d, 0.01))
     codes = np.repeat([0, 1], n)
     z = np.asarray(X @ rng.normal(0.0, 1.0, d)) + 0.5 * rng.normal(size=2 * n)
     y = {"binary": z > 0, "multinomial": np.searchsorted([-0.3, 0.3], z), "poisson": rng.poisson(np.exp(z))}.get(

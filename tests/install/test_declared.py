@@ -69,6 +69,8 @@ def test_every_dependency_is_used():
 def test_the_lowest_versions_are_those_that_are_promised():
     lines = (ROOT / "constraints-lowest.txt").read_text(encoding="utf-8").splitlines()
     pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    # Nothing here uses it but typer.
+    del pinned["click"]
     promised = EXTRAS | CORE
     for name, version in pinned.items():
         assert f"{version}.".startswith(f"{promised[name]}."), name

@@ -14,7 +14,7 @@ from counterpoise.oracle import linear
 from counterpoise.references import specialists
 from counterpoise.sets import KLBall
 from counterpoise.solvers import InteriorPoint, NewtonCG, TruncatedNewton
-from tests.problems import make, oracle_of
+from tests.problems import make, oracle_of, scattered
 
 LOSSES = [Logistic(), Squared(), Poisson(), Multinomial(3), Huber(0.8)]
 
@@ -114,7 +114,7 @@ def test_without_a_ridge_steps_are_exact(no_squares, monkeypatch):
 
 def test_it_needs_few_products(no_squares, monkeypatch):
     rng = np.random.default_rng(0)
-    X = sparse.random_array((2000, 500), density=0.02, rng=rng, format="csr")
+    X = scattered(rng, 2000, 500, 0.02)
     codes = rng.integers(0, 5, 2000)
     y = (rng.random(2000) < 1.0 / (1.0 + np.exp(-3.0 * (X @ rng.standard_normal(500))))).astype(float)
     oracle = oracle_of(Logistic(), X, y, codes, alpha=1e-3)

@@ -252,7 +252,11 @@ class KKTSystem:
             rhs = rhs - self.rows.T @ (b_p / self.stiffness)
         x = self.solve(rhs)
         # One step of refinement: near a kink the matrix is as ill-conditioned as the central path is close to its end.
-        x = x + self.solve(rhs - self.apply(x))
+        lacking = rhs - self.apply(x)
+        refined = x + self.solve(lacking)
+        # In a direction that changes no risk (a shift common to all classes) it would only multiply rounding.
+        if np.linalg.norm(rhs - self.apply(refined)) < np.linalg.norm(lacking):
+            x = refined
         return x, b_p if self.fixed else (self.rows @ x + b_p) / self.stiffness
 
     def longest(self, direction: Direction) -> float:

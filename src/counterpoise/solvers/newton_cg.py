@@ -99,6 +99,7 @@ def _conjugate_gradients(
     direction = z
     energy = float(r @ z)
     stop = tol * tol * energy
+    best, least = x, energy
     for _ in range(500):
         if not energy > stop:
             break
@@ -112,4 +113,9 @@ def _conjugate_gradients(
         z = precondition(r)
         energy, previous = float(r @ z), energy
         direction = z + (energy / previous) * direction
-    return x
+        # Where the matrix is singular, rounding grows again once the rest is solved.
+        if energy < least:
+            best, least = x, energy
+        elif energy > 1e8 * least:
+            break
+    return best
