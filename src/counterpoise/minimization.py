@@ -114,13 +114,18 @@ def minimize(
             raise InvalidInputError(
                 f"the risk of context {c} is {start[c]} at theta0. Start where every risk is finite."
             )
-        references = _references(oracle, reference_risks, max(1e-2 * tol, 1e-12))
-        objective = RobustObjective(oracle, ball, references)
-        if solver is not None:
-            if not isinstance(solver, Solver):
-                raise InvalidInputError(f"solver must be a Solver such as InteriorPoint(), got {solver!r:.60}.")
-            return solver.solve(objective, theta)
-        return _solve(objective, theta, tol, max_iter, callback)
+        if solver is not None and not isinstance(solver, Solver):
+            raise InvalidInputError(f"solver must be a Solver such as InteriorPoint(), got {solver!r:.60}.")
+        try:
+            references = _references(oracle, reference_risks, max(1e-2 * tol, 1e-12))
+            objective = RobustObjective(oracle, ball, references)
+            if solver is not None:
+                return solver.solve(objective, theta)
+            return _solve(objective, theta, tol, max_iter, callback)
+        except FloatingPointError as error:
+            raise InvalidInputError(
+                f"risks or their derivatives near theta0 are too large to compute with ({error}). Rescale them."
+            ) from error
 
 
 def _solve(
@@ -169,19 +174,24 @@ def _improved(objective: RobustObjective, solution: Solution, options: dict[str,
 
 def _descend(objective: RobustObjective, theta: Array) -> Array:
     """Lower the objective by quasi-Newton steps on its Danskin gradient, which need no convexity."""
+    # In units of its own, for whose size the method's tolerances are made.
+    unit = objective.scale(objective.oracle.at(theta))
+    if not 0.0 < unit < math.inf:
+        return theta
 
     def value_and_gradient(x: Array) -> tuple[float, Array]:
         point = objective.oracle.at(x)
         if not np.isfinite(point.risks).all():
             return math.inf, np.zeros_like(x)
         worst = objective.worst_case(point)
-        return float(worst.value), worst.distribution @ point.jacobian
+        return float(worst.value) / unit, worst.distribution @ point.jacobian / unit
 
     # Imported here: it would double the time to import the package, for a path that few problems take.
     from scipy import optimize
 
     box = None if objective.oracle.bounds is None else optimize.Bounds(*objective.oracle.bounds)
-    result = optimize.minimize(value_and_gradient, theta, jac=True, method="L-BFGS-B", bounds=box)
+    limits = {"maxiter": 500, "maxfun": 1000}
+    result = optimize.minimize(value_and_gradient, theta, jac=True, method="L-BFGS-B", bounds=box, options=limits)
     return np.asarray(result.x if result.fun <= value_and_gradient(theta)[0] else theta)
 
 

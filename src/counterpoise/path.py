@@ -16,7 +16,7 @@ from counterpoise.objective import Certificate, ReferenceRisks, RobustObjective
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.linear import LinearPoint
 from counterpoise.oracle.quadratic import QuadraticOracle
-from counterpoise.problem import LinearProblem
+from counterpoise.problem import LinearProblem, refusing_overflow
 from counterpoise.sets import KLBall
 from counterpoise.solvers import InteriorPoint, Newton, Solution, Status
 
@@ -65,7 +65,7 @@ def solve_path(
     for radius in radii:
         ball = KLBall(centre, radius)
         # Where parabolas lead nowhere time after time, they are not tried again.
-        solution = follower.solve(ball) if failures < _MOST_FAILURES else None
+        solution = follower.tried(ball) if failures < _MOST_FAILURES else None
         failures = failures + 1 if solution is None else 0
         if solution is None:
             solution = fit_problem(problem, ball, references, tol=tol).solution
@@ -73,6 +73,7 @@ def solve_path(
         yield solution
 
 
+@refusing_overflow()
 def _bisect(
     problem: LinearProblem, references: ReferenceRisks, centre: Array, radii: Array, tol: float
 ) -> list[Solution]:
@@ -169,6 +170,14 @@ class _Follower:
     last: Solution | None = None
     kinked: bool = False
     scale: float | None = None
+
+    def tried(self, ball: KLBall) -> Solution | None:
+        """Return the solution for a set that contains those before; None also where numbers grow too large."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            try:
+                return self.solve(ball)
+            except ArithmeticError:
+                return None
 
     def solve(self, ball: KLBall) -> Solution | None:
         """Return the solution for a set that contains those before; None where parabolas do not lead to it."""

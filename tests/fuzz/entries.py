@@ -6,7 +6,7 @@ from functools import partial
 
 from hypothesis.strategies import SearchStrategy
 
-from tests.fuzz import linear, rest, sets, tables_on_disk
+from tests.fuzz import deep, linear, pages, rest, sets, tables_on_disk
 
 
 @dataclass(frozen=True)
@@ -19,20 +19,22 @@ class Entry:
 
 
 ENTRIES = {
-    "confidence_radius": Entry(sets.radius_case, sets.check_radius, 24_000),
-    "KLBall.worst_case": Entry(sets.ball_case, sets.check_worst_case, 18_000),
-    "KLBall.interval": Entry(sets.interval_case, sets.check_interval, 14_000),
-    "KLBall.contains": Entry(sets.contains_case, sets.check_contains, 14_000),
-    "minimize": Entry(sets.minimize_case, sets.check_minimize, 1_000),
-    **{name: Entry(linear.case(name), partial(linear.check, name), 1_200) for name in linear.ESTIMATORS},
-    "RobustNewsvendor": Entry(linear.stock_case(), linear.check_stock, 9_000),
+    "confidence_radius": Entry(sets.radius_case, sets.check_radius, 7_000),
+    "KLBall.worst_case": Entry(sets.ball_case, sets.check_worst_case, 10_000),
+    "KLBall.interval": Entry(sets.interval_case, sets.check_interval, 4_000),
+    "KLBall.contains": Entry(sets.contains_case, sets.check_contains, 3_000),
+    "minimize": Entry(sets.minimize_case, sets.check_minimize, 6_000),
+    **{name: Entry(linear.case(name), partial(linear.check, name), 6_000) for name in linear.ESTIMATORS},
+    "RobustNewsvendor": Entry(linear.stock_case(), linear.check_stock, 8_000),
     "plan_stock": Entry(linear.stock_case(), linear.check_plan, 4_000),
-    "ContextRobust": Entry(rest.any_learner_case, rest.check_any_learner, 800),
-    "boosting": Entry(rest.booster_case, rest.check_booster, 400),
-    "confidence_path": Entry(rest.path_case, rest.check_path, 800),
-    "compare": Entry(rest.compare_case, rest.check_compare, 150),
-    "metrics": Entry(rest.metric_case, rest.check_metrics, 9_000),
-    "text files": Entry(tables_on_disk.text_case, tables_on_disk.check_reading, 2_500),
-    "typed files": Entry(tables_on_disk.typed_case, tables_on_disk.check_reading, 2_500),
-    "command": Entry(tables_on_disk.command_case, tables_on_disk.check_command, 250),
+    "ContextRobust": Entry(rest.any_learner_case, rest.check_any_learner, 2_500),
+    "boosting": Entry(rest.booster_case, rest.check_booster, 1_500),
+    "confidence_path": Entry(rest.path_case, rest.check_path, 3_000),
+    "compare": Entry(rest.compare_case, rest.check_compare, 300),
+    "metrics": Entry(rest.metric_case, rest.check_metrics, 4_000),
+    "torch losses": Entry(deep.torch_case, deep.check_torch, 2_000),
+    "pages and figures": Entry(pages.page_case, pages.check_page, 400),
+    "text files": Entry(tables_on_disk.text_case, tables_on_disk.check_reading, 4_000),
+    "typed files": Entry(tables_on_disk.typed_case, tables_on_disk.check_reading, 4_000),
+    "command": Entry(tables_on_disk.command_case, tables_on_disk.check_command, 300),
 }

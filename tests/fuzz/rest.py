@@ -93,8 +93,8 @@ path_case = st.tuples(
     data.recipes,
     st.sampled_from(sorted(ESTIMATORS)),
     st.sampled_from(["excess", "risk"]),
-    st.one_of(st.none(), st.lists(data.radii, min_size=1, max_size=3), st.just("odd")),
-    st.sampled_from([3, 2, 1, 0, -1]),
+    data.often(st.one_of(st.none(), st.lists(data.radii, min_size=1, max_size=3)), st.just("odd")),
+    st.sampled_from([*[3, 2] * 10, 1, 0, -1]),
 )
 
 

@@ -183,11 +183,15 @@ def sensible_tables(draw):
     return "\n".join([*map(",".join, [["y", "c", "x", "x1"], *rows])]).encode(errors="replace")
 
 
-command_case = st.tuples(
-    st.one_of(sensible_tables(), sensible_tables(), text_tables(), typed_tables()),
-    st.sampled_from([".csv", ".csv", ".parquet", ".arrow", ""]),
-    st.lists(st.sampled_from(_ROLES), max_size=3),
-    st.sampled_from(["fit", "fit", "compare", "stock", "explore", "predict"]),
+_commands = st.sampled_from(["fit", "fit", "compare", "stock", "explore", "predict"])
+command_case = st.one_of(
+    st.tuples(sensible_tables(), st.just(".csv"), st.lists(st.sampled_from(_ROLES), max_size=1), _commands),
+    st.tuples(
+        st.one_of(sensible_tables(), text_tables(), typed_tables()),
+        st.sampled_from([".csv", ".csv", ".parquet", ".arrow", ""]),
+        st.lists(st.sampled_from(_ROLES), max_size=3),
+        _commands,
+    ),
 )
 
 

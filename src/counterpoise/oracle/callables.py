@@ -144,7 +144,10 @@ class CallablePoint:
             stack = oracle.checked(oracle.hessian_of(self.theta.copy()), shape, "hess", self.theta)
             matrix = np.einsum("c,cij->ij", p, stack)
         matrix = 0.5 * (matrix + matrix.T)
-        values, vectors = np.linalg.eigh(matrix)
+        try:
+            values, vectors = np.linalg.eigh(matrix)
+        except np.linalg.LinAlgError as error:
+            raise FloatingPointError("the Hessian is too large for its eigenvalues") from error
         if values[0] >= 0.0:
             return np.asarray(matrix)
         noise = 1e-6 if oracle.hessian_of is None else 1e-10

@@ -138,7 +138,10 @@ class _Incumbent:
             curvature = min(share, 1.0) * curvature
         if self.p is not None and self.upper - self._foreseen(state.point, member, curvature) > useful * self.scale:
             return
-        lower = self.objective.lower_bound(state.point, member, curvature, state.multipliers)
+        try:
+            lower = self.objective.lower_bound(state.point, member, curvature, state.multipliers)
+        except ArithmeticError:
+            return
         # Above the value at this very point, or not a number, it is no bound but a failure of arithmetic.
         if not lower <= upper + 1e-9 * scale:
             return

@@ -353,7 +353,7 @@ def _numbers(values: Any, name: str) -> np.ndarray[Any, Any]:
     values = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
     try:
         array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{name} must be numbers, one for each context, got {values!r:.60}.") from error
     if array.ndim != 1 or len(array) == 0 or not np.isfinite(array).all():
         raise InvalidInputError(f"{name} must be finite numbers, one for each context, got {values!r:.60}.")
