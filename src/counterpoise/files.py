@@ -122,19 +122,10 @@ def whole_folder(path: Path, write: Callable[[Path], object], check: Callable[[]
     path = path.resolve()
     mark = f"{os.getpid()}.{threading.get_ident()}"
     part, old = (path.with_name(f".{path.name[:50]}.{mark}.{end}") for end in ("part", "old"))
-    movable = not path.is_mount()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.mkdir()
-    except OSError:
-        movable = False
-        if not path.is_dir():
-            raise
-    if not movable:
-        shutil.rmtree(part, ignore_errors=True)
-        _into(path, path / f".{mark}.part", write, check)
-        return
-    try:
+        if not _is_made(part, path):
+            _into(path, path / f".{mark}.part", write, check)
+            return
         write(part)
         with alone(path.parent), _undisturbed():
             check()
@@ -150,10 +141,24 @@ def whole_folder(path: Path, write: Callable[[Path], object], check: Callable[[]
             shutil.rmtree(old, ignore_errors=True)
 
 
+def _is_made(part: Path, path: Path) -> bool:
+    """Make a folder beside another, and tell whether it is there and can take the other's place."""
+    if path.is_mount():
+        return False
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.mkdir()
+    except OSError:
+        if not path.is_dir():
+            raise
+        return False
+    return True
+
+
 def _into(path: Path, part: Path, write: Callable[[Path], object], check: Callable[[], object]) -> None:
     """Write files within a folder, and move each to its place once all are there."""
-    part.mkdir()
     try:
+        part.mkdir()
         write(part)
         with alone(path), _undisturbed():
             check()
