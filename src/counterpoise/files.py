@@ -26,24 +26,34 @@ def whole(path: Path, write: Callable[[Path], object]) -> None:
         write(part)
         part.replace(path)
     finally:
-        with _undisturbed():
+        with undisturbed():
             part.unlink(missing_ok=True)
 
 
+_STOPS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Let Ctrl-C wait while files are moved and removed, which does not take long."""
+def undisturbed() -> Iterator[None]:
+    """Let Ctrl-C, and what else may stop a command, wait while files are moved and removed: it does not take long."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[tuple[Any, ...]] = []
-    before = signal.signal(signal.SIGINT, lambda *given: came.append(given))
+    before: dict[int, Any] = {}
     try:
+        for number in _STOPS:
+            handler = signal.getsignal(number)
+            # What is ignored, or ends the process without asking Python, is left to do so.
+            if callable(handler):
+                before[number] = handler
+                signal.signal(number, lambda *given: came.append(given))
         yield
     finally:
-        signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
-        if came and callable(before):
-            before(*came[0])
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            before[came[0][0]](*came[0])
 
 
 @contextmanager
@@ -127,13 +137,13 @@ def whole_folder(path: Path, write: Callable[[Path], object], check: Callable[[]
             _into(path, path / f".{mark}.part", write, check)
             return
         write(part)
-        with alone(path.parent), _undisturbed():
+        with alone(path.parent), undisturbed():
             check()
             if path.exists():
                 path.replace(old)
             part.replace(path)
     finally:
-        with _undisturbed():
+        with undisturbed():
             # Stopped between the two moves: what was there is put back.
             if old.exists() and not path.exists():
                 old.replace(path)
@@ -160,12 +170,12 @@ def _into(path: Path, part: Path, write: Callable[[Path], object], check: Callab
     try:
         part.mkdir()
         write(part)
-        with alone(path), _undisturbed():
+        with alone(path), undisturbed():
             check()
             for file in sorted(part.iterdir()):
                 file.replace(path / file.name)
     finally:
-        with _undisturbed():
+        with undisturbed():
             shutil.rmtree(part, ignore_errors=True)
 
 

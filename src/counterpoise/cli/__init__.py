@@ -3,6 +3,7 @@
 # The order of the parts is that in which --help lists them.
 from counterpoise.cli import fit, predict, compare, explore, stock, reproduce  # isort: skip
 from counterpoise.cli._base import app, say
+from counterpoise.cli._stopping import terminable, told
 
 __all__ = ["app", "compare", "explore", "fit", "main", "predict", "reproduce", "stock"]
 
@@ -10,8 +11,10 @@ __all__ = ["app", "compare", "explore", "fit", "main", "predict", "reproduce", "
 def main() -> None:
     """Run the command."""
     try:
-        app()
-    except KeyboardInterrupt:
+        with terminable():
+            app()
+    except KeyboardInterrupt as stop:
         # Before a command had begun, or after its end.
-        say("Interrupted.")
-        raise SystemExit(130) from None
+        word, code = told(stop)
+        say(word)
+        raise SystemExit(code) from None

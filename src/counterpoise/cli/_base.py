@@ -7,13 +7,14 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Annotated, ParamSpec, TypeVar
 
 import typer
 
 from counterpoise import __version__
+from counterpoise.cli._stopping import told
 from counterpoise.exceptions import CounterpoiseError, CounterpoiseWarning, InvalidInputError
 
 P = ParamSpec("P")
@@ -74,9 +75,12 @@ def spoken(when_interrupted: str) -> Callable[[Callable[P, None]], Callable[P, N
             except MemoryError:
                 typer.secho("Error: there is not enough memory. Use fewer rows or columns.", fg="red", err=True)
                 raise typer.Exit(1) from None
-            except KeyboardInterrupt:
-                typer.secho(f"Interrupted. {when_interrupted}", err=True)
-                raise typer.Exit(130) from None
+            except KeyboardInterrupt as stop:
+                word, code = told(stop)
+                # A terminal that was closed hears nothing.
+                with suppress(OSError):
+                    say(f"{word} {when_interrupted}")
+                raise typer.Exit(code) from None
 
         return run
 
