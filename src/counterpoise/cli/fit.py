@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import NOT_BY_HALVES, Speaker, app, spoken, tell
+from counterpoise.cli._base import NOT_BY_HALVES, Speaker, app, spoken, tell, tell_json
 from counterpoise.cli._cluster import Cluster, on_cluster
 from counterpoise.threads import suited
 
@@ -132,7 +132,7 @@ def fit(
         "model serves all"
     )
     if as_json:
-        typer.echo(json.dumps({**report.metrics, "folder": str(out)}, indent=1, ensure_ascii=False, allow_nan=False))
+        tell_json({**report.metrics, "folder": str(out)})
     else:
         tell(report.verdict)
         tell(f"The model is in {out}; open {out / 'report.html'}")
