@@ -68,6 +68,7 @@ def fit(
     Then: `counterpoise predict model/ new.csv -o predicted.csv`, for which no context is needed.
     """
     from counterpoise.files import check_output_folder, whole_folder
+    from counterpoise.oracle.recorded import check_checkpoint
     from counterpoise.reading import open_table
     from counterpoise.report import Report
     from counterpoise.tabular.fitting import Roles
@@ -80,6 +81,8 @@ def fit(
     n_jobs = options.checked_jobs(jobs) if cluster is None else -1
     allowed = None if memory is None else options.checked_memory(memory)
     check_output_folder(out, FILES, force)
+    if checkpoint is not None:
+        check_checkpoint(checkpoint)
     table = open_table(file)
     if drop or only:
         roles = Roles.of(table.path, table.names, target, context, drop or (), only or (), group)
