@@ -98,12 +98,13 @@ def check_output(path: Path, force: bool = False) -> None:
     force : bool
         Whether a file that exists may be replaced.
     """
-    try:
+    with _told(path):
         if path.is_dir():
             raise InvalidInputError(f"{path} is a folder. Name a file, for example {path / 'report.html'}.")
         if path.exists() and not path.is_file():
             raise InvalidInputError(f"{path} is not a file that can be replaced. Name another file.")
-        if path.exists() and not force:
+        # A link that leads nowhere is there all the same.
+        if (path.exists() or path.is_symlink()) and not force:
             raise InvalidInputError(f"{path} exists already. Pass --force (force=True) to replace it, or name another.")
         folder = next(one for one in path.absolute().parents if one.exists())
         if not folder.is_dir():
@@ -111,11 +112,26 @@ def check_output(path: Path, force: bool = False) -> None:
         # Asked of the file system itself: permission bits say little on network drives, on Windows, and to root.
         with tempfile.TemporaryFile(dir=folder):
             pass
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turn what the system says of a place into a refusal of it."""
+    try:
+        yield
+    except InvalidInputError:
+        raise
     except (OSError, ValueError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
         reason = getattr(error, "strerror", None) or error
         raise InvalidInputError(f"{path} cannot be written: {reason}. Name another place.") from error
+
+
+def check_name(path: Path) -> None:
+    """Refuse a name that is no text, which Unix allows and Arrow cannot open."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"the name {str(path)!r} is not UTF-8. Rename it, or name another.") from None
 
 
 def whole_folder(path: Path, write: Callable[[Path], object], check: Callable[[], object] = lambda: None) -> None:
@@ -193,19 +209,19 @@ def check_output_folder(path: Path, ours: Collection[str], force: bool = False) 
     force : bool
         Whether a folder of ours may be replaced.
     """
-    if path.is_symlink() or (path.exists() and not path.is_dir()):
-        raise InvalidInputError(f"{path} exists and is not a folder. Name another place.")
-    path = path.resolve()
-    if path.is_dir():
+    with _told(path):
+        if path.is_symlink():
+            raise InvalidInputError(f"{path} is a link and is not a folder itself. Name what it leads to.")
+        if path.exists() and not path.is_dir():
+            raise InvalidInputError(f"{path} exists and is not a folder. Name another place.")
+        path = path.resolve()
         # What a run of ours is writing there just now, or left behind when it was killed, is neither.
-        found = [one.name for one in path.iterdir() if not _is_part(one.name)]
-        others = sorted(name for name in found if name not in ours)
-        if others:
-            raise InvalidInputError(
-                f"{path} holds files that are not of a model ({', '.join(others[:3]):.100}). Name another folder."
-            )
-        if found and not force:
-            raise InvalidInputError(
-                f"{path} holds a model already. Pass --force to replace it, or name another folder."
-            )
+        found = [one.name for one in path.iterdir() if not _is_part(one.name)] if path.is_dir() else []
+    others = sorted(name for name in found if name not in ours)
+    if others:
+        raise InvalidInputError(
+            f"{path} holds files that are not of a model ({', '.join(others[:3]):.100}). Name another folder."
+        )
+    if found and not force:
+        raise InvalidInputError(f"{path} holds a model already. Pass --force to replace it, or name another folder.")
     check_output(path / "report.html", force=True)
