@@ -33,8 +33,7 @@ def stopped_well(code, said, name):
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize(("name", "kind"), [("SIGINT", "csv"), ("SIGTERM", "csv"), ("SIGINT", "parquet")])
 def test_predictions_are_all_there_or_not_at_all(pressed, tmp_path, fitted, name, kind):
     out = tmp_path / "out"
     out.mkdir()
