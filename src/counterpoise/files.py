@@ -26,24 +26,34 @@ def whole(path: Path, write: Callable[[Path], object]) -> None:
         write(part)
         part.replace(path)
     finally:
-        with _undisturbed():
+        with undisturbed():
             part.unlink(missing_ok=True)
 
 
+_STOPS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Let Ctrl-C wait while files are moved and removed, which does not take long."""
+def undisturbed() -> Iterator[None]:
+    """Let Ctrl-C, and what else may stop a command, wait while files are moved and removed: it does not take long."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[tuple[Any, ...]] = []
-    before = signal.signal(signal.SIGINT, lambda *given: came.append(given))
+    before: dict[int, Any] = {}
     try:
+        for number in _STOPS:
+            handler = signal.getsignal(number)
+            # What is ignored, or ends the process without asking Python, is left to do so.
+            if callable(handler):
+                before[number] = handler
+                signal.signal(number, lambda *given: came.append(given))
         yield
     finally:
-        signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
-        if came and callable(before):
-            before(*came[0])
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            before[came[0][0]](*came[0])
 
 
 @contextmanager
@@ -88,12 +98,13 @@ def check_output(path: Path, force: bool = False) -> None:
     force : bool
         Whether a file that exists may be replaced.
     """
-    try:
+    with _told(path):
         if path.is_dir():
             raise InvalidInputError(f"{path} is a folder. Name a file, for example {path / 'report.html'}.")
         if path.exists() and not path.is_file():
             raise InvalidInputError(f"{path} is not a file that can be replaced. Name another file.")
-        if path.exists() and not force:
+        # A link that leads nowhere is there all the same.
+        if (path.exists() or path.is_symlink()) and not force:
             raise InvalidInputError(f"{path} exists already. Pass --force (force=True) to replace it, or name another.")
         folder = next(one for one in path.absolute().parents if one.exists())
         if not folder.is_dir():
@@ -101,11 +112,26 @@ def check_output(path: Path, force: bool = False) -> None:
         # Asked of the file system itself: permission bits say little on network drives, on Windows, and to root.
         with tempfile.TemporaryFile(dir=folder):
             pass
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turn what the system says of a place into a refusal of it."""
+    try:
+        yield
+    except InvalidInputError:
+        raise
     except (OSError, ValueError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
         reason = getattr(error, "strerror", None) or error
         raise InvalidInputError(f"{path} cannot be written: {reason}. Name another place.") from error
+
+
+def check_name(path: Path) -> None:
+    """Refuse a name that is no text, which Unix allows and Arrow cannot open."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"the name {str(path)!r} is not UTF-8. Rename it, or name another.") from None
 
 
 def whole_folder(path: Path, write: Callable[[Path], object], check: Callable[[], object] = lambda: None) -> None:
@@ -122,27 +148,18 @@ def whole_folder(path: Path, write: Callable[[Path], object], check: Callable[[]
     path = path.resolve()
     mark = f"{os.getpid()}.{threading.get_ident()}"
     part, old = (path.with_name(f".{path.name[:50]}.{mark}.{end}") for end in ("part", "old"))
-    movable = not path.is_mount()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.mkdir()
-    except OSError:
-        movable = False
-        if not path.is_dir():
-            raise
-    if not movable:
-        shutil.rmtree(part, ignore_errors=True)
-        _into(path, path / f".{mark}.part", write, check)
-        return
-    try:
+        if not _is_made(part, path):
+            _into(path, path / f".{mark}.part", write, check)
+            return
         write(part)
-        with alone(path.parent), _undisturbed():
+        with alone(path.parent), undisturbed():
             check()
             if path.exists():
                 path.replace(old)
             part.replace(path)
     finally:
-        with _undisturbed():
+        with undisturbed():
             # Stopped between the two moves: what was there is put back.
             if old.exists() and not path.exists():
                 old.replace(path)
@@ -150,17 +167,31 @@ def whole_folder(path: Path, write: Callable[[Path], object], check: Callable[[]
             shutil.rmtree(old, ignore_errors=True)
 
 
+def _is_made(part: Path, path: Path) -> bool:
+    """Make a folder beside another, and tell whether it is there and can take the other's place."""
+    if path.is_mount():
+        return False
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.mkdir()
+    except OSError:
+        if not path.is_dir():
+            raise
+        return False
+    return True
+
+
 def _into(path: Path, part: Path, write: Callable[[Path], object], check: Callable[[], object]) -> None:
     """Write files within a folder, and move each to its place once all are there."""
-    part.mkdir()
     try:
+        part.mkdir()
         write(part)
-        with alone(path), _undisturbed():
+        with alone(path), undisturbed():
             check()
             for file in sorted(part.iterdir()):
                 file.replace(path / file.name)
     finally:
-        with _undisturbed():
+        with undisturbed():
             shutil.rmtree(part, ignore_errors=True)
 
 
@@ -178,19 +209,19 @@ def check_output_folder(path: Path, ours: Collection[str], force: bool = False) 
     force : bool
         Whether a folder of ours may be replaced.
     """
-    if path.is_symlink() or (path.exists() and not path.is_dir()):
-        raise InvalidInputError(f"{path} exists and is not a folder. Name another place.")
-    path = path.resolve()
-    if path.is_dir():
+    with _told(path):
+        if path.is_symlink():
+            raise InvalidInputError(f"{path} is a link and is not a folder itself. Name what it leads to.")
+        if path.exists() and not path.is_dir():
+            raise InvalidInputError(f"{path} exists and is not a folder. Name another place.")
+        path = path.resolve()
         # What a run of ours is writing there just now, or left behind when it was killed, is neither.
-        found = [one.name for one in path.iterdir() if not _is_part(one.name)]
-        others = sorted(name for name in found if name not in ours)
-        if others:
-            raise InvalidInputError(
-                f"{path} holds files that are not of a model ({', '.join(others[:3]):.100}). Name another folder."
-            )
-        if found and not force:
-            raise InvalidInputError(
-                f"{path} holds a model already. Pass --force to replace it, or name another folder."
-            )
+        found = [one.name for one in path.iterdir() if not _is_part(one.name)] if path.is_dir() else []
+    others = sorted(name for name in found if name not in ours)
+    if others:
+        raise InvalidInputError(
+            f"{path} holds files that are not of a model ({', '.join(others[:3]):.100}). Name another folder."
+        )
+    if found and not force:
+        raise InvalidInputError(f"{path} holds a model already. Pass --force to replace it, or name another folder.")
     check_output(path / "report.html", force=True)

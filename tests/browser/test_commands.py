@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from counterpoise.cli import app
 from counterpoise.experiments import page
+from counterpoise.experiments.reproduce import Settings, Silent, reproduce
 from counterpoise.tables import Table
 
 WORDS = [
@@ -74,3 +75,38 @@ def test_no_word_of_a_table_becomes_code(opened, name):
     )
     assert found == ["undefined", PAGES[name], 0, 0]
     assert "window.hacked = 1" in browser.page_source
+
+
+@pytest.fixture(scope="module")
+def reproduction(tmp_path_factory):
+    out = tmp_path_factory.mktemp("paper")
+    reproduce(Settings(out, ("1a", "4b"), runs=2, jobs=1), Silent())
+    return out
+
+
+class TestReproduction:
+    """What the command writes into a folder: a page, and the pictures beside it."""
+
+    @pytest.fixture
+    def pages(self, reproduction):
+        return reproduction
+
+    def test_pictures_and_styles_are_shown(self, opened):
+        browser = opened("index")
+        shown = browser.execute_script(
+            "return [...document.images].map((one) => [one.getAttribute('src'), one.complete && one.naturalWidth > 0])"
+        )
+        assert shown == [["1a.svg", True], ["4b.svg", True]]
+        grid = browser.execute_script("return getComputedStyle(document.querySelector('.panels')).display")
+        assert grid == "grid"
+
+    def test_a_program_in_the_page_would_not_run(self, browser, reproduction):
+        html = (reproduction / "index.html").read_text(encoding="utf-8")
+        hostile = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'><img src='http://[::1]/x'>"
+        changed = reproduction / "changed.html"
+        changed.write_text(html.replace("<body>", f"<body>{hostile}"), encoding="utf-8")
+        browser.get(changed.as_uri())
+        assert browser.execute_script("return [typeof window.hacked, document.scripts.length]") == ["undefined", 1]
+        refused = [entry["message"] for entry in browser.get_log("browser")]
+        assert sum("Content Security Policy" in one for one in refused) == 3
+        changed.unlink()

@@ -728,5 +728,13 @@ def test_hostile_words_are_only_words_on_the_page(name):
     assert "onerror='" not in html
 
 
+def test_the_page_forbids_programs_and_allows_the_pictures_beside_it():
+    empty = Results(())
+    html = page.written([PANELS["6b"]], number_table(empty), numbers.claim_table(empty), {}, [])
+    (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', html)
+    assert {"default-src 'none'", "img-src 'self' file:", "base-uri 'none'"} <= set(policy.split("; "))
+    assert "script-src" not in policy
+
+
 def test_words_in_a_figure_are_no_formula(results, tmp_path):
     draw(PANELS["6b"], results, r"$\frac$ \x $").savefig(tmp_path / "figure.svg")

@@ -40,6 +40,9 @@ NEEDS = {
     "boosting": "import counterpoise as cpo; "
     "cpo.RobustLGBMClassifier().fit([[0.0], [1.0]] * 9, [0, 1] * 9, contexts=[0, 1, 1] * 6)",
     "torch": "import counterpoise.torch",
+    "dask": "import counterpoise.dask",
+    "plot": "import numpy, counterpoise.plots as plots; plots.plot_contexts({'context': numpy.array([0]), "
+    "'excess': numpy.array([0.1])})",
 }
 
 
@@ -48,3 +51,9 @@ def test_what_needs_an_extra_says_which(tmp_path, extra):
     done = without_extras(NEEDS[extra], tmp_path)
     assert done.returncode != 0
     assert f"counterpoise[{extra}]" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["linear", "stock", "settings"])
+def test_no_part_of_the_cluster_names_a_package_instead_of_its_extra(tmp_path, name):
+    done = without_extras(f"import counterpoise.dask.{name}", tmp_path)
+    assert "ImportError: counterpoise.dask needs dask. Run: pip install 'counterpoise[dask]'" in done.stderr

@@ -2,12 +2,15 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
-from tests.safety.processes import environment
+from counterpoise.cli import app
+from tests.safety.processes import commands, environment, table
 
 
 @pytest.fixture(scope="session")
@@ -22,8 +25,8 @@ def pressed(tmp_path_factory):
         **{"cwd": home, "env": variables, "text": True, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE},
     )
 
-    def press(arguments, moment=None, before=""):
-        warm.stdin.write(json.dumps([[str(one) for one in arguments], moment, before]) + "\n")
+    def press(arguments, moment=None, before="", number=signal.SIGINT):
+        warm.stdin.write(json.dumps([[str(one) for one in arguments], moment, before, int(number)]) + "\n")
         warm.stdin.flush()
         return json.loads(warm.stdout.readline())
 
@@ -31,3 +34,13 @@ def pressed(tmp_path_factory):
     warm.stdin.close()
     warm.wait()
     warm.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def fitted(tmp_path_factory):
+    """Return a table and the folder of a model."""
+    folder = tmp_path_factory.mktemp("fitted")
+    file = table(folder)
+    result = CliRunner().invoke(app, [str(one) for one in commands(file, folder)["fit"][0]], catch_exceptions=False)
+    assert result.exit_code == 0
+    return file, folder / "model"

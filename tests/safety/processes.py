@@ -38,11 +38,18 @@ def environment(home, *paths, **more):
     return {**os.environ, **own}
 
 
-def start(arguments, home):
+COMMAND = (sys.executable, "-c", "from counterpoise.cli import main; main()")
+
+
+def start(arguments, home, **variables):
     """Begin a command."""
     return subprocess.Popen(
-        [sys.executable, "-c", "from counterpoise.cli import main; main()", *map(str, arguments)],
-        **{"cwd": home, "env": environment(home), "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
+        [*COMMAND, *map(str, arguments)],
+        cwd=home,
+        env=environment(home, **variables),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
 
 

@@ -244,12 +244,3 @@ def test_no_module_of_ours_knows_the_network():
     words = ("urllib.request", "import requests", "http.client", "import socket", "fetch_")
     found = {path.name for path in SOURCE.rglob("*.py") if any(word in path.read_text("utf-8") for word in words)}
     assert found == {"mnist.py"}
-
-
-@pytest.fixture(scope="module")
-def fitted(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fitted")
-    file = table(folder)
-    result = CliRunner().invoke(app, [str(one) for one in commands(file, folder)["fit"][0]], catch_exceptions=False)
-    assert result.exit_code == 0
-    return file, folder / "model"

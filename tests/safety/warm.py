@@ -1,8 +1,8 @@
 """Run commands in children of one process that has imported everything, and press Ctrl-C in them.
 
 Read from standard input, one line each: a list of arguments; when to press: seconds after the start, the beginning of
-the name of a file whose appearance is the moment, or null; and code that the child runs first. Answered by one line:
-exit code, seconds, and what was printed and said.
+the name of a file whose appearance is the moment, or null; code that the child runs first; and the number of the
+signal. Answered by one line: exit code, seconds, and what was printed and said.
 """
 
 import importlib
@@ -60,7 +60,7 @@ def child(arguments, said, before):
         os._exit(code)
 
 
-def trial(arguments, press, before, said):
+def trial(arguments, press, before, number, said):
     """Start a child, press when it is time, and wait for it."""
     begun = time.perf_counter()
     pid = os.fork()
@@ -75,7 +75,7 @@ def trial(arguments, press, before, said):
         if passed > 60.0:
             os.kill(pid, signal.SIGKILL)
         if not pressed and (passed >= press if isinstance(press, float) else any_begins(press)):
-            os.kill(pid, signal.SIGINT)
+            os.kill(pid, number)
             pressed = True
         time.sleep(0.0002 if isinstance(press, str) else 0.001)
 

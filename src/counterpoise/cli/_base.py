@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Annotated, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
 from counterpoise import __version__
+from counterpoise.cli._stopping import told
 from counterpoise.exceptions import CounterpoiseError, CounterpoiseWarning, InvalidInputError
 
 P = ParamSpec("P")
@@ -74,9 +77,12 @@ def spoken(when_interrupted: str) -> Callable[[Callable[P, None]], Callable[P, N
             except MemoryError:
                 typer.secho("Error: there is not enough memory. Use fewer rows or columns.", fg="red", err=True)
                 raise typer.Exit(1) from None
-            except KeyboardInterrupt:
-                typer.secho(f"Interrupted. {when_interrupted}", err=True)
-                raise typer.Exit(130) from None
+            except KeyboardInterrupt as stop:
+                word, code = told(stop)
+                # A terminal that was closed hears nothing.
+                with suppress(OSError):
+                    say(f"{word} {when_interrupted}")
+                raise typer.Exit(code) from None
 
         return run
 
@@ -85,12 +91,18 @@ def spoken(when_interrupted: str) -> Callable[[Callable[P, None]], Callable[P, N
 
 def tame(words: str) -> str:
     """Return words without what would steer a terminal: names come from files."""
-    return re.sub(r"[^\S \n]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\ufffd", words)
+    return re.sub(r"[^\S \n]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", "\ufffd", words)
 
 
 def tell(words: str) -> None:
     """Write a result for people."""
     typer.echo(tame(words))
+
+
+def tell_json(result: Any) -> None:
+    """Write a result for machines; where the output's encoding may lack letters, in the escapes of JSON."""
+    lacks_none = getattr(sys.stdout, "encoding", None) in ("utf-8", "UTF-8")
+    typer.echo(json.dumps(result, indent=1, ensure_ascii=not lacks_none, allow_nan=False))
 
 
 def say(words: str = "") -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
-import typer
-
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import Speaker, app, spoken, tell
+from counterpoise.cli._base import Speaker, app, spoken, tell, tell_json
 from counterpoise.cli._cluster import Cluster, on_cluster
 from counterpoise.threads import suited
 
@@ -75,6 +71,6 @@ def compare(
             "methods": plain_rows(comparison.summary),
             "contexts": plain_rows(comparison.by_context),
         }
-        typer.echo(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False))
+        tell_json(result)
     else:
         tell(str(comparison))

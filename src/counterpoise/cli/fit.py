@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import NOT_BY_HALVES, Speaker, app, spoken, tell
+from counterpoise.cli._base import NOT_BY_HALVES, Speaker, app, spoken, tell, tell_json
 from counterpoise.cli._cluster import Cluster, on_cluster
 from counterpoise.threads import suited
 
@@ -68,6 +68,7 @@ def fit(
     Then: `counterpoise predict model/ new.csv -o predicted.csv`, for which no context is needed.
     """
     from counterpoise.files import check_output_folder, whole_folder
+    from counterpoise.oracle.recorded import check_checkpoint
     from counterpoise.reading import open_table
     from counterpoise.report import Report
     from counterpoise.tabular.fitting import Roles
@@ -80,6 +81,8 @@ def fit(
     n_jobs = options.checked_jobs(jobs) if cluster is None else -1
     allowed = None if memory is None else options.checked_memory(memory)
     check_output_folder(out, FILES, force)
+    if checkpoint is not None:
+        check_checkpoint(checkpoint)
     table = open_table(file)
     if drop or only:
         roles = Roles.of(table.path, table.names, target, context, drop or (), only or (), group)
@@ -132,7 +135,7 @@ def fit(
         "model serves all"
     )
     if as_json:
-        typer.echo(json.dumps({**report.metrics, "folder": str(out)}, indent=1, ensure_ascii=False, allow_nan=False))
+        tell_json({**report.metrics, "folder": str(out)})
     else:
         tell(report.verdict)
         tell(f"The model is in {out}; open {out / 'report.html'}")

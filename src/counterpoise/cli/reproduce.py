@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from counterpoise.cli._base import app, spoken
+from counterpoise.cli._base import app, spoken, tame, tell
 from counterpoise.cli._cluster import Cluster, on_cluster
 
 
@@ -35,7 +35,7 @@ def reproduce(
     )
     with on_cluster(cluster), shown_progress() as progress:
         made = run(settings, progress)
-    typer.echo(f"{made.numbers}\n\n{made.claims}")
+    tell(f"{made.numbers}\n\n{made.claims}")
     for note in made.notes:
-        typer.secho(f"NOTE: {note}", fg="red", err=True)
-    typer.echo(f"\nfigures, results.csv, results.parquet and the page are in {out}; open {made.index}")
+        typer.secho(tame(f"NOTE: {note}"), fg="red", err=True)
+    tell(f"\nfigures, results.csv, results.parquet and the page are in {out}; open {made.index}")

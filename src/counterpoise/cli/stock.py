@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from counterpoise.cli._base import NOT_BY_HALVES, app, say, spoken, tell
+from counterpoise.cli._base import NOT_BY_HALVES, app, say, spoken, tell, tell_json
 from counterpoise.cli._options import checked_radius
 from counterpoise.cli._sales import read_sales
 
@@ -95,7 +94,7 @@ def stock(
     check_output(out, force)
     whole(out, lambda path: path.write_text(page, encoding="utf-8"))
     if as_json:
-        typer.echo(json.dumps({**_plain(plan), "settings": settings}, indent=1, ensure_ascii=False))
+        tell_json({**_plain(plan), "settings": settings})
     else:
         _print(plan)
     say(f"The report is in {out}.")
@@ -135,14 +134,14 @@ def _plain(plan: StockPlan) -> dict[str, Any]:
         "choices": plain_rows(plan.choices),
         "notes": list(plan.notes),
         "money": {"currency": plan.money.currency, "period": plan.money.period},
-        "capacity": plan.capacity,
+        "capacity": jsonable(plan.capacity),
         "certificates": [
             {
                 "product": None if one.product is None else shown(one.product),
-                "lower": one.orders["robust"].certificate.lower,
-                "upper": one.orders["robust"].certificate.upper,
+                "lower": jsonable(one.orders["robust"].certificate.lower),
+                "upper": jsonable(one.orders["robust"].certificate.upper),
                 "radius_bits": jsonable(one.radius),
-                "charge": one.charge,
+                "charge": jsonable(one.charge),
             }
             for one in plan.plans
         ],

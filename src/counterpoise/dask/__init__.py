@@ -8,6 +8,11 @@
 >>> model.fit(table.drop(columns="ill"), table["ill"], contexts="hospital")  # doctest: +SKIP
 """
 
+try:
+    import dask  # noqa: F401
+except ImportError as error:
+    raise ImportError("counterpoise.dask needs dask. Run: pip install 'counterpoise[dask]'") from error
+
 from counterpoise.dask.settings import settings
 
 __all__ = ["settings"]

@@ -8,6 +8,7 @@ from html import escape
 from importlib.metadata import PackageNotFoundError, version
 
 from counterpoise.experiments.figures import Panel
+from counterpoise.pages.document import policy
 from counterpoise.tables import Table
 
 _STYLE = """
@@ -24,6 +25,8 @@ th:nth-child(-n+2), td:nth-child(-n+2), th:last-child, td:last-child { text-alig
 .note { background: #fdf0ed; border-left: 4px solid #a00000; padding: .5rem 1rem; }
 """
 
+# A page that is opened from a disk has no origin, so browsers need not take its neighbours for its own.
+_BESIDE = "'self' file:"
 _PACKAGES = ("counterpoise", "numpy", "scipy", "scikit-learn", "matplotlib")
 
 
@@ -41,6 +44,7 @@ def written(
     rows = "".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in facts.items())
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f"{policy(images=_BESIDE)}"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Robust learning in heterogeneous contexts, regenerated</title><style>{_STYLE}</style></head><body>"
         "<h1>Robust learning in heterogeneous contexts, regenerated</h1>"

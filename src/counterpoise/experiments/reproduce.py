@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ class Settings:
             raise InvalidInputError(f"seed = {self.seed}; pass a whole number, 0 or more.")
         if self.jobs == 0:
             raise InvalidInputError("jobs = 0; pass a number of processes, or -1 for one per core.")
-        if self.out.exists() and not self.out.is_dir():
+        if os.path.lexists(self.out) and not os.path.isdir(self.out):
             raise InvalidInputError(f"out names a file, {self.out.name}; name a folder.")
         if self.features not in ("autoencoder", "pca"):
             raise InvalidInputError(f"features is {self.features!r}; choose 'autoencoder' or 'pca'.")

@@ -21,6 +21,7 @@ __all__ = [
     "facts",
     "figure",
     "notice",
+    "policy",
     "section",
     "sentence",
     "table",
@@ -183,20 +184,33 @@ def document(title: str, *blocks: str, subtitle: str = "", script: str = "") -> 
     """
     # Browsers read a line's end as one character before they hash, and "<" as markup even within a string.
     program = re.sub(r"<(?=/script|script|!--)", r"\\x3c", re.sub(r"\r\n?", "\n", script), flags=re.IGNORECASE)
-    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-    if program:
-        digest = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
-        policy += f"; script-src 'sha256-{digest}'"
     below = f'<p class="subtitle">{_prose(subtitle)}</p>' if subtitle else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f"{policy(program)}"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{_plain_words(title)}</title><style>{STYLE}</style></head><body>"
         '<a class="skip" href="#content">Skip to the content</a>'
         f'<header><h1>{_prose(title)}</h1>{below}</header><main id="content">{"".join(map(_block, blocks))}</main>'
         f"{f'<script>{program}</script>' if program else ''}</body></html>\n"
     )
+
+
+def policy(program: str = "", *, images: str = "data:") -> Html:
+    """Return what tells a browser to run no program but this one, and to fetch nothing.
+
+    Parameters
+    ----------
+    program : str
+        What stands between the tags of the page's only script.
+    images : str
+        Where pictures may come from.
+    """
+    allowed = f"default-src 'none'; style-src 'unsafe-inline'; img-src {images}; base-uri 'none'; form-action 'none'"
+    if program:
+        digest = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
+        allowed += f"; script-src 'sha256-{digest}'"
+    return Html(f'<meta http-equiv="Content-Security-Policy" content="{allowed}">')
 
 
 def _block(block: str) -> Html:

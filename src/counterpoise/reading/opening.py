@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
+from counterpoise.files import check_name
 from counterpoise.reading.data_file import DataFile, no_rows
 from counterpoise.reading.folders import Member, files_in
 from counterpoise.reading.on_disk import TableOnDisk
@@ -90,6 +91,7 @@ def _is_folder(path: Path) -> bool:
 
 def _kind(path: Path) -> str:
     """Return what a file is, by its first bytes; the name may say anything."""
+    check_name(path)
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.files import check_name
 
 Write = Callable[[Path, Any, Mapping[str, NDArray[Any]]], None]
 
@@ -17,6 +18,7 @@ def writer(path: Path) -> Write:
     """Return how a table with added columns is written to a file of this name."""
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise InvalidInputError(f"{path} ends in {path.suffix or 'nothing'}; name a file ending in .csv or .parquet.")
+    check_name(path)
     return _csv if path.suffix.lower() == ".csv" else _parquet
 
 

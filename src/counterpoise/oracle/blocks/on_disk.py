@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from counterpoise.files import undisturbed
 from counterpoise.losses import Loss
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.blocks._base import Answer, Block, Codes, Question, combined
@@ -30,8 +31,9 @@ class BlocksOnDisk:
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self.n_passes = 0
-        self._folder = Path(tempfile.mkdtemp(prefix="counterpoise-", dir=folder))
-        self._gone = weakref.finalize(self, shutil.rmtree, str(self._folder), ignore_errors=True)
+        with undisturbed():
+            self._folder = Path(tempfile.mkdtemp(prefix="counterpoise-", dir=folder))
+            self._gone = weakref.finalize(self, _remove, str(self._folder))
         self._contexts: list[Codes] = []
         # Of sparse features; None where they are dense.
         self._shapes: list[tuple[int, int] | None] = []
@@ -101,6 +103,11 @@ class BlocksOnDisk:
         return self._folder / f"{kind}-{k}"
 
 
+def _remove(folder: str) -> None:
+    with undisturbed():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _arrays(X: Any) -> tuple[Any, ...]:
     """Return the arrays that features are made of."""
     return (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
@@ -112,7 +119,7 @@ class _States:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self._folder = folder
-        weakref.finalize(self, shutil.rmtree, str(folder), ignore_errors=True)
+        weakref.finalize(self, _remove, str(folder))
 
     def write(self, k: int, state: list[Array] | tuple[Array, ...]) -> None:
         with (self._folder / str(k)).open("wb") as file:

@@ -44,6 +44,7 @@ class Recorded:
 
     def __post_init__(self) -> None:
         head = _MAGIC + hashlib.sha256(self.fingerprint).digest()
+        check_checkpoint(self.path)
         try:
             if not self.path.exists() or _is_cut(self.path, head):
                 self.path.write_bytes(head)
@@ -143,6 +144,21 @@ class _Later:
                 link.made, _ = link.blocks.advance(link.question, _made(link.before))
                 link.question = link.before = None
         return self.made
+
+
+def check_checkpoint(path: Path) -> None:
+    """Refuse a place where no checkpoint can be; called before any long work is done."""
+    try:
+        # Not only a folder: whoever opens a pipe waits for its other side.
+        if path.exists() and not path.is_file():
+            reason = "it is not a file"
+        elif not path.parent.is_dir():
+            reason = f"{path.parent} is not a folder"
+        else:
+            return
+    except OSError as error:
+        reason = error.strerror or str(error)
+    raise InvalidInputError(f"{path} cannot be used as a checkpoint: {reason}. Name another file.")
 
 
 def _is_cut(path: Path, head: bytes) -> bool:

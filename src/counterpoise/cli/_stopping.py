@@ -1,0 +1,49 @@
+"""A command that is told to end: by Ctrl-C, by the system, or by a terminal that is closed."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Terminated(KeyboardInterrupt):
+    """Another signal than Ctrl-C that ends a command; whatever cleans up after Ctrl-C cleans up after it too.
+
+    Parameters
+    ----------
+    number : int
+        Of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP, which would end Python at once, leave no temporary files and no processes behind."""
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            # One that is ignored, as under nohup, stays so.
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                before[number] = signal.signal(number, _stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(number: int, frame: Any) -> None:
+    raise Terminated(number)
+
+
+def told(stop: KeyboardInterrupt) -> tuple[str, int]:
+    """Return a word for what has stopped a command, and the exit code that shells give to it."""
+    return ("Terminated.", 128 + stop.number) if isinstance(stop, Terminated) else ("Interrupted.", 130)
