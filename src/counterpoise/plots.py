@@ -111,12 +111,9 @@ def plot_stock(plan: ProductPlan, ax: Axes | None = None) -> Axes:
     curves = plan.curves()
     for c, label in enumerate(plan.contexts.tolist()):
         ax.plot(curves.levels, curves.excess[:, c], label=_words(label))
-    for rule, order in curves.orders.items():
-        ax.axvline(order, color=COLOURS[rule], ls=":")
-        ax.annotate(
-            WORDS[rule], (order, 1.0), xycoords=("data", "axes fraction"), rotation=90, va="top", fontsize="small"
-        )
-    ax.set(xlabel="units ordered", ylabel="excess cost", ylim=(0.0, None))
+    _mark_orders(ax, curves.orders, middle=float(np.mean(curves.levels[[0, -1]])))
+    # The upper quarter is for the names of the rules.
+    ax.set(xlabel="units ordered", ylabel="excess cost", ylim=(0.0, float(curves.excess.max()) / 0.75 or None))
     ax.legend(fontsize="small")
     return ax
 
@@ -138,6 +135,27 @@ def _axes(ax: Axes | None) -> Axes:
     except ImportError as error:
         raise ImportError("figures need matplotlib: pip install 'counterpoise[plot]'") from error
     return pyplot.subplots(layout="constrained")[1]
+
+
+def _mark_orders(ax: Axes, orders: Mapping[str, float], middle: float) -> None:
+    """Draw a line at each rule's order, and its name beside it: a row for each, since rules may order alike."""
+    # From the outer ends inwards, so that names rarely cross the lines of others.
+    rules = sorted(orders, key=lambda rule: -abs(orders[rule] - middle))
+    for row, rule in enumerate(rules):
+        left_of_line = orders[rule] > middle
+        ax.axvline(orders[rule], color=COLOURS[rule], ls=":")
+        ax.annotate(
+            WORDS[rule],
+            (orders[rule], 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(-0.5 if left_of_line else 0.5, -0.6 - 1.4 * row),
+            textcoords="offset fontsize",
+            ha="right" if left_of_line else "left",
+            va="top",
+            color=COLOURS[rule],
+            fontsize="small",
+            bbox={"facecolor": ax.get_facecolor(), "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
+        )
 
 
 def _along(ax: Axes, path: Columns) -> NDArray[np.float64]:
