@@ -106,7 +106,13 @@ def plot_comparison(summary: Columns, ax: Axes | None = None) -> Axes:
 
 
 def plot_stock(plan: ProductPlan, ax: Axes | None = None) -> Axes:
-    """Draw what each level costs in each context above the best level there, with the orders of the rules."""
+    """Draw what each level costs in each context above the best level there, with the orders of the rules.
+
+    Parameters
+    ----------
+    plan : ProductPlan
+        One product of :func:`counterpoise.plan_stock`: ``plan["bread"]``, or ``plan.plans[0]``.
+    """
     ax = _axes(ax)
     curves = plan.curves()
     for c, label in enumerate(plan.contexts.tolist()):
@@ -119,7 +125,13 @@ def plot_stock(plan: ProductPlan, ax: Axes | None = None) -> Axes:
 
 
 def plot_levels(path: Columns, ax: Axes | None = None) -> Axes:
-    """Draw the order as the set of mixes grows: the path of a :class:`counterpoise.stock.plans.ProductPlan`."""
+    """Draw the order as the set of mixes grows.
+
+    Parameters
+    ----------
+    path : Table
+        Of ``ProductPlan.path``, or any table with ``radius`` and ``order``.
+    """
     path = _columns(path, "radius", "order")
     ax = _axes(ax)
     ax.plot(_along(ax, path), path["order"], color=COLOURS["robust"])
