@@ -47,8 +47,8 @@ lowest:  ## the tests with the lowest versions that are promised, in .venv-lowes
 		-e '.[boosting,dask,experiments,demo]' \
 		pytest pytest-xdist hypothesis mpmath cvxpy clarabel pandas polars selenium
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n auto -W default \
-		--ignore tests/torch_ --ignore tests/browser --deselect 'tests/test_documentation.py::test_the_pages_run[deep.md]' \
-		$(PYTEST_ARGS)
+		--ignore tests/torch_ --ignore tests/browser \
+		--deselect 'tests/test_documentation.py::test_the_pages_run[deep.md]' $(PYTEST_ARGS)
 
 bare:  ## a plain install without any extra, in .venv-bare: fit, predict, compare, explore, stock
 	test -x $(VENV)-bare/bin/python || $(PYTHON) -m venv $(VENV)-bare

@@ -78,7 +78,8 @@ html_math_renderer = "native"
 html_theme_options: dict[str, Any] = {
     "navbar_align": "left",
     "navbar_persistent": ["search-button"],
-    "secondary_sidebar_items": ["page-toc"],
+    # Where tables are wide they need the room more than the reader needs a list of headings.
+    "secondary_sidebar_items": {"**": ["page-toc"], "peers": [], "speed": []},
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_prev_next": True,

@@ -1,55 +1,345 @@
-"""What the README and the examples say is what happens."""
+"""What the README, the pages and the examples say is what happens."""
 
+import ast
+import io
 import re
 import runpy
+import shlex
+from contextlib import redirect_stdout
+from functools import cache
+from itertools import dropwhile
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
 import counterpoise as cpo
-from counterpoise import losses, solvers
+from counterpoise import losses, sets, solvers
+from counterpoise.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+README = ROOT / "README.md"
+PAGES = sorted(
+    page for page in (ROOT / "docs").rglob("*.md") if not {"gallery", "generated"} & set(page.relative_to(ROOT).parts)
+)
+
+DIRECTIVES = {"{toctree}", "{image}", "{literalinclude}", "{eval-rst}"}
+"""Fences that Sphinx reads; what they name is checked when the pages are built, and in part below."""
+
+NOT_TYPED = {
+    "minimise over theta": "a formula",
+    "note: visits takes about": "what the command says",
+    "self.loss = RobustLoss(": "lines of a class that the reader has",
+    "LogCosh: Entry(": "lines of tests that the reader adds to",
+    "def _log_cosh(y, z):": "lines of a referee that the reader adds to",
+    "YourSolver(": "a class that the reader has",
+}
+"""How indented blocks begin that are neither typed nor run, and why."""
+
+
+class Block(NamedTuple):
+    """A block of code: ``kind`` is what stands behind the fence; of indented blocks it is empty."""
+
+    kind: str
+    text: str
+
+
+def blocks(page):
+    """Return the blocks of a page in their order, whatever their fence."""
+    found, lines = [], iter(page.read_text(encoding="utf-8").splitlines())
+    before = ""
+    for line in lines:
+        fence = re.match(r" {0,3}(`{3,}|~{3,})(.*)", line)
+        if fence:
+            inside = []
+            for one in lines:
+                if one.strip().startswith(fence[1]) and not one.strip().strip(fence[1][0]):
+                    break
+                inside.append(one)
+            else:
+                raise AssertionError(f"{page.name}: a block is never closed: {line}")
+            found.append(Block(fence[2].strip(), "\n".join(inside) + "\n"))
+        elif line.startswith("    ") and line.strip():
+            if before.startswith("    "):
+                found[-1] = Block("", found[-1].text + line[4:] + "\n")
+            elif not before.strip():
+                found.append(Block("", line[4:] + "\n"))
+            # Otherwise it goes on with an item of a list.
+        before = line
+    return found
 
 
 def run_blocks(page):
-    """Run the code of a page, block after block, and return the names it defines."""
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    """Run the code of a page, block after block, and return the names it defines.
+
+    What stands in a block of text right after it is what it prints.
+    """
     names: dict[str, object] = {}
-    for block in blocks:
-        exec(block, names)
+    printed = ""
+    for block in blocks(page):
+        if block.kind == "python":
+            out = io.StringIO()
+            with redirect_stdout(out):
+                exec(compile(block.text, page.name, "exec"), names)
+            printed = out.getvalue()
+            print(printed, end="")
+        elif block.kind == "text":
+            assert printed == block.text, f"{page.name} shows\n{block.text}and prints\n{printed}"
     return names
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT / "docs")))
-def test_the_pages_run(page):
+def named(page):
+    return str(page.relative_to(ROOT / "docs")) if page != README else "README.md"
+
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=named)
+everything = pytest.mark.parametrize("page", [README, *PAGES], ids=named)
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """Let pages that write files do so where nobody minds."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@every_page
+def test_the_pages_run(page, elsewhere):
     run_blocks(page)
 
 
-def test_links_between_pages_lead_somewhere():
-    for page in [ROOT / "README.md", *PAGES]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+WITH_CODE = {
+    "choosing.md",
+    "cluster.md",
+    "command.md",
+    "deep.md",
+    "estimators.md",
+    "extending/experiment.md",
+    "extending/loss.md",
+    "extending/set.md",
+    "extending/solver.md",
+    "stock.md",
+    "tutorial.md",
+}
+
+
+def test_there_is_code_to_run():
+    counted = {named(page): sum(block.kind == "python" for block in blocks(page)) for page in PAGES}
+    assert {name for name, n in counted.items() if n} == WITH_CODE
+    # Code behind a fence that is spelt in another way would not be found above, but is here.
+    imports = re.compile(r"^(import \w|from [\w.]+ import )", re.MULTILINE)
+    assert {named(page) for page in PAGES if imports.search(_text(page))} <= WITH_CODE
+
+
+@everything
+def test_every_block_is_run_or_left_out_on_purpose(page):
+    kinds = {block.kind.partition(" ")[0] for block in blocks(page)}
+    assert kinds <= {"", "python", "text", *DIRECTIVES}, f"{page.name}: nobody runs a block of {kinds}"
+    for block in blocks(page):
+        if block.kind == "":
+            assert typed(block) or block.text.startswith(tuple(NOT_TYPED)), f"{page.name}: {block.text}"
+
+
+@pytest.mark.parametrize("broken", ["1 / 0", "print(2)", "import counterpoise as cpo; cpo.nothing"])
+def test_a_page_that_is_wrong_is_noticed(broken, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"```python\nprint(1)\n```\n\n```text\n1\n```\n\n```python\n{broken}\n```\n\n```text\n1\n```\n")
+    with pytest.raises((ZeroDivisionError, AssertionError, AttributeError)):
+        run_blocks(page)
+    page.write_text(page.read_text().replace(broken, "print(1)"))
+    run_blocks(page)
+
+
+# --- what is typed -------------------------------------------------------------------------------------------
+
+
+def typed(block):
+    """Return the words of each line of a block, if all of them are commands."""
+    try:
+        lines = [shlex.split(line, comments=True) for line in block.text.splitlines()]
+    except ValueError:
+        return []
+    # Variables may be set before a command.
+    lines = [list(dropwhile(lambda word: re.match("[A-Z_]+=", word), words)) for words in lines]
+    return lines if all(words and words[0] in ("counterpoise", "make", "python") for words in lines) else []
+
+
+def typed_lines(page, command):
+    lines = [words for block in blocks(page) if block.kind == "" for words in typed(block)]
+    return [words[1:] for words in lines if words[0] == command]
+
+
+def spoken(page):
+    """Return what stands between backticks in the text of a page, and the blocks that are typed."""
+    text = re.sub(r"^ *```.*?^ *```", "", _text(page), flags=re.M | re.S)
+    indented = [block.text for block in blocks(page) if block.kind == ""]
+    return [*re.findall(r"`([^`\n]+)`", text), *indented]
+
+
+@cache
+def tables():
+    """Return the files of which the pages speak, as text by name."""
+    rng = np.random.default_rng(0)
+    n = 240
+    place = rng.choice(["north", "south", "west"], n, p=[0.6, 0.25, 0.15])
+    age, pressure = rng.normal(50, 10, n), rng.normal(120, 15, n)
+    ill = np.where(age / 10 + np.where(place == "north", 1, -1) * pressure / 15 + rng.normal(size=n) > 5, "yes", "no")
+    units = rng.poisson(np.select([place == "north", place == "south"], [60, 35], 20))
+    patients = zip(place, age.round(1), pressure.round(1), ill, strict=True)
+    rows = [",".join(map(str, row)) for row in patients]
+    sales = [",".join(map(str, row)) for row in zip(place, units, rng.integers(4, 7, n), strict=True)]
+    return {
+        "patients.csv": "\n".join(["hospital,age,pressure,disease", *rows]),
+        "visits/1.csv": "\n".join(["clinic,age,pressure,ill", *rows[:120]]),
+        "visits/2.csv": "\n".join(["clinic,age,pressure,ill", *rows[120:]]),
+        "new.csv": "\n".join(["age,pressure", *(row.split(",", 1)[1].rpartition(",")[0] for row in rows[:20])]),
+        "sales.csv": "\n".join(["weather,units,unit_cost", *sales]),
+    }
+
+
+COMMANDS = [(page, words) for page in (README, *PAGES) for words in typed_lines(page, "counterpoise")]
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), COMMANDS, ids=[f"{named(p)} {w[0]} {k}" for k, (p, w) in enumerate(COMMANDS)]
+)
+def test_commands_do_what_they_are_typed_for(page, words, elsewhere):
+    if words[0] == "reproduce":
+        # It takes minutes, and has tests of its own; here it only has to be understood.
+        typer.main.get_command(app).commands["reproduce"].make_context("reproduce", words[1:])
+        return
+    for name, text in tables().items():
+        (elsewhere / name).parent.mkdir(exist_ok=True)
+        (elsewhere / name).write_text(text + "\n", encoding="utf-8")
+    if words[0] == "predict":
+        fit = next(words for page, words in COMMANDS if words[0] == "fit")
+        assert CliRunner().invoke(app, fit, catch_exceptions=False).exit_code == 0
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+
+
+def test_there_are_commands_of_every_kind():
+    assert {words[0] for _, words in COMMANDS} == {"fit", "predict", "compare", "explore", "stock", "reproduce"}
+
+
+@cache
+def options():
+    commands = typer.main.get_command(app).commands.values()
+    return {"--help", "--version"} | {name for one in commands for option in one.params for name in option.opts}
+
+
+@everything
+def test_options_that_are_named_exist(page):
+    said = [words for words in spoken(page) if not words.startswith(("python ", "pip "))]
+    found = {one for words in said for one in re.findall(r"(?<![\w-])--[a-z][a-z-]+", words)}
+    assert found <= options()
+
+
+@everything
+def test_targets_that_are_named_exist(page):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.M))
+    assert {one for words in spoken(page) for one in re.findall(r"(?:^|\s)make ([a-z-]+)", words)} <= targets
+
+
+@everything
+def test_files_that_are_named_exist(page):
+    for words in spoken(page):
+        for name in re.findall(r"(?:[\w.-]+/)+[\w-]+\.(?:py|md|toml|txt)\b", words):
+            places = (ROOT, ROOT / "src" / "counterpoise", page.parent)
+            made = "your_" in name or name.startswith(("fuzz/", "bench/"))
+            assert made or any((place / name).exists() for place in places), f"{page.name} speaks of {name}"
+
+
+# --- links ---------------------------------------------------------------------------------------------------
+
+
+def _text(page):
+    return page.read_text(encoding="utf-8")
+
+
+def anchors(page):
+    """Return what the headings of a page are called in links."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", _text(page), flags=re.S), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@everything
+def test_links_between_pages_lead_somewhere(page):
+    for target, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", _text(page)):
+        goal = page.parent / target if target else page
+        assert goal.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors(goal), f"{page.name} links to {target}#{anchor}"
 
 
 def test_files_that_pages_include_are_there():
     for page in PAGES:
-        for name in re.findall(r"```{literalinclude} (\S+)", page.read_text(encoding="utf-8")):
+        for name in re.findall(r"```{literalinclude} (\S+)", _text(page)):
             assert (page.parent / name).is_file(), f"{page.name} includes {name}"
 
 
+@pytest.mark.parametrize("kind", ["loss", "set", "solver", "experiment"])
+def test_pages_on_extending_show_a_real_file(kind):
+    assert "{literalinclude} ../../src/counterpoise/" in _text(ROOT / "docs" / "extending" / f"{kind}.md")
+
+
+def exported(module):
+    """Return ``__all__`` of a module that may need an extra, without importing it."""
+    tree = ast.parse((ROOT / "src" / "counterpoise" / module).read_text(encoding="utf-8"))
+    return next(
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "__all__"
+    )
+
+
 def test_the_reference_names_everything_public():
-    page = (ROOT / "docs" / "api" / "index.md").read_text(encoding="utf-8")
+    page = _text(ROOT / "docs" / "api" / "index.md")
     listed = set(re.findall(r"^   ([\w.]+)$", page, re.MULTILINE))
     assert {*cpo.__all__, *losses.__all__, *solvers.__all__} - {"__version__"} <= listed
+    last = {name.rpartition(".")[2] for name in listed}
+    others = [exported(f"{name}.py") for name in ("torch/__init__", "dask/__init__", "explorer/__init__", "plots")]
+    # Types and numbers that are public for the sake of other modules have no page.
+    assert {name for names in others for name in names} | {*sets.__all__} - {"RADIUS_TICKS", "RadiusMethod"} <= last
 
 
-def test_the_readme_runs(capsys):
-    names = run_blocks(ROOT / "README.md")
+# --- what is said ---------------------------------------------------------------------------------------------
+
+
+def test_the_readme_runs(capsys, elsewhere):
+    names = run_blocks(README)
     assert 22.5 < names["solution"].theta[0] < 23.5
     assert names["tighter"] < names["radius"] / 2
     assert "Certificate(lower=" in capsys.readouterr().out
+
+
+def test_what_the_tutorial_says_of_the_comparison():
+    summary = run_blocks(ROOT / "docs" / "tutorial.md")["comparison"].summary
+    worst = dict(zip(summary["method"].tolist(), summary["worst_excess"].round(2).tolist(), strict=True))
+    assert (worst["inverse-frequency"], worst["robust"], worst["erm"]) == (0.13, 0.18, 0.33)
+    price = dict(zip(summary["method"].tolist(), summary["nominal_risk_change"], strict=True))
+    assert price["inverse-frequency"] > 2.0 * price["robust"] > 0.0
+
+
+@pytest.mark.parametrize(
+    ("n_contexts", "draws", "times"),
+    [
+        (2, 20, 1.4),
+        (10, 400, 3.0),
+        (100, 1e6, 10.5),
+        (10, 100, 2.4),
+        (10, 20_000, 4.8),
+        (2, 1000, 2.4),
+        (200, 1000, 5.7),
+    ],
+)
+def test_how_much_smaller_the_sharper_radius_is(n_contexts, draws, times):
+    counts = np.ones(n_contexts)
+    types, agrawal = (cpo.confidence_radius(counts, 0.99, method, draws=draws) for method in ("types", "agrawal"))
+    assert types / agrawal == pytest.approx(times, abs=0.05)
 
 
 def test_the_quickstart_runs(capsys):

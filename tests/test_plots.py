@@ -167,6 +167,47 @@ def test_every_method_keeps_its_colour():
     ]
 
 
+@cache
+def three_weathers():
+    rng = np.random.default_rng(5)
+    weather = rng.choice(["fair", "rain", "storm"], size=90, p=[0.75, 0.17, 0.08])
+    usual = np.select([weather == "fair", weather == "rain"], [60.0, 38.0], 15.0)
+    return plan_stock(usual + 6.0 * rng.random(90), cost=7.0, price=12.0, contexts=weather, radius="agrawal").plans[0]
+
+
+@cache
+def one_demand():
+    return plan_stock(np.full(40, 20.0), cost=1.0, price=3.0, contexts=["sun", "rain"] * 20).plans[0]
+
+
+@pytest.mark.parametrize("plan", [product, three_weathers, one_demand], ids=lambda plan: plan.__name__)
+@pytest.mark.parametrize("size", [(6.4, 4.8), (5.0, 4.0)])
+@pytest.mark.parametrize("points", [8.0, 10.0])
+def test_names_of_rules_are_legible_whatever_they_order(plan, size, points):
+    with pyplot.rc_context({"font.size": points}):
+        ax = drawn(plot_stock(plan(), pyplot.subplots(figsize=size, layout="constrained")[1]))
+        boxes = [text.get_window_extent() for text in ax.texts]
+    inside = ax.get_window_extent()
+    assert len(boxes) == 5
+    for k, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:k])
+        assert not box.overlaps(ax.get_legend().get_window_extent())
+        assert inside.x0 < box.x0 < box.x1 < inside.x1
+        # Not on the frame, but two points off it.
+        assert inside.y0 < box.y0 < box.y1 < inside.y1 - 2.0 * ax.figure.dpi / 72.0
+
+
+def test_names_of_rules_are_beside_their_lines():
+    ax = drawn(plot_stock(three_weathers()))
+    orders = three_weathers().curves().orders
+    assert {text.get_color() for text in ax.texts} == {COLOURS[rule] for rule in orders}
+    for text in ax.texts:
+        rule = next(rule for rule in orders if COLOURS[rule] == text.get_color())
+        line = ax.transData.transform((orders[rule], 0.0))[0]
+        box = text.get_window_extent()
+        assert min(abs(box.x0 - line), abs(box.x1 - line)) < 10.0
+
+
 STRANGE = {
     "mathematics": "$\\frac$",
     "money": "5$ to 6$",

@@ -20,6 +20,11 @@ SPELLINGS = {
     r"\\\|": r"\\parallel ",
     # Docutils would put the index of an accented letter below it; that of an empty group beside it stays in its place.
     r"\\hat\s*(\\[a-z]+|\w)(?=[_^])": r"\\hat \1{}",
+    # Not as a superscript: the sign stands high already.
+    r"'": r"{\\prime}",
+    # A logarithm keeps its distance from what it is multiplied with, and from its argument unless that has brackets.
+    r"(?<=[\w)}])\s+(?=\\(?:ln|log)(?![a-z]))": r" \\, ",
+    r"(\\(?:ln|log)(?:_\w)?)\s+(?!\(|\\left|\\,)": r"\1 \\, ",
 }
 """What docutils does not know, or reads otherwise than a reader would, and how to say it."""
 

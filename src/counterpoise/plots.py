@@ -106,23 +106,32 @@ def plot_comparison(summary: Columns, ax: Axes | None = None) -> Axes:
 
 
 def plot_stock(plan: ProductPlan, ax: Axes | None = None) -> Axes:
-    """Draw what each level costs in each context above the best level there, with the orders of the rules."""
+    """Draw what each level costs in each context above the best level there, with the orders of the rules.
+
+    Parameters
+    ----------
+    plan : ProductPlan
+        One product of :func:`counterpoise.plan_stock`: ``plan["bread"]``, or ``plan.plans[0]``.
+    """
     ax = _axes(ax)
     curves = plan.curves()
     for c, label in enumerate(plan.contexts.tolist()):
         ax.plot(curves.levels, curves.excess[:, c], label=_words(label))
-    for rule, order in curves.orders.items():
-        ax.axvline(order, color=COLOURS[rule], ls=":")
-        ax.annotate(
-            WORDS[rule], (order, 1.0), xycoords=("data", "axes fraction"), rotation=90, va="top", fontsize="small"
-        )
-    ax.set(xlabel="units ordered", ylabel="excess cost", ylim=(0.0, None))
+    _mark_orders(ax, curves.orders, middle=float(np.mean(curves.levels[[0, -1]])))
+    # The upper quarter is for the names of the rules.
+    ax.set(xlabel="units ordered", ylabel="excess cost", ylim=(0.0, float(curves.excess.max()) / 0.75 or None))
     ax.legend(fontsize="small")
     return ax
 
 
 def plot_levels(path: Columns, ax: Axes | None = None) -> Axes:
-    """Draw the order as the set of mixes grows: the path of a :class:`counterpoise.stock.plans.ProductPlan`."""
+    """Draw the order as the set of mixes grows.
+
+    Parameters
+    ----------
+    path : Table
+        Of ``ProductPlan.path``, or any table with ``radius`` and ``order``.
+    """
     path = _columns(path, "radius", "order")
     ax = _axes(ax)
     ax.plot(_along(ax, path), path["order"], color=COLOURS["robust"])
@@ -138,6 +147,27 @@ def _axes(ax: Axes | None) -> Axes:
     except ImportError as error:
         raise ImportError("figures need matplotlib: pip install 'counterpoise[plot]'") from error
     return pyplot.subplots(layout="constrained")[1]
+
+
+def _mark_orders(ax: Axes, orders: Mapping[str, float], middle: float) -> None:
+    """Draw a line at each rule's order, and its name beside it: a row for each, since rules may order alike."""
+    # From the outer ends inwards, so that names rarely cross the lines of others.
+    rules = sorted(orders, key=lambda rule: -abs(orders[rule] - middle))
+    for row, rule in enumerate(rules):
+        left_of_line = orders[rule] > middle
+        ax.axvline(orders[rule], color=COLOURS[rule], ls=":")
+        ax.annotate(
+            WORDS[rule],
+            (orders[rule], 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(-0.5 if left_of_line else 0.5, -0.6 - 1.4 * row),
+            textcoords="offset fontsize",
+            ha="right" if left_of_line else "left",
+            va="top",
+            color=COLOURS[rule],
+            fontsize="small",
+            bbox={"facecolor": ax.get_facecolor(), "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
+        )
 
 
 def _along(ax: Axes, path: Columns) -> NDArray[np.float64]:

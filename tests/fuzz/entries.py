@@ -1,12 +1,13 @@
 """Every public entry with its inputs, its judge, and its share of a run."""
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from hypothesis.strategies import SearchStrategy
 
-from tests.fuzz import deep, linear, pages, rest, sets, tables_on_disk
+from tests.fuzz import linear, pages, rest, sets, tables_on_disk
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,13 @@ ENTRIES = {
     "confidence_path": Entry(rest.path_case, rest.check_path, 3_000),
     "compare": Entry(rest.compare_case, rest.check_compare, 300),
     "metrics": Entry(rest.metric_case, rest.check_metrics, 4_000),
-    "torch losses": Entry(deep.torch_case, deep.check_torch, 2_000),
     "pages and figures": Entry(pages.page_case, pages.check_page, 400),
     "text files": Entry(tables_on_disk.text_case, tables_on_disk.check_reading, 4_000),
     "typed files": Entry(tables_on_disk.typed_case, tables_on_disk.check_reading, 4_000),
     "command": Entry(tables_on_disk.command_case, tables_on_disk.check_command, 300),
 }
+
+if importlib.util.find_spec("torch") is not None:
+    from tests.fuzz import deep
+
+    ENTRIES["torch losses"] = Entry(deep.torch_case, deep.check_torch, 2_000)

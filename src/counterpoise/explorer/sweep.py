@@ -208,7 +208,7 @@ def stock_sweep(plan: ProductPlan, money: Money, *, levels: int = 25) -> Sweep:
     ----------
     plan : ProductPlan
     money : Money
-        How amounts are written.
+        How amounts are written: ``money`` of the plan of all products.
     levels : int
         As in :func:`sweep`.
     """
