@@ -802,3 +802,17 @@ def test_dates_are_no_features():
     days = np.array(["2020-01-01", "2020-01-02"], dtype="M8[D]")[np.arange(N) % 2]
     with pytest.raises(InvalidInputError, match="X must be numbers"):
         fit_linear(days[:, None], Y, LABELS, Logistic())
+
+
+@every_loss
+@pytest.mark.parametrize("far", [2e3, 1e5, 1e8])
+def test_features_far_from_zero_are_as_those_around_it(loss, far):
+    X, y, codes = make(loss, 3, 3, seed=5)
+    # What the shift would round off is rounded off before.
+    X = (X + far) - far
+    offsets = np.array([far, 0.0, -far])
+    near, away = (fit_linear(rows, y, codes, loss, alpha=1e-3) for rows in (X, X + offsets))
+    assert away.solution.success
+    assert away.solution.value == pytest.approx(near.solution.value, abs=1e-6 * near.solution.certificate.scale)
+    there = (X + offsets) @ away.coef.T + away.intercept
+    np.testing.assert_allclose(there, X @ near.coef.T + near.intercept, atol=1e-3 * (1.0 + np.abs(there).max()))

@@ -152,6 +152,7 @@ class LinearFit:
     ----------
     coef, intercept : ndarray of shape (n_outputs, n_features) and (n_outputs,)
     solution : Solution
+        Its ``theta`` is that of ``LinearProblem.oracle``, whose features may be shifted.
     contexts : Contexts
     counts : ndarray of shape (n_contexts,)
         Rows, or the sum of their weights, in each context.
@@ -183,6 +184,8 @@ class LinearFit:
             matrix[:, free] -= matrix[:, free].mean(axis=0)
             solution = replace(solution, theta=matrix.ravel())
         intercept = matrix[:, n_features] if oracle.fit_intercept else np.zeros(outputs)
+        if problem.shift is not None:
+            intercept = intercept - matrix[:, :n_features] @ problem.shift
         return cls(matrix[:, :n_features], intercept, solution, problem.contexts, problem.counts, ball, references)
 
 

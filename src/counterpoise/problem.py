@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from counterpoise.contexts import Contexts, encode, plain, shown
 from counterpoise.exceptions import InvalidInputError
@@ -29,6 +30,9 @@ from counterpoise.threads import suited
 from counterpoise.validation import checked_features, checked_weights, unwrapped
 
 Array = NDArray[np.float64]
+_FAR = 1e3
+"""Standard deviations from zero at which a column is moved there: squares of it would hide what varies."""
+
 Reference = Literal["in-sample", "cross-fit"] | Mapping[Any, float] | Array
 """Where the least risk of each context comes from."""
 
@@ -43,11 +47,14 @@ class LinearProblem:
     contexts : Contexts
     counts : ndarray of shape (n_contexts,)
         Rows, or the sum of their weights, in each context.
+    shift : ndarray of shape (n_features,), optional
+        What was taken off the features, where they lie far from zero. The intercept makes up for it.
     """
 
     oracle: LinearOracle
     contexts: Contexts
     counts: Array
+    shift: Array | None = None
 
     @classmethod
     def from_data(
@@ -78,6 +85,9 @@ class LinearProblem:
         encoded = encode(contexts, X.shape[0], declared)
         weight, (X, target, encoded) = checked_weights(sample_weight, X, target, encoded)
         counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
+        shift = _far_off(X) if fit_intercept else None
+        if shift is not None:
+            X = X - shift
         oracle = LinearOracle.from_rows(
             X,
             target,
@@ -91,7 +101,7 @@ class LinearProblem:
             oracle = replace(oracle, bounds=_checked_bounds(bounds, oracle))
         if oracle.n_parameters == 0:
             raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
-        return cls(oracle, encoded, counts)
+        return cls(oracle, encoded, counts, shift)
 
     @cached_property
     def sketch(self) -> LinearPoint | None:
@@ -130,6 +140,7 @@ class SummedProblem:
     oracle: SummedOracle
     contexts: Contexts
     counts: Array
+    shift: ClassVar[None] = None
 
     def references(self, reference: Reference, tol: float) -> ReferenceRisks:
         """Return the least risk of each context, to be used in a fit of this tolerance."""
@@ -159,6 +170,17 @@ TOO_LARGE = (
     "the risks are not finite numbers wherever they were looked at: what enters them is too large, or too uneven, for "
     "floats. Rescale the features, the target and the weights to moderate sizes, e.g. with StandardScaler."
 )
+
+
+def _far_off(X: Any) -> Array | None:
+    """Return the means of columns that lie far from zero, judged by some rows, and 0 for the others; None for none."""
+    if sparse.issparse(X) or not X.size:
+        return None
+    some = X[:: max(1, len(X) // 1000)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, spread = some.mean(axis=0), some.std(axis=0)
+        far = np.isfinite(mean) & (np.abs(mean) > _FAR * np.where(spread > 0.0, spread, 1.0))
+    return np.where(far, mean, 0.0) if far.any() else None
 
 
 @contextmanager

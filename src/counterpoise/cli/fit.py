@@ -68,7 +68,7 @@ def fit(
     Then: `counterpoise predict model/ new.csv -o predicted.csv`, for which no context is needed.
     """
     from counterpoise.files import check_output_folder, whole_folder
-    from counterpoise.oracle.recorded import check_checkpoint
+    from counterpoise.oracle.blocks.recorded import check_checkpoint
     from counterpoise.reading import open_table
     from counterpoise.report import Report
     from counterpoise.tabular.fitting import Roles
