@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.signals import undisturbed
 
 
 def whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -28,32 +27,6 @@ def whole(path: Path, write: Callable[[Path], object]) -> None:
     finally:
         with undisturbed():
             part.unlink(missing_ok=True)
-
-
-_STOPS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Let Ctrl-C, and what else may stop a command, wait while files are moved and removed: it does not take long."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[tuple[Any, ...]] = []
-    before: dict[int, Any] = {}
-    try:
-        for number in _STOPS:
-            handler = signal.getsignal(number)
-            # What is ignored, or ends the process without asking Python, is left to do so.
-            if callable(handler):
-                before[number] = handler
-                signal.signal(number, lambda *given: came.append(given))
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if came:
-            before[came[0][0]](*came[0])
 
 
 @contextmanager

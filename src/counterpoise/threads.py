@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from counterpoise.signals import undisturbed
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -25,7 +27,9 @@ _SHARED = 5_000_000
 
 @cache
 def _controller() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")
+    # It is called back from C, where Ctrl-C would be swallowed.
+    with undisturbed():
+        return ThreadpoolController().select(user_api="blas")
 
 
 class _Limit:

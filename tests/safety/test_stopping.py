@@ -13,7 +13,7 @@ import pytest
 from counterpoise.cli import main
 from counterpoise.cli._stopping import Terminated, terminable
 from counterpoise.experiments.results import Results
-from counterpoise.files import undisturbed
+from counterpoise.signals import undisturbed
 from tests.dask_.conftest import running
 from tests.safety.processes import ILL, listing, start
 from tests.safety.test_interruption import TRIALS, is_whole

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from counterpoise.files import undisturbed
 from counterpoise.losses import Loss
 from counterpoise.oracle._base import Array
 from counterpoise.oracle.blocks._base import Answer, Block, Codes, Question, combined
 from counterpoise.oracle.linear import LinearOracle
+from counterpoise.signals import undisturbed
 
 
 class BlocksOnDisk:
