@@ -24,7 +24,7 @@ ENTRIES = {
     "KLBall.worst_case": Entry(sets.ball_case, sets.check_worst_case, 10_000),
     "KLBall.interval": Entry(sets.interval_case, sets.check_interval, 4_000),
     "KLBall.contains": Entry(sets.contains_case, sets.check_contains, 3_000),
-    "minimize": Entry(sets.minimize_case, sets.check_minimize, 6_000),
+    "minimize": Entry(sets.minimize_case, sets.check_minimize, 3_000),
     **{name: Entry(linear.case(name), partial(linear.check, name), 6_000) for name in linear.ESTIMATORS},
     "RobustNewsvendor": Entry(linear.stock_case(), linear.check_stock, 8_000),
     "plan_stock": Entry(linear.stock_case(), linear.check_plan, 4_000),
