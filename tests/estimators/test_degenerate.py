@@ -109,7 +109,7 @@ def test_masked_cells_are_not_taken_for_values():
 
 
 @pytest.mark.parametrize("share", [1e-4, 1e-6, 1e-12])
-@pytest.mark.parametrize("radius", [0.5, 5.0])
+@pytest.mark.parametrize("radius", [0.5, 5.0, 1e8])
 @pytest.mark.parametrize("name", linear.ESTIMATORS)
 def test_a_context_with_next_to_no_share_is_certified_at_every_radius(name, radius, share):
     rng = np.random.default_rng(5)
