@@ -199,3 +199,34 @@ def test_not_reaching_the_tolerance_warns_with_the_gap():
 
 def test_the_examples_in_the_documentation_run():
     assert doctest.testmod(counterpoise.minimization).failed == 0
+
+
+@pytest.mark.parametrize("start", [0.3, 1.0, 2.0, 3.0])
+@pytest.mark.filterwarnings("ignore::counterpoise.exceptions.NotCertifiedWarning")
+def test_hessians_of_one_parameter_are_looked_at_before_a_bound_is_called_global(start):
+    def risks(theta):
+        return np.array([np.cos(3 * theta[0]) + 0.1 * theta[0] ** 2, np.sin(2 * theta[0])])
+
+    def hess(theta):
+        return np.array([[[-9 * np.cos(3 * theta[0]) + 0.2]], [[-4 * np.sin(2 * theta[0])]]])
+
+    for given in ({"reference_risks": [0.0, -1.0]}, {"bounds": [(-5, 5)]}):
+        assert cpo.minimize(risks, start, counts=[30, 10], hess=hess, **given).certificate.scope == "local"
+
+
+def test_a_function_may_return_the_same_array_every_time():
+    answer = np.empty(2)
+
+    def risks(theta):
+        answer[:] = (theta[0] - 1.0) ** 2 + 1.0, (theta[0] + 2.0) ** 2
+        return answer
+
+    reused = cpo.minimize(risks, 0.0, counts=[30, 10], convex=True)
+    fresh = cpo.minimize(lambda theta: risks(theta).copy(), 0.0, counts=[30, 10], convex=True)
+    assert reused.theta == fresh.theta
+    assert reused.certificate == fresh.certificate
+
+
+def test_complex_risks_are_refused():
+    with pytest.raises(InvalidInputError, match="must return numbers"):
+        cpo.minimize(lambda theta: np.array([theta[0] ** 2 + 1j, 1.0]), 0.0, counts=[3, 1])

@@ -110,14 +110,14 @@ def row_losses(learner: Any, X: Any, y: Any, loss: RowLoss | None = None, floor:
     elif loss == "log_loss":
         rows = _log_losses(learner.classes_, learner.predict_proba(X), target, floor)
     elif loss == "zero_one":
-        rows = (np.asarray(learner.predict(X)) != target).astype(np.float64)
+        rows = (_predictions(learner, X, target) != target).astype(np.float64)
     elif loss in ("squared_error", "half_squared_error"):
         with np.errstate(over="ignore", invalid="ignore"):
-            rows = np.square(np.asarray(learner.predict(X), dtype=np.float64) - target)
+            rows = np.square(_predictions(learner, X, target).astype(np.float64) - target)
         rows = 0.5 * rows if loss == "half_squared_error" else rows
     elif loss == "absolute_error":
         with np.errstate(over="ignore", invalid="ignore"):
-            rows = np.abs(np.asarray(learner.predict(X), dtype=np.float64) - target)
+            rows = np.abs(_predictions(learner, X, target).astype(np.float64) - target)
     else:
         raise InvalidInputError(
             f"loss is {loss!r}; choose 'log_loss', 'zero_one', 'half_squared_error', 'squared_error' or "
@@ -127,6 +127,17 @@ def row_losses(learner: Any, X: Any, y: Any, loss: RowLoss | None = None, floor:
         row = int(np.flatnonzero(~(np.abs(rows) < _LARGEST_LOSS))[0])
         raise InvalidInputError(f"the loss of row {row} is {rows[row]}. Check the learner's predictions there.")
     return rows
+
+
+def _predictions(learner: Any, X: Any, target: NDArray[Any]) -> NDArray[Any]:
+    """Return one prediction per row; some learners give a column of them."""
+    found = np.asarray(learner.predict(X))
+    found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+    if found.shape != (len(target),):
+        raise InvalidInputError(
+            f"{type(innermost(learner)).__name__}.predict returned shape {found.shape} for {len(target)} rows."
+        )
+    return found
 
 
 def default_loss(learner: Any) -> LossName:

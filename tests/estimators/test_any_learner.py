@@ -31,7 +31,7 @@ from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
 import counterpoise as cpo
-from counterpoise.exceptions import EmptyContextError, NotCertifiedWarning, OneContextWarning
+from counterpoise.exceptions import EmptyContextError, InvalidInputError, NotCertifiedWarning, OneContextWarning
 from counterpoise.fit import fit_problem
 from counterpoise.losses import Logistic, Multinomial, Squared
 from counterpoise.metrics import reference_risks
@@ -633,3 +633,22 @@ def test_what_is_no_estimator_is_refused(estimator):
 def test_log_loss_needs_probabilities():
     with pytest.raises(ValueError, match=r"ContextRobust: loss is 'log_loss', but SVC .*zero_one"):
         cpo.ContextRobust(SVC(), loss="log_loss").fit(X, Y, contexts=LABELS)
+
+
+@pytest.mark.parametrize("learner", [Ridge(), SVC()])
+def test_a_learner_may_predict_a_column_and_nothing_wider(learner):
+    class Wide(type(learner)):
+        width = 1
+
+        def predict(self, X):
+            return np.repeat(super().predict(X)[:, None], self.width, axis=1)
+
+    rng = np.random.default_rng(0)
+    X, contexts = rng.standard_normal((60, 2)), np.arange(60) % 3
+    y = X[:, 0] + contexts if is_regressor(learner) else (X[:, 0] > 0).astype(int)
+    plain = cpo.ContextRobust(learner, radius=0.0).fit(X, y, contexts=contexts)
+    column = cpo.ContextRobust(Wide(), radius=0.0).fit(X, y, contexts=contexts)
+    assert (column.context_risks_ == plain.context_risks_).all()
+    Wide.width = 2
+    with pytest.raises(InvalidInputError, match="returned shape"):
+        cpo.ContextRobust(Wide(), radius=0.0).fit(X, y, contexts=contexts)

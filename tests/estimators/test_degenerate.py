@@ -106,3 +106,21 @@ def test_masked_cells_are_not_taken_for_values():
             estimator.fit(hidden, rows.y, contexts=rows.codes)
     with pytest.raises(InvalidInputError, match="demand is a masked array"):
         cpo.RobustNewsvendor(3.0).fit(1.0, np.ma.masked_array([1.0, 2.0], mask=[True, False]), contexts=[0, 1])
+
+
+@pytest.mark.parametrize("share", [1e-4, 1e-6, 1e-12])
+@pytest.mark.parametrize("radius", [0.5, 5.0, 1e8])
+@pytest.mark.parametrize("name", linear.ESTIMATORS)
+def test_a_context_with_next_to_no_share_is_certified_at_every_radius(name, radius, share):
+    rng = np.random.default_rng(5)
+    contexts, X = np.arange(60) % 3, rng.standard_normal((60, 3))
+    score = X[:, 0] * (1 - contexts) + contexts
+    y = np.exp(score / 2 + 0.5 * rng.standard_normal(60))
+    y = y > 1 if "Logistic" in name else np.round(y) if "Poisson" in name else y
+    weight = np.where(contexts == 0, share, 1.0)
+    model = linear.ESTIMATORS[name][1](radius=radius, score="risk", **_own(name))
+    found = model.fit(X, y, contexts=contexts, sample_weight=weight).certificate_
+    assert found.relative_gap <= 1e-6
+    if radius >= 60.0:
+        minimax = model.set_params(radius=np.inf).fit(X, y, contexts=contexts, sample_weight=weight).certificate_
+        assert found.upper == pytest.approx(minimax.upper, rel=1e-5)

@@ -1033,3 +1033,16 @@ def test_a_number_that_is_not_finite_is_refused_even_where_scikit_learn_does_not
     X[3, 1] = np.nan
     with config_context(assume_finite=True), pytest.raises(ValueError, match="X is nan in row 3, column 1"):
         cpo.RobustLinearRegression().fit(X, X[:, 0], contexts=np.arange(40) % 2)
+
+
+@pytest.mark.parametrize("far", [[1e308, 1e308], [1e308, -1e308], [-1e308, -1e308]])
+@pytest.mark.parametrize("name", ["RobustLinearRegression", "RobustLogisticRegression", "RobustPoissonRegressor"])
+def test_a_prediction_is_finite_or_refused_by_row(name, far):
+    rng = np.random.default_rng(0)
+    X, contexts = rng.standard_normal((60, 2)), np.arange(60) % 2
+    score = X @ [3.0, 3.0]
+    y = score > 0 if "Logistic" in name else np.exp(0.1 * score).round() if "Poisson" in name else score
+    model = getattr(cpo, name)(radius=0.1, alpha=1e-2, reference="cross-fit").fit(X, y, contexts=contexts)
+    model.coef_ = np.full_like(model.coef_, 3.0)
+    with pytest.raises(InvalidInputError, match="row 1"):
+        model.predict([[0.0, 0.0], far])

@@ -302,8 +302,17 @@ class RobustLinearModel(ScoredByParameter):
         with speaking_as(self):
             refuse_masked(X=X)
         X = validate_data(self, on_host(X), accept_sparse="csr", dtype=_FLOATS, reset=False)
-        z = np.asarray(X @ self.coef_.T + self.intercept_)
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = self._finite(np.asarray(X @ self.coef_.T + self.intercept_))
         return z[:, 0] if z.ndim == 2 and z.shape[1] == 1 else z
+
+    def _finite(self, predicted: Array) -> Array:
+        """Refuse rows so far out that their prediction is not a float."""
+        if not np.isfinite(predicted).all():
+            row = int(np.argwhere(~np.isfinite(predicted))[0][0])
+            with speaking_as(self):
+                raise InvalidInputError(f"the prediction of row {row} is too large for a float. Check X there.")
+        return predicted
 
     def row_losses(self, X: Any, y: Any) -> Array:
         """Return the loss of each row, of the kind the fit was about (without the ridge)."""
@@ -441,7 +450,8 @@ class RobustPoissonRegressor(RobustRegressor):
 
     def predict(self, X: Any) -> Array:
         """Return the expected count of each row."""
-        return np.exp(self._linear(X))
+        with np.errstate(over="ignore"):
+            return self._finite(np.exp(self._linear(X)))
 
     def to_sklearn(self) -> PoissonRegressor:
         """Return a fitted :class:`sklearn.linear_model.PoissonRegressor` with the same predictions."""

@@ -90,6 +90,8 @@ class CallableOracle:
             None if hessian is None else lambda theta: np.asarray(hessian(theta))[[c]],
             self.bounds,
             self.convex,
+            # What one context shows of its Hessians holds for the whole.
+            self._seen,
         )
 
     def note_indefinite(self) -> None:
@@ -99,7 +101,10 @@ class CallableOracle:
     def checked(self, values: Any, shape: tuple[int, ...], name: str, theta: Array) -> Array:
         """Return what a caller's function gave as floats of the right shape."""
         try:
-            array = np.asarray(values, dtype=np.float64)
+            if np.iscomplexobj(values):
+                raise TypeError("complex numbers have no order")
+            # A copy: the function may write its next answer into the same array.
+            array = np.array(values, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"{name}(theta) must return numbers, got {values!r:.60}.") from error
         if array.shape != shape:
@@ -214,7 +219,21 @@ class CallablePoint:
         scale = max(abs(x), 1.0)
         widths = {s * 10.0**k for s in (scale, abs(x)) if s > 0 for k in range(-12, 4)}
         points = sorted({min(max(x + w, low), high) for w in (0.0, *widths, *(-w for w in widths))})
-        return _secants(points, [float(p @ self.oracle.at(np.array([t])).risks) for t in points], low, high)
+        around = [self.oracle.at(np.array([t])) for t in points]
+        if self.oracle.convex is None and self.oracle.hessian_of is not None:
+            for point in around:
+                point.look_at_curvature(p)
+        return _secants(points, [float(p @ point.risks) for point in around], low, high)
+
+    def look_at_curvature(self, p: Array) -> None:
+        """Note where the only parameter's second derivative speaks against convexity, or cannot be told."""
+        oracle = self.oracle
+        assert oracle.hessian_of is not None
+        if np.isfinite(self.risks).all():
+            shape = (oracle.n_contexts, 1, 1)
+            parts = p * oracle.checked(oracle.hessian_of(self.theta.copy()), shape, "hess", self.theta)[:, 0, 0]
+            if not parts.sum() >= -1e-10 * np.abs(parts).max():
+                oracle.note_indefinite()
 
     def _differences(self, function: Callable[[Array], Array]) -> Array:
         """Return the derivative of a function along each parameter, by central differences inside the bounds."""

@@ -211,6 +211,10 @@ class Solver(ABC):
         """Refuse a problem of a shape the method is not made for, before it runs."""
         return
 
+    def eased(self, objective: RobustObjective) -> RobustObjective:
+        """Return the problem the steps are about: the same up to rounding, where that is easier."""
+        return objective
+
     def result(self, objective: RobustObjective, state: State) -> State:
         """Return the state that is judged, where it is not the iterate itself."""
         return state
@@ -218,8 +222,8 @@ class Solver(ABC):
     def solve(self, objective: RobustObjective, theta: Array | None = None) -> Solution:
         """Iterate until the certificate is good enough, or nothing more can be done."""
         self.check(objective)
-        incumbent = _Incumbent(objective, latest=not self.certifies)
-        state = self.start(objective, objective.oracle.start() if theta is None else np.asarray(theta, np.float64))
+        incumbent, eased = _Incumbent(objective, latest=not self.certifies), self.eased(objective)
+        state = self.start(eased, objective.oracle.start() if theta is None else np.asarray(theta, np.float64))
         n_iter = 0
         while True:
             if n_iter % self.check_every == 0 or n_iter == self.max_iter or state.stalled:
@@ -238,7 +242,7 @@ class Solver(ABC):
                     status = Status.ITERATION_LIMIT if self.certifies else Status.FINISHED
                     break
             try:
-                state = self.step(objective, state)
+                state = self.step(eased, state)
             except ArithmeticError:
                 state = replace(state, stalled=True)
             n_iter += 1

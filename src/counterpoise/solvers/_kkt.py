@@ -377,10 +377,13 @@ def excess(contexts: ContextSet, p: Array) -> float:
 
 
 def positive(p_hat: Array) -> Array:
-    """Return the centre of the set with a little mass on contexts that have none."""
-    if (p_hat > 0).all():
+    """Return the centre of the set with a little mass on contexts that have less, or none.
+
+    The central path is weighted by it: where one product has to be far smaller than the others, steps stay short.
+    """
+    if (p_hat > 0.1 / len(p_hat)).all():
         return p_hat
-    p = np.maximum(p_hat, 1e-3 / len(p_hat))
+    p = np.maximum(p_hat, 0.1 / len(p_hat))
     return p / p.sum()
 
 

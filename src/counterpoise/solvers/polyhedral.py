@@ -9,8 +9,9 @@ from typing import Any
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
+from counterpoise.sets import KLBall
 from counterpoise.solvers._base import Array, State
-from counterpoise.solvers._kkt import Duals, Linearisation, state_of
+from counterpoise.solvers._kkt import Duals, Linearisation, excess, positive, state_of
 from counterpoise.solvers.interior_point import InteriorPoint, bound_prices, kl_ball
 
 
@@ -31,19 +32,19 @@ class PolyhedralInteriorPoint(InteriorPoint):
 
     def linearise(self, objective: RobustObjective, point: Any, p: Array) -> Linearisation:
         """Return the model in which the rows are eliminated."""
-        model: Linearisation = point.linearise(p, objective.contexts.p_hat)
+        model: Linearisation = point.linearise(p, positive(objective.contexts.p_hat))
         return model
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin at the centre of the set, with every product of a variable and its price about as large."""
         point: Any = objective.oracle.at(theta)
-        p = objective.contexts.p_hat
+        ball = kl_ball(objective)
+        p = KLBall(ball.p_hat, 0.5 * ball.radius).pull_inside(positive(ball.p_hat))
         point = point.balanced(p)
         model: Any = self.linearise(objective, point, p)
         scores = model.risks - objective.references.upper
         mu = model.complementarity()
-        radius = kl_ball(objective).radius
-        slack = radius * math.log(2.0) if math.isfinite(radius) else 0.0
+        slack = max(-excess(ball, p), 0.1 * ball.radius) if 0.0 < ball.radius < math.inf else 0.0
         price = mu / slack if slack else 0.0
         nu = float(scores.max()) + mu + price
         low, high = bound_prices(objective, theta, mu)
