@@ -4,40 +4,12 @@ import argparse
 import os
 import sys
 import time
-import traceback
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
-
 from tests.fuzz.entries import ENTRIES
-from tests.fuzz.verdicts import where
-
-
-def run(name, n, first_seed):
-    """Judge so many inputs of an entry; return counts of results and refusals, and findings with an example each."""
-    entry, counts, findings = ENTRIES[name], {"result": 0, "refused": 0}, {}
-
-    @seed(first_seed)
-    @settings(
-        max_examples=n,
-        deadline=None,
-        database=None,
-        derandomize=False,
-        phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(entry.inputs)
-    def judged(drawn):
-        try:
-            counts["result" if entry.check(drawn) else "refused"] += 1
-        except Exception as error:
-            known = findings.setdefault(where(error), [0, repr(drawn), traceback.format_exc()])
-            known[0] += 1
-            if len(repr(drawn)) < len(known[1]):
-                known[1:] = [repr(drawn), traceback.format_exc()]
-
-    judged()
-    return counts, findings
+from tests.fuzz.running import run
 
 
 def main():
@@ -46,6 +18,7 @@ def main():
     parser.add_argument("entries", nargs="*", help=f"of {', '.join(ENTRIES)}; all by default")
     parser.add_argument("--examples", type=int, default=int(os.environ.get("FUZZ_EXAMPLES") or 110_000))
     parser.add_argument("--seed", type=int, default=int(os.environ.get("FUZZ_SEED") or 0))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path, default=Path("fuzz/report.txt"))
     asked = parser.parse_args()
     strange = [name for name in asked.entries if name not in ENTRIES]
@@ -65,15 +38,16 @@ def main():
         say(f"seed {asked.seed}")
         say(f"{'entry':<28}{'inputs':>8}{'results':>9}{'refused':>9}{'findings':>10}{'seconds':>9}")
         details = []
-        for name in names:
-            start = time.perf_counter()
-            counts, findings = run(name, max(1, round(asked.examples * ENTRIES[name].share / whole)), asked.seed)
-            bad = sum(known[0] for known in findings.values())
-            n = sum(counts.values()) + bad
-            seconds = time.perf_counter() - start
-            say(f"{name:<28}{n:>8}{counts['result']:>9}{counts['refused']:>9}{bad:>10}{seconds:>9.0f}")
-            details += [(name, words, *known) for words, known in findings.items()]
-            total, found = total + n, found + bad
+        numbers = [max(1, round(asked.examples * ENTRIES[name].share / whole)) for name in names]
+        # Each entry is a process's own: what one leaves behind does not reach another.
+        with ProcessPoolExecutor(asked.jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
+            results = pool.map(run, names, numbers, [asked.seed] * len(names))
+            for name, (counts, findings, seconds) in zip(names, results, strict=True):
+                bad = sum(known[0] for known in findings.values())
+                n = sum(counts.values()) + bad
+                say(f"{name:<28}{n:>8}{counts['result']:>9}{counts['refused']:>9}{bad:>10}{seconds:>9.0f}")
+                details += [(name, words, *known) for words, known in findings.items()]
+                total, found = total + n, found + bad
         say(f"{'in all':<28}{total:>8}{'':>18}{found:>10}{time.perf_counter() - began:>9.0f}")
         for name, words, times, example, trace in sorted(details, key=lambda one: -one[2]):
             say(f"\n{name}: {words} ({times} inputs)\n  for example {example:.1500}")
