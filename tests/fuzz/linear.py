@@ -217,7 +217,8 @@ def check_stock(drawn):
     def objective(level):
         losses = row_losses("newsvendor", np.full(len(y), level, np.longdouble), y, own)
         size = np.abs(y[:, 0] * level) + own["price"] * np.minimum(level, y[:, 1]) + own["shortage"] * y[:, 1]
-        size = size + own["salvage"] * level
+        # Slopes on both sides of a kink are known up to the rounding of the larger one.
+        size = size + 1e-4 * (own["price"] + own["shortage"] + own["salvage"]) * level
         means, sizes = (
             np.array([(weight[codes == c] @ v[codes == c]) / weight[codes == c].sum() for c in range(len(counts))])
             for v in (losses, size)

@@ -41,6 +41,7 @@ def strict(patience=PATIENCE, foreign=False):
                 warnings.simplefilter("always", kind)
             if foreign:
                 warnings.simplefilter("ignore", RuntimeWarning)
+                warnings.filterwarnings("ignore", message="Singular matrix")
             for words in _SKLEARN_WORDS:
                 warnings.filterwarnings("ignore", message=words)
             yield caught
