@@ -76,7 +76,9 @@
     });
     axes.x.ticks.forEach((value, k) => {
       behind.append(svg("path", { d: `M${x(value)} ${bottom}v4`, stroke: AXIS }));
-      behind.append(svg("text", { x: x(value), y: bottom + LINE, "text-anchor": "middle" }, axes.x.labels[k]));
+      // A label at the end stays inside the picture.
+      const at = Math.min(x(value), WIDTH - axes.x.width / 2);
+      behind.append(svg("text", { x: at, y: bottom + LINE, "text-anchor": "middle" }, axes.x.labels[k]));
     });
     behind.append(
       svg("path", { d: `M${left} ${bottom}H${right}`, stroke: AXIS }),
