@@ -15,6 +15,7 @@ from counterpoise.contexts import Contexts
 from counterpoise.losses import Hinged, Loss
 from counterpoise.oracle import linear_bounds
 from counterpoise.oracle._base import Array, Bounds
+from counterpoise.oracle.coefficients import Coefficients
 from counterpoise.oracle.row_products import (
     LARGEST_BLOCK,
     gathered,
@@ -37,7 +38,7 @@ _MANY_ROWS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class LinearOracle:
+class LinearOracle(Coefficients):
     r"""Risks of a linear model.
 
     .. math:: R_c(\theta) = \sum_{i \in c} w_i\,\ell(y_i, x_i^\top\theta) + \tfrac\alpha2 \|\text{coef}\|^2
@@ -101,16 +102,6 @@ class LinearOracle:
         return int(self.X.shape[1])
 
     @property
-    def width(self) -> int:
-        """Columns of the coefficient matrix, the intercept counted."""
-        return self.n_features + self.fit_intercept
-
-    @property
-    def n_parameters(self) -> int:
-        """Length of theta."""
-        return self.loss.n_outputs * self.width
-
-    @property
     def forms_hessian(self) -> bool:
         """Whether a square matrix of the size of theta is affordable, and worth its price."""
         # Products with sparse rows cost so little that a dense matrix soon costs more; without a ridge it is needed, to
@@ -124,14 +115,6 @@ class LinearOracle:
         return True
 
     @cached_property
-    def penalised(self) -> Array:
-        """Return 1 for the coefficients, 0 for the intercepts."""
-        mask = np.ones((self.loss.n_outputs, self.width))
-        if self.fit_intercept:
-            mask[:, -1] = 0.0
-        return mask.ravel()
-
-    @cached_property
     def reach(self) -> Array:
         """The largest absolute value of each column, repeated for every output, in the order of theta."""
         if sparse.issparse(self.X):
@@ -140,15 +123,17 @@ class LinearOracle:
         else:
             extremes = spread(lambda part: largest_entries(self.X[part]), parts(len(self.X), self.X.size))
             columns = np.max(extremes, axis=0)
-        if self.fit_intercept:
-            columns = np.append(columns, 1.0)
-        return np.tile(columns, self.loss.n_outputs)
+        return self.for_each_output(columns)
 
     @cached_property
     def typical_risk(self) -> float:
         """How far the risk of one constant prediction, or of zero, is above the lowest."""
-        constant = self.loss.typical(self.target, self.row_weight) if self.fit_intercept else 0.0
-        return self.above_lowest(constant) / self.n_contexts
+        return self.above_lowest(self._constant) / self.n_contexts
+
+    @cached_property
+    def _constant(self) -> float:
+        """A constant prediction that makes sense."""
+        return self.loss.typical(self.target, self.row_weight) if self.fit_intercept else 0.0
 
     def above_lowest(self, constant: float) -> float:
         """Return how far the loss of a constant prediction is above the lowest, summed over contexts."""
@@ -235,10 +220,7 @@ class LinearOracle:
 
     def start(self) -> Array:
         """Return the constant prediction that learns nothing."""
-        theta = np.zeros((self.loss.n_outputs, self.width))
-        if self.fit_intercept:
-            theta[:, -1] = self.loss.typical(self.target, self.row_weight)
-        return theta.ravel()
+        return self.predicting(self._constant)
 
     def at(self, theta: Array) -> LinearPoint:
         """Return what is known at ``theta``."""

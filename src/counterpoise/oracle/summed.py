@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from counterpoise.linalg import solve_stack
 from counterpoise.losses import Hinged, Loss
 from counterpoise.oracle import decrease
+from counterpoise.oracle.coefficients import Coefficients
 from counterpoise.oracle.linear_bounds import CUTS, Ridge, Slopes, balanced_bounds
 
 Array = NDArray[np.float64]
@@ -97,7 +98,7 @@ class HingedRows(Rows, Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class SummedOracle:
+class SummedOracle(Coefficients):
     """Risks of a linear model, from sums over rows."""
 
     rows: Rows
@@ -127,29 +128,10 @@ class SummedOracle:
         """Columns of X."""
         return self.rows.n_features
 
-    @property
-    def width(self) -> int:
-        """Columns of the coefficient matrix, the intercept counted."""
-        return self.n_features + self.fit_intercept
-
-    @property
-    def n_parameters(self) -> int:
-        """Length of theta."""
-        return self.loss.n_outputs * self.width
-
-    @cached_property
-    def penalised(self) -> Array:
-        """1 for the coefficients, 0 for the intercepts."""
-        mask = np.ones((self.loss.n_outputs, self.width))
-        if self.fit_intercept:
-            mask[:, -1] = 0.0
-        return mask.ravel()
-
     @cached_property
     def reach(self) -> Array:
         """The largest absolute feature behind each parameter."""
-        columns = np.append(self.rows.reach, 1.0) if self.fit_intercept else self.rows.reach
-        return np.tile(columns, self.loss.n_outputs)
+        return self.for_each_output(self.rows.reach)
 
     @cached_property
     def _constant(self) -> float:
@@ -172,10 +154,7 @@ class SummedOracle:
 
     def start(self) -> Array:
         """Return the constant prediction that learns nothing."""
-        theta = np.zeros((self.loss.n_outputs, self.width))
-        if self.fit_intercept:
-            theta[:, -1] = self._constant
-        return theta.ravel()
+        return self.predicting(self._constant)
 
     def drift(self, direction: Array) -> Array:
         """Return how fast each risk of a hinged loss, without a ridge, changes in the end along a direction."""
