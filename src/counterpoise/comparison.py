@@ -207,7 +207,7 @@ def _each_warning_once() -> Iterator[None]:
 def default_estimator(y: NDArray[Any]) -> Any:
     """Return scaled features and a robust linear model for this kind of target."""
     # Numbers too large for a whole one are none.
-    with np.errstate(invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         kind = type_of_target(y)
     # Two numbers are classes; more are, as whole numbers, unless there are more than anyone would name.
     n_values = len(np.unique(y))

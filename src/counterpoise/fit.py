@@ -35,7 +35,7 @@ from counterpoise.solvers import (
     Solution,
     Solver,
 )
-from counterpoise.solvers._base import not_certified
+from counterpoise.solvers._base import judged_again, not_certified
 from counterpoise.solvers.model_newton import MANY_CONTEXTS
 from counterpoise.solvers.scalar import narrowed
 from counterpoise.threads import suited
@@ -45,6 +45,9 @@ Array = NDArray[np.float64]
 _LARGE = 2e6
 """Rows times parameters from which a look at the rows costs more than solving a model of them."""
 
+
+_ADRIFT = 1e3
+"""Size of a shift common to all classes beyond which it costs digits."""
 
 _ENOUGH = 50
 """Rows of a context that say something of its risk."""
@@ -181,8 +184,12 @@ class LinearFit:
         if outputs > 1:
             # A shift common to all classes changes no prediction; without it the answer is unique.
             free = slice(None) if oracle.alpha == 0.0 else slice(n_features, None)
-            matrix[:, free] -= matrix[:, free].mean(axis=0)
+            shift = matrix[:, free].mean(axis=0)
+            matrix[:, free] -= shift
             solution = replace(solution, theta=matrix.ravel())
+            if np.abs(shift).max(initial=0.0) > _ADRIFT:
+                # So far out predictions were rounded; here they are not.
+                solution = judged_again(RobustObjective(oracle, ball, references), solution)
         intercept = matrix[:, n_features] if oracle.fit_intercept else np.zeros(outputs)
         if problem.shift is not None:
             intercept = intercept - matrix[:, :n_features] @ problem.shift

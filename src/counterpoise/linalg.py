@@ -158,11 +158,20 @@ def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:
     # Past this size an entry of the inverse is rounding: take the spectrum apart instead.
     doubtful = np.flatnonzero(~(np.abs(inverse).max(axis=(1, 2)) < 1e9))
     if doubtful.size:
-        values, vectors = np.linalg.eigh(scaled[doubtful])
+        values, vectors = spectrum(scaled[doubtful])
         floor = cutoff * values.shape[1] * np.maximum(values[:, -1:], _TINY)
         reciprocal = np.where(values > floor, 1.0 / np.where(values > floor, values, 1.0), 0.0)
         inverse[doubtful] = (vectors * reciprocal[:, None, :]) @ vectors.swapaxes(1, 2)
     return np.asarray(inverse * scale[:, :, None] * scale[:, None, :])
+
+
+def spectrum(matrix: Array) -> tuple[Array, Array]:
+    """Return eigenvalues and eigenvectors of a symmetric matrix, or of several."""
+    try:
+        values, vectors = np.linalg.eigh(matrix)
+    except np.linalg.LinAlgError as error:
+        raise FloatingPointError("numbers are too large for eigenvalues") from error
+    return values, vectors
 
 
 def _cholesky_inverse(matrix: Array) -> Array:

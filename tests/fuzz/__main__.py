@@ -37,7 +37,6 @@ def main():
 
         say(f"seed {asked.seed}")
         say(f"{'entry':<28}{'inputs':>8}{'results':>9}{'refused':>9}{'findings':>10}{'seconds':>9}")
-        details = []
         numbers = [max(1, round(asked.examples * ENTRIES[name].share / whole)) for name in names]
         # Each entry is a process's own: what one leaves behind does not reach another.
         with ProcessPoolExecutor(asked.jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
@@ -46,12 +45,11 @@ def main():
                 bad = sum(known[0] for known in findings.values())
                 n = sum(counts.values()) + bad
                 say(f"{name:<28}{n:>8}{counts['result']:>9}{counts['refused']:>9}{bad:>10}{seconds:>9.0f}")
-                details += [(name, words, *known) for words, known in findings.items()]
                 total, found = total + n, found + bad
+                for words, (times, example, trace) in sorted(findings.items(), key=lambda one: -one[1][0]):
+                    say(f"  {times} times {words}\n    for example {example:.1500}")
+                    report.write(trace + "\n")
         say(f"{'in all':<28}{total:>8}{'':>18}{found:>10}{time.perf_counter() - began:>9.0f}")
-        for name, words, times, example, trace in sorted(details, key=lambda one: -one[2]):
-            say(f"\n{name}: {words} ({times} inputs)\n  for example {example:.1500}")
-            report.write(trace + "\n")
     return 1 if found else 0
 
 

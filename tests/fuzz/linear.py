@@ -124,7 +124,9 @@ def _check_certificate(kind, model, rows, own, kept, codes, p_hat, certified):
     slack = float(doubt.max()) + 1e-9 * certificate.scale + 1e-14 * float(np.abs(references).max())
     assert not upper > certificate.upper + slack, "upper is below the objective"
     if certified:
-        assert not certificate.upper > upper + slack + 1e-5 * certificate.scale, "upper is far above the objective"
+        # It holds what is not proven of the references, which the gap allows for.
+        room = slack + max(1e-5, params["tol"]) * certificate.scale
+        assert not certificate.upper > upper + room, "upper is far above the objective"
     rng = np.random.default_rng(rows.recipe["seed"])
     size = np.abs(np.append(coef, intercept)).max() or 1.0
     for step in (0.0, 1e-8, 1e-4, 1e-2, 1.0):
@@ -140,7 +142,9 @@ def _check_certificate(kind, model, rows, own, kept, codes, p_hat, certified):
         if model.context_weights_ @ scores < certificate.lower - slack:
             value = worst_mean(p_hat, model.radius_, scores)
             assert not value < certificate.lower - slack, "lower is above a value that is attained"
-        if certified and isinstance(params["reference"], str) and params["reference"] == "in-sample":
+        # The certificate vouches for references where they are a part of the objective.
+        solved = isinstance(params["reference"], str) and params["reference"] == "in-sample"
+        if certified and solved and params["score"] == "excess":
             room = slack + 1e-6 * np.abs(there - model.reference_risks_).astype(float) + 1e-5 * certificate.scale
             assert (there >= model.reference_risks_ - room).all(), "a reference is above a risk that is attained"
 
@@ -156,6 +160,8 @@ def _rounding(kind, X, y, codes, weight, coef, intercept, alpha, own):
         here = row_losses(kind, z, y, own)
         rows = sum(np.abs(row_losses(kind, z + sign * off, y, own) - here) for sign in (-1, 1))
         size = np.abs(here) if kind != "poisson" else np.exp(z) + np.abs(y * z)
+        # The slope on one side is known up to the rounding of the other's.
+        size = size + 0.1 * np.abs(z - y) if kind == "pinball" else size
         rows = rows + 1e-13 * size + (2 * off.ravel() if kind == "multinomial" else 0.0)
         means = [(weight[codes == c] @ rows[codes == c]) / weight[codes == c].sum() for c in range(codes.max() + 1)]
         return np.array(means) + 1e-13 * alpha * (coef**2).sum() + 1e-290

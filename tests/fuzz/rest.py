@@ -132,7 +132,8 @@ def check_compare(drawn):
     recipe, kind, cv, n_bootstrap = drawn
     rows = data.table({**recipe, "n": recipe["n"] + 10}, kind)
     found = outcome(
-        lambda: cpo.compare(rows.X, rows.y, rows.contexts, cv=cv, n_bootstrap=n_bootstrap, sample_weight=rows.weight)
+        lambda: cpo.compare(rows.X, rows.y, rows.contexts, cv=cv, n_bootstrap=n_bootstrap, sample_weight=rows.weight),
+        foreign=True,
     )
     if found is None:
         return False

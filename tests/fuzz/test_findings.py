@@ -10,6 +10,7 @@ import counterpoise as cpo
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.metrics import by_context
 from counterpoise.reading import read_table
+from tests.fuzz import linear, rest, sets
 from tests.fuzz.rest import Oracle
 from tests.referees.worst_case import worst_case
 
@@ -128,3 +129,80 @@ def test_the_smallest_radius_is_no_division_by_zero():
     model = cpo.RobustLogisticRegression(radius=5e-324, alpha=1e-300, score="risk")
     model.fit(rng.normal(size=(10, 3)), np.arange(10) % 3, contexts=np.arange(10) % 4)
     assert np.isfinite(model.coef_).all()
+
+
+def fit_of(name, switches, **recipe):
+    """Judge one fit of the fuzzer's own."""
+    common = {"confidence": 0.99, "draws": None, "reference": "in-sample", "score": "excess", "fit_intercept": True}
+    common |= {"tol": 1e-6, "max_iter": 100, "radius": 0.05, "alpha": 1e-4}
+    plain = {"weights": "none", "form": "plain", "features": "plain", "contexts": "random", "target": 0, "d": 1}
+    own = {key: switches.pop(key) for key in ("quantile", "delta") if key in switches}
+    return linear.check(name, ({**plain, **recipe}, {**common, **switches}, own))
+
+
+def test_a_shift_common_to_all_classes_costs_no_digits():
+    switches = {"radius": "agrawal", "alpha": 1.0}
+    assert fit_of("RobustLogisticRegression", switches, n=9, n_contexts=3, seed=1746690, target=1, weights="uneven")
+
+
+def test_an_extreme_quantile_is_judged_by_the_slope_of_its_other_side():
+    switches = {"quantile": 1e-9, "alpha": 0.0, "fit_intercept": False, "tol": 0.0}
+    assert fit_of("RobustQuantileRegressor", switches, n=9, n_contexts=1, seed=1222, target=2, form="sparse")
+
+
+def test_columns_far_from_zero_are_certified_in_no_time():
+    switches = {"radius": "types"}
+    table = {"n": 26, "d": 2, "n_contexts": 2, "seed": 2**32 - 2, "target": 3, "features": "far from zero"}
+    assert fit_of("RobustLogisticRegression", switches, **table)
+
+
+def test_parabolas_too_large_for_floats_end_a_path_not_the_program():
+    recipe = {"n": 29, "form": "plain", "target": 7, "features": "far from zero", "contexts": "random"}
+    recipe |= {"weights": "none", "seed": 972, "n_contexts": 5, "d": 4}
+    rest.check_path((recipe, "RobustPoissonRegressor", "excess", [1e-6, 1e300], 3))
+
+
+def test_scores_too_large_to_fit_a_parabola_to_are_played_without_one():
+    recipe = {"target": 4, "d": 3, "n": 11, "weights": "none", "seed": 3, "form": "strided", "features": "plain"}
+    recipe |= {"n_contexts": 4, "contexts": "random"}
+    switches = {"radius": 0.001, "score": "risk", "cv": 2, "max_iter": 3, "reference": "cross-fit"}
+    assert rest.check_any_learner((recipe, "ridge", switches))
+
+
+@pytest.mark.parametrize("case", ["concave", "quartic", "quadratic"])
+def test_functions_that_overflow_are_minimised_or_refused(case):
+    own = {
+        "concave": {"scale": 1e300, "radius": 1e-6, "counts": [23, 28]},
+        "quartic": {
+            "bounds": (0.0, None),
+            "counts": [4],
+            "derivatives": 1,
+            "start": 1e8,
+            "radius": 1e-300,
+            "seed": 499,
+        },
+        "quadratic": {
+            "scale": 1e150,
+            "counts": [17, 14, 11],
+            "d": 2,
+            "bounds": (-1.0, 1.0),
+            "start": np.inf,
+            "seed": 7445,
+        },
+    }
+    plain = {"radius": 3.1, "tol": 1e-6, "d": 3, "derivatives": 0, "start": 0.0, "shape": case, "scale": 1.0}
+    plain |= {
+        "seed": {"concave": 0, "quartic": 499, "quadratic": 7445}[case],
+        "reference": None,
+        "convex": None,
+        "confidence": 0.99,
+        "bounds": None,
+    }
+    sets.check_minimize({**plain, **own[case]})
+
+
+def test_numbers_too_large_for_a_float_are_refused_by_losses_for_torch():
+    torch_losses = pytest.importorskip("counterpoise.torch")
+    for counts, radius in (([10**400, 1], 0.1), ([1, 1], 10**400)):
+        with pytest.raises(InvalidInputError):
+            torch_losses.RobustLoss(counts, radius=radius)

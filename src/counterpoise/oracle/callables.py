@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.linalg import spectrum
 from counterpoise.oracle._base import Array, Bounds
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -149,10 +150,7 @@ class CallablePoint:
             stack = oracle.checked(oracle.hessian_of(self.theta.copy()), shape, "hess", self.theta)
             matrix = np.einsum("c,cij->ij", p, stack)
         matrix = 0.5 * (matrix + matrix.T)
-        try:
-            values, vectors = np.linalg.eigh(matrix)
-        except np.linalg.LinAlgError as error:
-            raise FloatingPointError("the Hessian is too large for its eigenvalues") from error
+        values, vectors = spectrum(matrix)
         if values[0] >= 0.0:
             return np.asarray(matrix)
         noise = 1e-6 if oracle.hessian_of is None else 1e-10

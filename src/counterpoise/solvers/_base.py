@@ -267,6 +267,15 @@ def solution_at(objective: RobustObjective, theta: Array) -> Solution:
     )
 
 
+def judged_again(objective: RobustObjective, solution: Solution) -> Solution:
+    """Return a solution with the risks at its parameters computed anew; what bounds the optimum from below stays."""
+    point, old = objective.oracle.at(solution.theta), solution.certificate
+    upper = objective.upper_bound(point)
+    certificate = Certificate(min(old.lower, upper), upper, old.scope, max(objective.scale(point), 1e-300))
+    value, scores = float(objective.worst_case(point).value), objective.scores(point)
+    return replace(solution, value=value, certificate=certificate, risks=point.risks, scores=scores)
+
+
 def not_certified(status: Status, certificate: Certificate, tol: float) -> str:
     """Return the words of a warning: how the solver ended, the gap, and what was asked for."""
     return (

@@ -141,7 +141,7 @@ class _Round:
 def _proposal(rounds: list[_Round], centre: _Round, ball: KLBall) -> Array:
     """Return the weights that maximise the parabola around a round."""
     bend = _curvature(rounds, 1.0 / ball.p_hat) if len(ball.p_hat) <= _MOST_CONTEXTS else None
-    if bend is None:
+    if bend is None or not np.isfinite(bend).all():
         return centre.p + _FIRST_STEP * (centre.worst - centre.p)
     # The maximum over p of a concave parabola is the minimum over u of the worst case of linear scores:
     # -v'Bv/2 = min over u of u'u/2 - u'L'v, with B = LL'.

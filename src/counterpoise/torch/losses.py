@@ -267,7 +267,9 @@ class RobustLoss(ContextLoss):
         if isinstance(radius, str):
             radius = confidence_radius(given, confidence, radius, draws=draws)
         bits: Any = radius
-        if not (isinstance(bits, Real) and not isinstance(bits, bool) and float(bits) >= 0.0):
+        # A whole number that no float can hold is none that is meant.
+        number = isinstance(bits, Real) and not isinstance(bits, bool) and (bits <= 1e300 or bits == math.inf)
+        if not (number and float(bits) >= 0.0):
             raise InvalidInputError(f"radius = {radius!r}; pass 'types', 'agrawal' or 'chi2', or 0 bits or more.")
         self.radius = float(radius)
         self.update: Update = update
