@@ -112,7 +112,7 @@ bench-gpu: $(VENV)/.test  ## what robustness costs on a GPU (without one, a line
 bench-cluster: $(VENV)/.test  ## fits on local workers: memory, passes, workers, a killed one, growth (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cluster.py
 
-fuzz: $(VENV)/.test  ## odd inputs for every public entry, into fuzz/ (half an hour; FUZZ_EXAMPLES=, FUZZ_SEED=)
+fuzz: $(VENV)/.test  ## odd inputs for every public entry, into fuzz/ (20 minutes; FUZZ_EXAMPLES=, FUZZ_SEED=)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(FUZZ_ENTRIES)
 
 format: $(VENV)/.dev  ## rewrite the code in the house style

@@ -9,7 +9,7 @@ import pytest
 import counterpoise as cpo
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.metrics import by_context
-from counterpoise.reading import read_table
+from counterpoise.reading import open_table, read_table
 from tests.fuzz import linear, rest, sets
 from tests.fuzz.rest import Oracle
 from tests.referees.worst_case import worst_case
@@ -206,3 +206,20 @@ def test_numbers_too_large_for_a_float_are_refused_by_losses_for_torch():
     for counts, radius in (([10**400, 1], 0.1), ([1, 1], 10**400)):
         with pytest.raises(InvalidInputError):
             torch_losses.RobustLoss(counts, radius=radius)
+    assert torch_losses.RobustLoss([1, 1], radius=np.float32(0.5)).radius == 0.5
+
+
+@pytest.mark.parametrize("kind", [pa.ipc.new_file, pa.ipc.new_stream], ids=["file", "stream"])
+def test_places_beyond_the_end_of_a_file_are_not_read(tmp_path, kind):
+    table, buffer = pa.table({"c": ["aa", "bb", "cc"], "y": [1.0, 2.0, 3.0]}), io.BytesIO()
+    with kind(buffer, table.schema) as writer:
+        writer.write_table(table)
+    ends, astray = (np.array(values, np.int32).tobytes() for values in ([0, 2, 4, 6], [0, 2, 2**30, 2**30 + 2]))
+    content = buffer.getvalue()
+    assert ends in content
+    path = tmp_path / "table.arrow"
+    path.write_bytes(content.replace(ends, astray))
+    with pytest.raises(InvalidInputError, match=r"table\.arrow"):
+        read_table(path).labels("c")
+    with pytest.raises(InvalidInputError, match=r"table\.arrow"):
+        list(open_table(path).chunks(1e6))

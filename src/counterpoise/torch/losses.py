@@ -266,7 +266,8 @@ class RobustLoss(ContextLoss):
             raise InvalidInputError(f"update is {update!r}; choose 'closed-form' or 'ascent'.")
         if isinstance(radius, str):
             radius = confidence_radius(given, confidence, radius, draws=draws)
-        bits: Any = radius
+        # A narrow float cannot be compared with so large a number as below.
+        bits: Any = float(radius) if isinstance(radius, np.floating) else radius
         # A whole number that no float can hold is none that is meant.
         number = isinstance(bits, Real) and not isinstance(bits, bool) and (bits <= 1e300 or bits == math.inf)
         if not (number and float(bits) >= 0.0):
