@@ -1,6 +1,7 @@
 """The command in processes of its own, as a shell would run it."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -50,7 +51,14 @@ def start(arguments, home, **variables):
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=heeding,
     )
+
+
+def heeding():
+    """Heed signals, whatever the tests themselves were started to ignore (nohup, a job in the background)."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def listing(folder):

@@ -45,7 +45,10 @@ def child(arguments, said, before):
     code = 1
     try:
         sys.stderr = sys.stdout = said.open("w", encoding="utf-8")
+        # Whatever the tests themselves were started to ignore.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         exec(before, {})
         sys.argv = ["counterpoise", *arguments]
