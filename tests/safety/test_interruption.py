@@ -32,7 +32,7 @@ def ended_well(code, said):
     if code == 0:
         return True
     # Before a command begins typer speaks, or does not.
-    last = said.strip().splitlines()[-1:]
+    last = said.partition("Exception ignored")[0].strip().splitlines()[-1:]
     return code in (1, 130) and (not last or last[0].startswith(("Interrupted.", "Aborted")))
 
 

@@ -42,7 +42,7 @@ report.confidence_path = partial(
 
 def child(arguments, said, before):
     """Be the command."""
-    code = 1
+    code, begun = 1, False
     try:
         sys.stderr = sys.stdout = said.open("w", encoding="utf-8")
         # Whatever the tests themselves were started to ignore.
@@ -52,12 +52,15 @@ def child(arguments, said, before):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         exec(before, {})
         sys.argv = ["counterpoise", *arguments]
+        begun = True
         cli.main()
     except SystemExit as end:
         code = end.code or 0
-    except BaseException:
-        traceback.print_exc()
-        code = 99
+    except BaseException as error:
+        # Before the command has begun, nothing of it can speak.
+        code = 99 if begun or not isinstance(error, KeyboardInterrupt) else 130
+        if code == 99:
+            traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)

@@ -77,7 +77,11 @@ def spoken(when_interrupted: str) -> Callable[[Callable[P, None]], Callable[P, N
             except MemoryError:
                 typer.secho("Error: there is not enough memory. Use fewer rows or columns.", fg="red", err=True)
                 raise typer.Exit(1) from None
-            except KeyboardInterrupt as stop:
+            except (KeyboardInterrupt, RuntimeError) as error:
+                # Where a class is just being made, Python wraps Ctrl-C in an error of its own.
+                stop = error.__cause__ if isinstance(error, RuntimeError) else error
+                if not isinstance(stop, KeyboardInterrupt):
+                    raise
                 word, code = told(stop)
                 # A terminal that was closed hears nothing.
                 with suppress(OSError):

@@ -31,9 +31,15 @@ class BlocksOnDisk:
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self.n_passes = 0
-        with undisturbed():
-            self._folder = Path(tempfile.mkdtemp(prefix="counterpoise-", dir=folder))
-            self._gone = weakref.finalize(self, _remove, str(self._folder))
+        try:
+            with undisturbed():
+                self._folder = Path(tempfile.mkdtemp(prefix="counterpoise-", dir=folder))
+                self._gone = weakref.finalize(self, _remove, str(self._folder))
+        except KeyboardInterrupt:
+            # It waited until the folder was there; nobody else will know of it.
+            if hasattr(self, "_gone"):
+                self._gone()
+            raise
         self._contexts: list[Codes] = []
         # Of sparse features; None where they are dense.
         self._shapes: list[tuple[int, int] | None] = []
