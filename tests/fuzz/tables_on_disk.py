@@ -207,7 +207,7 @@ def check_command(drawn):
         if command == "fit":
             arguments += ["--out", str(out), "--folds", "2", "--reference", "in-sample"]
         elif command == "stock":
-            arguments += ["--demand", "y", "--cost", "1", "--price", "3", "--context", "c"]
+            arguments += ["--demand", "y", "--cost", "1", "--price", "3", "--context", "c", "--out", str(out)]
         elif command == "explore":
             arguments += ["--out", str(out)]
         elif command == "predict":
