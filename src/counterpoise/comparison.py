@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,10 +17,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.multiclass import type_of_target
 
-from counterpoise.contexts import Contexts, encode, plain, shown
-from counterpoise.estimators.linear import RobustLinearRegression, RobustLogisticRegression
+from counterpoise.contexts import Contexts, encode, plain
+from counterpoise.estimators.linear import RobustLinearModel, RobustLinearRegression, RobustLogisticRegression
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import METHODS
+from counterpoise.fit import METHODS, Robustness
+from counterpoise.judging.excess import HeldOut, check_confidence, group_codes
+from counterpoise.judging.paired import PairedMeans
+from counterpoise.judging.verdict import negligible, verdict
 from counterpoise.learners import (
     RowLoss,
     fit_routed,
@@ -33,6 +35,7 @@ from counterpoise.learners import (
     step_name,
     weighted_rows,
 )
+from counterpoise.sets import KLBall
 from counterpoise.tables import Table
 from counterpoise.validation import check_aligned, checked_row_weights, unwrapped
 
@@ -49,21 +52,33 @@ BASELINES: Mapping[str, Mapping[str, Any]] = {
 class Comparison:
     """How methods did on held-out rows.
 
+    The excess risk of a context is the risk above that of its competitors: a model trained on the context alone, and
+    the plain one, trained on all. These do not change with the methods compared.
+
     Attributes
     ----------
     summary : Table
-        A row per method: mean risk in the mix of the data (``nominal_risk``), largest risk and largest excess risk of
-        any context and the context it occurs in; then the change of worst excess and of nominal risk against ``erm``.
-        Columns that end in ``_low`` and ``_high`` are bootstrap intervals, paired between methods.
+        A row per method: ``mix_excess``, the largest excess risk in any mix that the estimator's own set holds
+        plausible, which is what it minimises; ``worst_excess``, the largest of any context, and ``worst_context``;
+        ``nominal_risk``, the mean in the mix of the data; ``worst_risk``, the largest of any context. Columns that end
+        in ``_change`` are differences to ``erm``, those in ``_low`` and ``_high`` ends of intervals. Worst cases are
+        corrected for being the largest of noisy numbers. ``p_value`` is that of the hypothesis that no competitor is
+        better in any context; see :func:`counterpoise.metrics.excess_bounds`.
     by_context : Table
-        A row per method and context: ``n``, ``risk``, ``excess`` and their intervals.
+        A row per method and context: rows ``n``, independent ``units`` among them, ``risk`` and ``excess`` with
+        intervals that hold for all contexts together, and the best ``competitor``.
+    brackets : Table
+        A row per context: what is known of its least possible risk. ``in_sample``, that of the context's own model on
+        the rows it was fitted to, is too low; ``held_out``, the lowest that a competitor reached, is too high.
+        ``too_small`` tells where the two are so far apart that the excess there cannot be judged.
     references : dict
-        The least risk of each context: the lowest any of the compared models reached on held-out rows, models trained
-        on the context alone included.
+        The lowest risk of each context that a competitor reached on held-out rows.
     verdict : str
         What to make of it, in words.
     confidence : float
         Level of the intervals.
+    radius : float
+        Size of the set of plausible mixes, in bits.
     model : str
         What was fitted, in words.
     remarks : str
@@ -72,9 +87,11 @@ class Comparison:
 
     summary: Table
     by_context: Table
+    brackets: Table
     references: dict[Any, float]
     verdict: str
     confidence: float
+    radius: float
     model: str = ""
     remarks: str = ""
 
@@ -82,22 +99,24 @@ class Comparison:
     def overview(self) -> Table:
         """The summary with intervals in words, short enough to read."""
 
-        def with_interval(name: str) -> list[str]:
+        def with_interval(name: str) -> NDArray[Any]:
             low, high = self.summary[f"{name}_low"], self.summary[f"{name}_high"]
-            return [
-                f"{value:.4g} [{a:.3g}, {b:.3g}]" for value, a, b in zip(self.summary[name], low, high, strict=True)
-            ]
+            return np.array(
+                [f"{value:.3g} [{a:.2g}, {b:.2g}]" for value, a, b in zip(self.summary[name], low, high, strict=True)]
+            )
 
         return Table(
             {
                 "method": self.summary["method"],
-                "worst excess": np.array(with_interval("worst_excess")),
+                "worst mix": with_interval("mix_excess"),
+                "against erm": with_interval("mix_excess_change"),
+                "worst context": with_interval("worst_excess"),
                 "in": self.summary["worst_context"],
-                "against erm": np.array(with_interval("worst_excess_change")),
                 "mean risk": self.summary["nominal_risk"],
-                "its change": np.array(with_interval("nominal_risk_change")),
+                "its change": with_interval("nominal_risk_change"),
             },
-            f"{self.model}, on held-out rows; {100 * self.confidence:g}% bootstrap intervals",
+            f"excess risk of {self.model} on held-out rows; {100 * self.confidence:g}% intervals; plausible mixes lie "
+            f"within {self.radius:.3g} bits of the data",
         )
 
     def __repr__(self) -> str:
@@ -119,11 +138,9 @@ def compare(
     loss: RowLoss | None = None,
     sample_weight: Any = None,
     confidence: float = 0.95,
-    n_bootstrap: int = 1000,
-    random_state: int = 0,
     n_jobs: int | None = None,
 ) -> Comparison:
-    """Cross-validate a robust model and its baselines, and say which serves the worst context best at what price.
+    """Cross-validate a robust model and its baselines, and say which does best in the worst plausible mix.
 
     Parameters
     ----------
@@ -137,12 +154,11 @@ def compare(
     cv : int or splitter
         A number deals the rows of every context to that many folds, along the targets.
     groups : labels of shape (n_samples,), optional
-        Rows that belong together (one patient, one day): they are kept in one fold, and drawn together in the
-        bootstrap.
+        Rows that belong together (one patient, one day): they are kept in one fold, and count as one in intervals.
     loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
         By default the one the models are fitted by.
     confidence : float
-        Level of the bootstrap intervals, which reflect the rows that happened to be there, not the folds.
+        Level of the intervals, which are about models fitted to as many rows as a fold leaves.
 
     Returns
     -------
@@ -155,16 +171,13 @@ def compare(
         raise InvalidInputError(
             f"methods are {list(methods)!r:.80}; choose from {', '.join(BASELINES)}, 'robust' and 'erm' among them."
         )
-    if not 0.0 < confidence < 1.0:
-        raise InvalidInputError(f"confidence = {confidence}; the level of an interval lies between 0 and 1.")
+    check_confidence(confidence)
     check_aligned(X, contexts)
     X, target = indexable(X, np.asarray(unwrapped(y)))
     encoded = encode(contexts, len(target))
-    units = _group_codes(groups, len(target))
+    units = group_codes(groups, len(target))
     weight = checked_row_weights(sample_weight, encoded)
     base = default_estimator(target) if estimator is None else estimator
-    if n_bootstrap < 0:
-        raise InvalidInputError(f"n_bootstrap = {n_bootstrap}; pass a number of resamples, 0 or more.")
     last = innermost(base)
     if isinstance(base, type) or not hasattr(last, "get_params") or "radius" not in last.get_params():
         raise InvalidInputError(
@@ -179,19 +192,26 @@ def compare(
             name: held_out_losses(_fit(base, name, X, target, encoded, weight), X, target, folds, **judge)
             for name in methods
         }
-        alone = specialist_losses(_variant(base, "erm", [0]), X, target, weight, encoded.codes, folds, **judge)
+        specialist = _variant(base, "erm", [0])
+        # For a learner that memorises, its own rows say nothing.
+        minimises = isinstance(last, RobustLinearModel)
+        own, fitted = (
+            specialist_losses(specialist, X, target, weight, encoded.codes, dealt, **judge)
+            if dealt is not None or minimises
+            else np.full(len(target), np.nan)
+            for dealt in (folds, None)
+        )
+        plausible = _plausible(last, np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64))
     model = type(last).__name__ if estimator is not None else f"{type(last).__name__}, chosen by the kind of y"
-    judged = _judged(rows, alone, weight, encoded, units, confidence, n_bootstrap, random_state)
-    return replace(judged, model=model)
+    held_out = HeldOut(encoded, units, weight)
+    return replace(_judged(held_out, rows, own, fitted, plausible, confidence), model=model)
 
 
-def _group_codes(groups: Any, n_rows: int) -> NDArray[np.intp] | None:
-    if groups is None:
-        return None
-    try:
-        return encode(groups, n_rows).codes
-    except InvalidInputError as error:
-        raise InvalidInputError(str(error).replace("context", "group")) from error
+def _plausible(last: Any, counts: Array) -> KLBall:
+    """Return the set of mixes for which an estimator is made."""
+    given = last.get_params(deep=False)
+    switches = {name: given[name] for name in ("confidence", "radius", "draws") if name in given}
+    return Robustness(**switches).ball(counts)
 
 
 @contextmanager
@@ -243,140 +263,120 @@ def _variant(base: Any, method: str, contexts: Iterable[Any]) -> Any:
     return clone(base).set_params(**{prefix + name: value for name, value in switches.items()})
 
 
+COMPETITORS = ("own", "pooled")
+"""What excess risk is measured against in every context: its own model, and the plain one for all."""
+
+
 def _judged(
-    rows: Mapping[str, Array],
-    alone: Array,
-    weight: Array,
-    contexts: Contexts,
-    units: NDArray[np.intp] | None,
-    confidence: float,
-    n_bootstrap: int,
-    seed: int,
+    held_out: HeldOut, rows: Mapping[str, Array], own: Array, fitted: Array, plausible: KLBall, confidence: float
 ) -> Comparison:
-    """Turn losses of rows into tables and words."""
-    names, labels = list(rows), contexts.labels
-    shares = np.bincount(contexts.codes, weight, len(labels)) / weight.sum()
-    losses = np.column_stack([*rows.values(), alone])
-    drawn = np.random.default_rng(seed)
-    # (n_bootstrap + 1, n_methods + 1, n_contexts), the first without resampling.
-    risks = np.stack(
-        [
-            _resampled(losses[own], weight[own], None if units is None else units[own], n_bootstrap, drawn)
-            for own in (contexts.codes == c for c in range(len(labels)))
-        ],
-        axis=2,
-    )
-    least = risks.min(axis=1)
-    risks = risks[:, :-1]
-    excess = risks - least[:, None]
-    nominal, worst = risks @ shares, excess.max(axis=2)
-    tail = 0.5 * (1.0 - confidence)
+    """Turn losses of rows into tables and words.
 
-    # What one row, or one group, would have been otherwise, nobody knows.
-    n_units = contexts.counts
-    if units is not None:
-        n_units = np.array([len(np.unique(units[contexts.codes == c])) for c in range(len(labels))])
-    alone_in_context = n_units == 1
-    known = n_bootstrap > 0 and not alone_in_context.all()
-
-    def interval(samples: Array) -> tuple[Array, Array]:
-        if not known:
-            return np.full_like(samples[0], np.nan), np.full_like(samples[0], np.nan)
-        low, high = np.quantile(samples[1:], [tail, 1.0 - tail], axis=0)
-        return low, high
-
-    erm = names.index("erm")
-    # The largest excess is not known to be what it is, where it is that of a context with one row.
-    lone = alone_in_context[excess[0].argmax(axis=1)]
-    unknown = {"worst_excess": lone, "worst_excess_change": lone | lone[erm]}
-    columns: dict[str, Any] = {"method": np.array(names)}
-    for name, samples in (
-        ("nominal_risk", nominal),
-        ("worst_risk", risks.max(axis=2)),
-        ("worst_excess", worst),
-        ("worst_excess_change", worst - worst[:, [erm]]),
-        ("nominal_risk_change", nominal - nominal[:, [erm]]),
-    ):
-        columns[name] = samples[0]
-        doubtful = unknown.get(name, np.zeros_like(lone))
-        ends = (np.where(doubtful, np.nan, end) for end in interval(samples))
-        columns[f"{name}_low"], columns[f"{name}_high"] = ends
-    columns["worst_context"] = labels[excess[0].argmax(axis=1)]
-    summary = Table(columns)
-    cells: dict[str, Any] = {
-        "method": np.repeat(names, len(labels)),
-        "context": np.concatenate([labels] * len(names)),
-        "n": np.tile(contexts.counts, len(names)),
+    ``own`` and ``fitted`` are the losses of each context's own model on rows held out, and on those it was fitted to.
+    """
+    labels, erm = held_out.contexts.labels, rows["erm"]
+    competitors, nothing = np.column_stack([own, erm]), np.zeros((len(erm), 1))
+    excess = {
+        name: held_out.excess_bounds(losses, competitors, list(COMPETITORS), plausible, confidence)
+        for name, losses in rows.items()
     }
-    for name, samples in (("risk", risks), ("excess", excess)):
-        cells[name] = samples[0].ravel()
-        ends = (np.where(alone_in_context, np.nan, end) for end in interval(samples))
-        cells[f"{name}_low"], cells[f"{name}_high"] = (end.ravel() for end in ends)
-    references = dict(zip(labels.tolist(), least[0].tolist(), strict=True))
-    words = _verdict(names, worst, nominal, labels[excess[0].argmax(axis=1)], lone, interval)
-    return Comparison(summary, Table(cells), references, " ".join(words), confidence, remarks=" ".join(words[1:]))
+    risk = {name: held_out.excess_bounds(losses, nothing, [""], None, confidence) for name, losses in rows.items()}
+    change = {
+        name: held_out.excess_difference(losses, erm, competitors, plausible, confidence)
+        for name, losses in rows.items()
+    }
+    columns: dict[str, list[Any]] = {"method": list(rows)}
+
+    def put(name: str, intervals: Iterable[tuple[float, float, float]]) -> None:
+        for end, values in zip(("", "_low", "_high"), zip(*intervals, strict=True), strict=True):
+            columns[f"{name}{end}"] = list(values)
+
+    put("mix_excess", ((one.mix_estimate, one.mix_lower, one.mix_upper) for one in excess.values()))
+    put("mix_excess_change", ((one.mix_estimate, one.mix_lower, one.mix_upper) for one in change.values()))
+    put("worst_excess", ((one.estimate, one.lower, one.upper) for one in excess.values()))
+    put("worst_excess_change", ((one.estimate, one.lower, one.upper) for one in change.values()))
+    put("nominal_risk", (held_out.mean(losses, confidence) for losses in rows.values()))
+    put("nominal_risk_change", (held_out.mean(losses - erm, confidence) for losses in rows.values()))
+    put("worst_risk", ((one.estimate, one.lower, one.upper) for one in risk.values()))
+    columns["worst_context"] = [labels[_largest(one.by_context)] for one in excess.values()]
+    columns["p_value"] = [one.p_value for one in excess.values()]
+    summary = Table({name: _column(values) for name, values in columns.items()})
+    cells = [_cells(name, excess[name].by_context, risk[name].by_context) for name in rows]
+    by_context = Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]})
+    brackets = _brackets(held_out, own, erm, fitted, excess["erm"].estimate)
+    references = dict(zip(labels.tolist(), brackets["held_out"].tolist(), strict=True))
+    other = None
+    if "inverse-frequency" in rows:
+        other = held_out.excess_difference(
+            rows["robust"], rows["inverse-frequency"], competitors, plausible, confidence
+        )
+    words = verdict(summary, brackets, other, negligible(held_out, erm), confidence)
+    return Comparison(
+        summary,
+        by_context,
+        brackets,
+        references,
+        " ".join(words),
+        confidence,
+        plausible.radius,
+        "",
+        " ".join(words[1:]),
+    )
 
 
-def _resampled(
-    losses: Array, weight: Array, units: NDArray[np.intp] | None, n_bootstrap: int, drawn: np.random.Generator
-) -> Array:
-    """Return the mean loss of one context's rows for every model: as they are, then resampled."""
-    # An infinite loss says that there is no model of the context's own.
-    finite = np.isfinite(losses).all(axis=0)
-    sums = np.column_stack([weight[:, None] * np.where(finite, losses, 0.0), weight])
-    if units is not None:
-        position = np.unique(units, return_inverse=True)[1]
-        sums = np.stack([np.bincount(position, column) for column in sums.T], axis=1)
-    n = len(sums)
-    totals = [sums.sum(axis=0, keepdims=True)]
-    # Poisson counts resample without n-way draws; in blocks, for memory.
-    step = max(1, (1 << 22) // n)
-    for first in range(0, n_bootstrap, step):
-        size = min(step, n_bootstrap - first)
-        counts = drawn.poisson(1.0, size=(size, n)) if n > 1000 else drawn.multinomial(n, np.full(n, 1.0 / n), size)
-        totals.append(counts @ sums)
-    total = np.concatenate(totals)
-    return np.asarray(np.where(finite, total[:, :-1] / total[:, -1:], np.inf))
+def _largest(by_context: Table) -> int:
+    """Return the context with the largest excess, of those that can be judged where there are any."""
+    judged = np.isfinite(by_context["low"])
+    excess = by_context["excess"]
+    return int(np.nanargmax(np.where(judged, excess, np.nan) if judged.any() else excess))
 
 
-def _verdict(
-    names: list[str],
-    worst: Array,
-    nominal: Array,
-    where: NDArray[Any],
-    lone: NDArray[np.bool_],
-    interval: Callable[[Array], tuple[Array, Array]],
-) -> list[str]:
-    """Say in words which method serves the worst context best, and what that costs on average."""
-    robust, erm = names.index("robust"), names.index("erm")
+def _column(values: list[Any]) -> NDArray[Any]:
+    """Return labels as they are, and numbers as floats."""
+    if all(isinstance(value, float) for value in values):
+        return np.array(values, dtype=np.float64)
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column if any(isinstance(value, tuple) for value in values) else np.array(values)
 
-    def against(samples: Array, other: str) -> tuple[str, float, float]:
-        difference = samples[:, [robust]] - samples[:, [names.index(other)]]
-        low, high = (float(end[0]) for end in interval(difference))
-        if samples is worst and (lone[robust] or lone[names.index(other)]):
-            low = high = math.nan
-        words = f"{difference[0, 0]:+.4g}" + (f" [{low:+.4g}, {high:+.4g}]" if low == low else "")
-        return words, low, high
 
-    gain, low, high = against(worst, "erm")
-    verb = "lowers" if high < 0 else "raises" if low > 0 else "does not clearly change"
-    words = [
-        f"Robust {verb} the largest excess risk: {worst[0, robust]:.4g} (in {shown(where[robust])}) against "
-        f"{worst[0, erm]:.4g} (in {shown(where[erm])}) for plain empirical risk minimisation, a difference of {gain}.",
-        f"On average its risk is {nominal[0, robust]:.4g} against {nominal[0, erm]:.4g}, a difference of "
-        f"{against(nominal, 'erm')[0]}.",
-    ]
-    if "inverse-frequency" in names:
-        _, low, high = against(worst, "inverse-frequency")
-        value = f"{worst[0, names.index('inverse-frequency')]:.4g}"
-        if low > 0:
-            words.append(f"Plain inverse-frequency weights do better in the worst context ({value}).")
-        elif high < 0:
-            words.append(f"Inverse-frequency weights do not do as well ({value}).")
-        else:
-            words.append(
-                f"Plain inverse-frequency weights are as good in the worst context, within the noise ({value})."
-            )
-    best = int(worst[0].argmin())
-    words.append(f"Lowest worst-context excess: {names[best]} ({worst[0, best]:.4g}).")
-    return words
+def _cells(method: str, excess: Table, risk: Table) -> dict[str, NDArray[Any]]:
+    """Return a row per context of one method."""
+    return {
+        "method": np.repeat(method, excess.n_rows),
+        **{name: excess[name] for name in ("context", "n", "units")},
+        **{f"risk{end}": risk[name] for end, name in (("", "excess"), ("_low", "low"), ("_high", "high"))},
+        **{f"excess{end}": excess[name] for end, name in (("", "excess"), ("_low", "low"), ("_high", "high"))},
+        "competitor": excess["competitor"],
+    }
+
+
+def _brackets(held_out: HeldOut, own: Array, erm: Array, fitted: Array, largest: float) -> Table:
+    """Return what is known of the least possible risk of each context, from both sides.
+
+    A context is too small to judge where the two sides are further apart than noise makes them, than the largest
+    excess of the plain model, and than what is negligible.
+    """
+    contexts = held_out.contexts
+    pairs = PairedMeans.of(
+        np.column_stack([own, erm, fitted, own - fitted, erm - fitted]),
+        contexts.codes,
+        len(contexts.labels),
+        held_out.weight,
+        held_out.groups,
+    )
+    best = np.argmin(np.where(np.isnan(pairs.mean[:, :2]), np.inf, pairs.mean[:, :2]), axis=1)
+    at = np.arange(len(best))
+    width, error = pairs.mean[at, 3 + best], pairs.error[at, 3 + best]
+    with np.errstate(invalid="ignore"):
+        beyond = (width > 2.0 * error) & (pairs.n_units > 1)
+        too_small = beyond & (width > np.nanmax([largest, negligible(held_out, erm)]))
+    return Table.of(
+        "",
+        context=contexts.labels,
+        n=contexts.counts,
+        in_sample=pairs.mean[:, 2],
+        held_out=pairs.mean[at, best],
+        differ=beyond,
+        too_small=too_small | (pairs.n_units == 1),
+    )

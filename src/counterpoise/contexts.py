@@ -69,7 +69,9 @@ def shown(label: Any) -> str:
     return " x ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
-def encode(labels: Any, n_rows: int | None = None, declared: Iterable[Hashable] | None = None) -> Contexts:
+def encode(
+    labels: Any, n_rows: int | None = None, declared: Iterable[Hashable] | None = None, role: str = "context"
+) -> Contexts:
     """Turn labels into codes.
 
     Parameters
@@ -81,23 +83,25 @@ def encode(labels: Any, n_rows: int | None = None, declared: Iterable[Hashable] 
         How many there should be.
     declared : iterable of labels, optional
         The contexts that exist. One without rows is refused: nothing is known about its risk.
+    role : str
+        What the labels are of, for messages.
     """
-    columns = _columns(labels)
+    columns = _columns(labels, role)
     for values in columns:
         if values.ndim != 1:
-            raise InvalidInputError(f"contexts must be one label per row, got shape {values.shape}.")
+            raise InvalidInputError(f"{role}s must be one label per row, got shape {values.shape}.")
         if n_rows is not None and len(values) != n_rows:
-            raise InvalidInputError(f"got {len(values)} context labels for {n_rows} rows. Pass one label per row.")
+            raise InvalidInputError(f"got {len(values)} {role} labels for {n_rows} rows. Pass one label per row.")
         if len(values) == 0:
-            raise InvalidInputError("there are no rows: contexts are empty.")
+            raise InvalidInputError(f"there are no rows: {role}s are empty.")
         missing = _missing(values)
         if missing.any():
             row = int(np.flatnonzero(missing)[0])
             raise InvalidInputError(
-                f"the context of row {row} is {plain(values[row])!r} ({int(missing.sum())} of {len(values)} are "
+                f"the {role} of row {row} is {plain(values[row])!r} ({int(missing.sum())} of {len(values)} are "
                 "missing). Drop those rows, or give them a label of their own such as 'unknown'."
             )
-    parts = [Contexts(*_unique(values)) for values in columns]
+    parts = [Contexts(*_unique(values, role)) for values in columns]
     contexts = parts[0] if len(parts) == 1 else _crossed(parts)
     return contexts if declared is None else _align(contexts, list(declared))
 
@@ -141,7 +145,7 @@ def _align(contexts: Contexts, declared: Sequence[Hashable]) -> Contexts:
     return aligned
 
 
-def _columns(labels: Any) -> list[NDArray[Any]]:
+def _columns(labels: Any, role: str) -> list[NDArray[Any]]:
     """Return the columns of a table, or the only one."""
     if hasattr(labels, "detach") and hasattr(labels, "cpu"):
         # The elements of a tensor are tensors, each equal to none but itself.
@@ -149,14 +153,14 @@ def _columns(labels: Any) -> list[NDArray[Any]]:
     native = nw.from_native(labels, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(native, nw.DataFrame):
         if not native.columns:
-            raise InvalidInputError("contexts are a table without columns. Pass at least one column.")
-        return [_to_array(column.to_native()) for column in native.iter_columns()]
+            raise InvalidInputError(f"{role}s are a table without columns. Pass at least one column.")
+        return [_to_array(column.to_native(), role) for column in native.iter_columns()]
     if isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.shape[1] > 0:
-        return [_to_array(column) for column in labels.T]
-    return [_to_array(labels)]
+        return [_to_array(column, role) for column in labels.T]
+    return [_to_array(labels, role)]
 
 
-def _to_array(labels: Any) -> NDArray[Any]:
+def _to_array(labels: Any, role: str) -> NDArray[Any]:
     native = nw.from_native(labels, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(native, nw.Series):
         return np.asarray(native.to_numpy())
@@ -166,7 +170,7 @@ def _to_array(labels: Any) -> NDArray[Any]:
         return labels if labels.dtype.kind != "T" else _objects(list(labels))
     sparse = hasattr(labels, "tocsr")
     if sparse or isinstance(labels, (str, bytes, Set, Mapping)) or not isinstance(labels, Iterable):
-        raise InvalidInputError(f"contexts must be one label per row, got {labels!r:.60}.")
+        raise InvalidInputError(f"{role}s must be one label per row, got {labels!r:.60}.")
     # Not through numpy, which would turn [1, "a", None] into text and merge large integers beside a float.
     return _objects(list(labels))
 
@@ -218,14 +222,14 @@ def sorted_codes(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
     return unique, codes.astype(np.intp, copy=False)
 
 
-def _unique(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+def _unique(values: NDArray[Any], role: str = "context") -> tuple[NDArray[Any], NDArray[np.intp]]:
     if values.dtype.kind != "O":
         return sorted_codes(values)
     seen: dict[Any, int] = {}
     try:
         codes = np.fromiter((seen.setdefault(plain(v), len(seen)) for v in values), dtype=np.intp, count=len(values))
     except TypeError as error:
-        raise InvalidInputError(f"a context label cannot be hashed ({error}). Use strings or numbers.") from error
+        raise InvalidInputError(f"a {role} label cannot be hashed ({error}). Use strings or numbers.") from error
     labels = list(seen)
     try:
         order = sorted(range(len(labels)), key=labels.__getitem__)

@@ -7,12 +7,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 from sklearn.base import BaseEstimator
 from sklearn.utils import indexable
 
 from counterpoise.contexts import Contexts, encode, plain, shown
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.judging.excess import (
+    ExcessBounds,
+    ExcessDifference,
+    HeldOut,
+    check_confidence,
+    excess_bounds,
+    excess_difference,
+    group_codes,
+)
 from counterpoise.learners import (
     RowLoss,
     fold_of_rows,
@@ -28,6 +36,19 @@ from counterpoise.problem import given_references, keyed
 from counterpoise.tables import Table
 from counterpoise.validation import check_aligned, checked_row_weights, unwrapped
 
+__all__ = [
+    "ContextScorer",
+    "ExcessBounds",
+    "ExcessDifference",
+    "NominalScorer",
+    "WorstContextScorer",
+    "WorstExcessScorer",
+    "by_context",
+    "excess_bounds",
+    "excess_difference",
+    "reference_risks",
+]
+
 Array = NDArray[np.float64]
 
 
@@ -40,6 +61,7 @@ def by_context(
     reference: Mapping[Any, float] | None = None,
     loss: RowLoss | None = None,
     sample_weight: Any = None,
+    groups: Any = None,
     confidence: float = 0.95,
 ) -> Table:
     """Judge a fitted model in every context of some data.
@@ -54,25 +76,30 @@ def by_context(
         small contexts look worse served than they are: see :func:`reference_risks`.
     loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
         By default the one the model was fitted by; see :func:`counterpoise.learners.row_losses`.
+    groups : labels of shape (n_samples,), optional
+        Rows that belong together (one patient, one day) count as one in the intervals.
     confidence : float
-        Level of the intervals of each mean (Student's t; it does not cover the error of the reference).
+        Level at which the intervals of all contexts hold together. References count as known: judge against the
+        losses of other models with :func:`excess_bounds`.
 
     Returns
     -------
     Table
         One row per context: ``context``, ``n``, ``risk``, ``reference``, ``excess``, ``seen``, and ``_low`` and
-        ``_high`` of risk and excess. ``seen`` tells whether the model was fitted to that context;
-        those it was not are named below the table. Without a reference the excess is NaN.
+        ``_high`` of risk and excess, NaN where there is one row or one group. ``seen`` tells whether the model was
+        fitted to that context; those it was not are named below the table. Without a reference the excess is NaN.
     """
-    if not 0.0 < confidence < 1.0:
-        raise InvalidInputError(f"confidence = {confidence}; the level of an interval lies between 0 and 1.")
+    check_confidence(confidence)
     check_aligned(X, contexts)
     rows = row_losses(model, X, y, loss)
     encoded = encode(contexts, len(rows))
-    rows, encoded, weight = weighted_rows(rows, encoded, checked_row_weights(sample_weight, encoded))
-    labels, n = encoded.labels, encoded.counts
-    risk = mean_by_context(rows, weight, encoded.codes, len(labels))
-    half = _half_width(rows, weight, encoded, risk, confidence)
+    weight = checked_row_weights(sample_weight, encoded)
+    units = group_codes(groups, len(rows))
+    units = units if units is None else units[weight > 0]
+    rows, encoded, weight = weighted_rows(rows, encoded, weight)
+    labels = encoded.labels
+    judged = HeldOut(encoded, units, weight).excess_bounds(rows, np.zeros((len(rows), 1)), [""], None, confidence)
+    risk, low, high = (judged.by_context[name] for name in ("excess", "low", "high"))
     own = innermost(model)
     trained = {plain(label): k for k, label in enumerate(getattr(own, "contexts_", ()))}
     known = keyed(reference) if reference is not None else _own_references(own)
@@ -90,14 +117,14 @@ def by_context(
     return Table.of(
         note,
         context=labels,
-        n=n,
+        n=encoded.counts,
         risk=risk,
-        risk_low=risk - half,
-        risk_high=risk + half,
+        risk_low=low,
+        risk_high=high,
         reference=least,
         excess=risk - least,
-        excess_low=risk - least - half,
-        excess_high=risk - least + half,
+        excess_low=low - least,
+        excess_high=high - least,
         seen=seen,
     )
 
@@ -231,17 +258,6 @@ class WorstExcessScorer(ContextScorer):
                 "counterpoise.metrics.reference_risks."
             )
         return float(np.max(risks - given_references(self.reference, contexts)))
-
-
-def _half_width(rows: Array, weight: Array, contexts: Contexts, mean: Array, confidence: float) -> Array:
-    """Return half the length of the interval of each context's mean; NaN where one row is all there is."""
-    n, size = contexts.counts, len(contexts.labels)
-    weight = weight / weight.max()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        spread = np.bincount(contexts.codes, np.square(weight * (rows - mean[contexts.codes])), size)
-        total = np.bincount(contexts.codes, weight, size)
-        error = np.sqrt(spread * n / (n - 1)) / total
-    return np.where(n > 1, student.ppf(0.5 + 0.5 * confidence, np.maximum(n - 1, 1)) * error, np.nan)
 
 
 def _own_references(model: Any) -> dict[Any, float]:

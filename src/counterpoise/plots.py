@@ -80,27 +80,27 @@ def plot_contexts(table: Columns, ax: Axes | None = None, value: str = "excess")
 
 
 def plot_comparison(summary: Columns, ax: Axes | None = None) -> Axes:
-    """Draw every method by its mean risk and its largest excess risk, with intervals.
+    """Draw every method by its mean risk and its excess risk in the worst plausible mix, with intervals.
 
     Parameters
     ----------
     summary : Table
         The ``summary`` of a :class:`counterpoise.comparison.Comparison`.
     """
-    summary = _columns(summary, "method", "nominal_risk_change", "worst_excess")
+    summary = _columns(summary, "method", "nominal_risk_change", "mix_excess")
     ax = _axes(ax)
-    across, up = (_whiskers(summary, name) for name in ("nominal_risk_change", "worst_excess"))
+    across, up = (_whiskers(summary, name) for name in ("nominal_risk_change", "mix_excess"))
     for k, method in enumerate(summary["method"].tolist()):
         ax.errorbar(
             summary["nominal_risk_change"][k],
-            summary["worst_excess"][k],
+            summary["mix_excess"][k],
             xerr=None if across is None else across[:, [k]],
             yerr=None if up is None else up[:, [k]],
             fmt="o",
             color=COLOURS.get(method, "#555555"),
             label=WORDS.get(method) or _words(method),
         )
-    ax.set(xlabel="rise of mean risk against ERM", ylabel="largest excess risk")
+    ax.set(xlabel="rise of mean risk against ERM", ylabel="excess risk in the worst plausible mix")
     ax.legend()
     return ax
 

@@ -1,4 +1,4 @@
-"""A model as a page: what the worst context gains, what the average pays, and how that is known."""
+"""A model as a page: what the worst plausible mix gains, what the average pays, and how that is known."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from counterpoise.confidence import ConfidencePath, confidence_path
 from counterpoise.contexts import plain, shown
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import check_output, whole
+from counterpoise.judging.verdict import change_in_words
 from counterpoise.learners import fit_routed, innermost, step_name
 from counterpoise.methods import COLOURS, WORDS
 from counterpoise.pages.charts import Bar, DotRow, Line, Mark, bar_chart, dot_chart, line_chart, number
@@ -133,10 +134,12 @@ class Report:
         """A row per context, those with the largest held-out excess risk first.
 
         Share in the data and weight in the least favourable mix are those of the fit; ``risk``, ``least`` and
-        ``excess`` are on held-out rows, with intervals, and ``erm_excess`` is that of empirical risk minimisation.
+        ``excess`` are on held-out rows, with intervals that hold for all contexts together, and ``erm_excess`` is that
+        of empirical risk minimisation. ``least_in_sample`` is the other end of what is known of the least risk, and
+        ``too_small`` tells where the two are too far apart to judge the context.
         """
         held_out = {name: self.comparison.by_context.where(method=name) for name in ("robust", "erm")}
-        ours = held_out["robust"]
+        ours, brackets = held_out["robust"], self.comparison.brackets
         order = np.argsort(-ours["excess"], kind="stable")
         own = innermost(self.fitted)
         at = self._places(ours["context"])
@@ -149,11 +152,13 @@ class Report:
             "risk": ours["risk"],
             "risk_low": ours["risk_low"],
             "risk_high": ours["risk_high"],
-            "least": ours["risk"] - ours["excess"],
+            "least": brackets["held_out"],
+            "least_in_sample": np.where(brackets["differ"], brackets["in_sample"], np.nan),
             "excess": ours["excess"],
             "excess_low": ours["excess_low"],
             "excess_high": ours["excess_high"],
             "erm_excess": held_out["erm"]["excess"],
+            "too_small": brackets["too_small"],
         }
         return Table({name: column[order] for name, column in columns.items()})
 
@@ -174,17 +179,16 @@ class Report:
 
     @cached_property
     def verdict(self) -> str:
-        """What the worst context gains and what the average pays, in one sentence."""
+        """What the worst plausible mix gains and what the average pays, in one sentence."""
         summary = self.comparison.summary
         ours, plain_ = (next(row for row in summary.rows() if row["method"] == name) for name in ("robust", "erm"))
-        low, high = (ours[f"worst_excess_change{end}"] for end in ("_low", "_high"))
-        verb = "lowers" if high < 0 else "raises" if low > 0 else "does not clearly change"
+        low, high = (ours[f"mix_excess_change{end}"] for end in ("_low", "_high"))
         pays, fewer, more = (ours[f"nominal_risk_change{end}"] for end in ("", "_low", "_high"))
         noise = "" if fewer > 0 or more < 0 or math.isnan(fewer) else " (within the noise)"
         return (
-            f"The robust model {verb} the largest excess risk of any context: from {number(plain_['worst_excess'])} "
-            f"({shown(plain_['worst_context']):.80}) to {number(ours['worst_excess'])} "
-            f"({shown(ours['worst_context']):.80}); the average risk changes by {_signed(pays)}, from "
+            f"The robust model {change_in_words(low, high)} the excess risk in the worst plausible mix of contexts: "
+            f"from {number(plain_['mix_excess'])} to {number(ours['mix_excess'])}"
+            f"{_interval_in_words(ours, 'mix_excess_change')}; the average risk changes by {_signed(pays)}, from "
             f"{number(plain_['nominal_risk'], 4)}{noise}."
         )
 
@@ -252,7 +256,9 @@ class Report:
         )
         level = f"{100 * self.comparison.confidence:g}%"
         return figure(
-            chart, f"Above the least risk that any of the compared models reached there, with {level} intervals."
+            chart,
+            "Above the better of two competitors there, the context's own model and the plain one for all. The "
+            f"{level} intervals hold for all contexts together.",
         )
 
     def _contexts_table(self) -> Html:
@@ -265,7 +271,7 @@ class Report:
             "excess": _with_interval(rows, "excess"),
             "of ERM": rows["erm_excess"],
             "risk": _with_interval(rows, "risk"),
-            "least risk": rows["least"],
+            "least risk": _bracket(rows),
         }
         left = ["context"]
         return table(Table(cells), left=left, formats={"context": shown}, caption=f"Risks{self._of} on held-out rows")
@@ -275,39 +281,44 @@ class Report:
         rows = [
             DotRow(words, {WORDS[row["method"]]: row[name] for row in summary.rows()})
             for name, words in (
-                ("worst_excess", "largest excess"),
+                ("mix_excess", "worst plausible mix"),
+                ("worst_excess", "worst context"),
                 ("nominal_risk_change", "average change"),
             )
         ]
         chart = dot_chart(
             rows,
             colours={WORDS[name]: COLOURS[name] for name in summary["method"].tolist()},
-            title="What each method costs in the worst context, and on average",
+            title="What each method costs in the worst plausible mix, in the worst context, and on average",
             x_label=f"risk{self._of}, held-out rows",
             alt="; ".join(
-                f"{WORDS[row['method']]}: {number(row['worst_excess'])} and {number(row['nominal_risk_change'])}"
+                f"{WORDS[row['method']]}: {number(row['mix_excess'])}, {number(row['worst_excess'])} and "
+                f"{number(row['nominal_risk_change'])}"
                 for row in summary.rows()
             ),
         )
-        return figure(chart, "Further to the left is better. Average change: of the mean risk, against ERM.")
+        return figure(
+            chart,
+            "Further to the left is better. Excess risk in the worst mix and context; change of the mean risk against ERM.",
+        )
 
     def _baselines_table(self) -> Html:
         summary = self.comparison.summary
         cells = {
             "method": np.array([WORDS[name] for name in summary["method"].tolist()]),
-            "largest excess": _with_interval(summary, "worst_excess"),
+            "worst plausible mix": _with_interval(summary, "mix_excess"),
+            "its change": _with_interval(summary, "mix_excess_change"),
+            "worst context": _with_interval(summary, "worst_excess"),
             "in": summary["worst_context"],
-            "its change": _with_interval(summary, "worst_excess_change"),
             "average risk": summary["nominal_risk"],
             "change of average": _with_interval(summary, "nominal_risk_change"),
-            "largest risk": summary["worst_risk"],
         }
-        level = f"{100 * self.comparison.confidence:g}% bootstrap intervals"
+        level = f"{100 * self.comparison.confidence:g}% intervals"
         return table(
             Table(cells),
             left=["method", "in"],
             formats={"in": shown},
-            caption=f"Risks{self._of} on held-out rows, with {level}",
+            caption=f"Excess risk and average risk{self._of} on held-out rows, with {level}; changes are against ERM",
         )
 
     def _path_chart(self) -> Html:
@@ -375,10 +386,19 @@ class Report:
         ]
 
     def _explained(self) -> list[str]:
+        radius = self.comparison.radius
+        size = "" if math.isinf(radius) else f" within {number(radius)} bits of the shares in the data"
         return [
-            f"Risk is the mean loss{self._of}. Excess risk is the risk above the least that any of the compared "
-            "models, one trained on the context alone among them, reached there on held-out rows: what a context loses "
-            "because one model serves all. A context that is hard for every model is not what a model is blamed for.",
+            f"Risk is the mean loss{self._of}. Excess risk is the risk above that of the better of two competitors on "
+            "held-out rows, a model trained on the context alone and the plain one trained on all: what a context "
+            "loses because one model serves all. Contexts that are hard for every model do not count against it.",
+            "The worst plausible mix is the one with the largest excess risk among those the model was made for: every "
+            f"mix{size}. The worst context is its limit when any mix is possible. Both are corrected for being the "
+            "largest of several noisy numbers, which would otherwise be too large, and a change is claimed only where "
+            "its interval excludes zero.",
+            "The least possible risk of a context lies between that of its own model on the rows it was fitted to, "
+            "which is too low, and the lowest on held-out rows, which is too high. Where the two are further apart "
+            "than noise makes them, both are shown.",
             "The share is how often a context was seen. The weight is its part in the least favourable mix among those "
             "that the data leave plausible; the robust model is the one that does best there.",
             "Average is empirical risk minimisation (ERM), equal weights are inverse-frequency weights, worst case is "
@@ -420,6 +440,20 @@ def _version(name: str) -> str:
 
 def _signed(value: float) -> str:
     return f"{'+' if value > 0 else ''}{number(value)}"
+
+
+def _interval_in_words(row: dict[str, Any], name: str) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "" if math.isnan(low) else f" (a change between {_signed(low)} and {_signed(high)})"
+
+
+def _bracket(rows: Table) -> NDArray[Any]:
+    """Return the least risk, from its lower to its higher end where these differ by more than noise."""
+    cells = [
+        number(high, 4) if math.isnan(low) else f"{number(low)} to {number(high)}"
+        for low, high in zip(rows["least_in_sample"], rows["least"], strict=True)
+    ]
+    return np.array(cells, dtype=object)
 
 
 def _percent(values: Array) -> NDArray[Any]:

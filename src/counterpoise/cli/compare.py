@@ -43,7 +43,7 @@ def compare(
     """
     from counterpoise.comparison import compare as compared
     from counterpoise.reading import read_table
-    from counterpoise.tables import plain_rows
+    from counterpoise.tables import jsonable, plain_rows
     from counterpoise.tabular.fitting import pose
 
     speaker = Speaker(quiet, verbose)
@@ -70,6 +70,8 @@ def compare(
             "verdict": comparison.verdict,
             "methods": plain_rows(comparison.summary),
             "contexts": plain_rows(comparison.by_context),
+            "brackets": plain_rows(comparison.brackets),
+            "radius_bits": jsonable(comparison.radius),
         }
         tell_json(result)
     else:

@@ -1,0 +1,357 @@
+"""What held-out losses say about excess risk: bounds of the largest of many, and of differences of these."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.contexts import Contexts, encode, shown
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.judging.intervals import (
+    UNKNOWN,
+    Excess,
+    Interval,
+    difference_interval,
+    drawn_excess,
+    enough,
+    mean_interval,
+    simultaneous,
+    worst_interval,
+)
+from counterpoise.judging.paired import PairedMeans
+from counterpoise.judging.worst_mix import WorstMix
+from counterpoise.sets import ContextSet
+from counterpoise.tables import Table
+from counterpoise.validation import checked_row_weights, unwrapped
+
+Array = NDArray[np.float64]
+
+_LARGEST_LOSS = 1e150
+
+
+@dataclass(frozen=True, eq=False)
+class ExcessBounds:
+    """How much worse a model is than its competitors, on rows that it has not seen.
+
+    The excess of a context is the model's risk above that of the best competitor there; it is negative where the model
+    beats them all.
+
+    Attributes
+    ----------
+    estimate, lower, upper : float
+        The largest excess of any context. The estimate is corrected for being a maximum of noisy numbers.
+    mix_estimate, mix_lower, mix_upper : float
+        The largest excess in any plausible mix of contexts; the same as above where every mix is plausible.
+    p_value : float
+        Of the hypothesis that no competitor is better in any context: that one model is enough.
+    by_context : Table
+        A row per context: ``n`` rows, independent ``units`` among them, ``excess`` with simultaneous ``low`` and
+        ``high``, and the best ``competitor``.
+    confidence : float
+        Of each interval, and of all rows of ``by_context`` together.
+    unjudged : tuple of labels
+        Contexts about which nothing can be said: of one row, of one group, or without a competitor. They are left out
+        of everything above.
+    """
+
+    estimate: float
+    lower: float
+    upper: float
+    mix_estimate: float
+    mix_lower: float
+    mix_upper: float
+    p_value: float
+    by_context: Table
+    confidence: float
+    unjudged: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        level = f"{100 * self.confidence:g}%"
+        left_out = f"\nnot judged: {', '.join(map(shown, self.unjudged))}" if self.unjudged else ""
+        return (
+            f"worst context: {self.estimate:.4g}, {level} [{self.lower:.4g}, {self.upper:.4g}]\n"
+            f"worst plausible mix: {self.mix_estimate:.4g}, {level} [{self.mix_lower:.4g}, {self.mix_upper:.4g}]\n"
+            f"one model is enough: p = {self.p_value:.3g}{left_out}\n{self.by_context}"
+        )
+
+
+@dataclass(frozen=True)
+class ExcessDifference:
+    """The worst excess of one model minus that of another, against the same competitors.
+
+    Attributes
+    ----------
+    estimate, lower, upper : float
+        Of the largest excess of any context.
+    mix_estimate, mix_lower, mix_upper : float
+        Of the largest excess in any plausible mix.
+    confidence : float
+    unjudged : tuple of labels
+        Contexts that are left out, see :class:`ExcessBounds`.
+    """
+
+    estimate: float
+    lower: float
+    upper: float
+    mix_estimate: float
+    mix_lower: float
+    mix_upper: float
+    confidence: float
+    unjudged: tuple[Any, ...]
+
+
+def excess_bounds(
+    losses: Any,
+    competitors: Any,
+    contexts: Any,
+    *,
+    groups: Any = None,
+    mix: ContextSet | None = None,
+    confidence: float = 0.95,
+    sample_weight: Any = None,
+) -> ExcessBounds:
+    """Bound how much worse a model is than named competitors, in its worst context and in the worst plausible mix.
+
+    The largest of several estimates is too large, most of all where contexts tie, as they do at a robust optimum. These
+    bounds hold there: the lower end allows for every context that might be the worst, the upper end covers whichever
+    is.
+
+    Parameters
+    ----------
+    losses : array of shape (n_samples,)
+        Of the model, on rows held out.
+    competitors : array of shape (n_samples,) or (n_samples, n_competitors), mapping or data frame
+        Losses of other models on the same rows: a model of the context's own, one for all. Infinite where there is
+        none.
+    contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+    groups : labels of shape (n_samples,), optional
+        Rows that belong together (one patient, one day) count as one. A group may span contexts.
+    mix : set, optional
+        The plausible mixes, such as :class:`counterpoise.KLBall`, over the contexts in sorted order. By default every
+        mix is plausible.
+    confidence : float
+    sample_weight : array of shape (n_samples,), optional
+
+    Returns
+    -------
+    ExcessBounds
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import counterpoise as cpo
+    >>> rng = np.random.default_rng(0)
+    >>> ward = np.repeat(["a", "b", "c"], 200)
+    >>> plain = rng.exponential(size=600)
+    >>> own = plain + 0.1 * rng.standard_normal(600) - 0.2 * (ward == "c")
+    >>> bounds = cpo.metrics.excess_bounds(plain, own, ward)
+    >>> bool(bounds.lower < 0.2 < bounds.upper), bool(bounds.p_value < 0.01)
+    (True, True)
+    """
+    held_out = HeldOut.of(losses, contexts, groups, sample_weight)
+    names, others = _competitors(competitors, held_out)
+    return held_out.excess_bounds(_checked(losses, "losses"), others, names, mix, confidence)
+
+
+def excess_difference(
+    losses: Any,
+    others: Any,
+    competitors: Any,
+    contexts: Any,
+    *,
+    groups: Any = None,
+    mix: ContextSet | None = None,
+    confidence: float = 0.95,
+    sample_weight: Any = None,
+) -> ExcessDifference:
+    """Bound the difference between the worst excess of one model and that of another.
+
+    The two models need not be worst in the same context or mix, and ties of either are allowed for.
+
+    Parameters
+    ----------
+    losses, others : arrays of shape (n_samples,)
+        Of the two models, on the same rows held out.
+    competitors, contexts, groups, mix, confidence, sample_weight
+        As in :func:`excess_bounds`.
+
+    Returns
+    -------
+    ExcessDifference
+        Below zero where the first model is better.
+    """
+    held_out = HeldOut.of(losses, contexts, groups, sample_weight)
+    _, references = _competitors(competitors, held_out)
+    ours, theirs = _checked(losses, "losses"), _checked(others, "others")
+    if ours.shape != theirs.shape:
+        raise InvalidInputError(f"losses has {len(ours)} rows and others has {len(theirs)}. Pass the same rows.")
+    return held_out.excess_difference(ours, theirs, references, mix, confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Rows that were held out: their contexts, which of them belong together, and their weights.
+
+    Attributes
+    ----------
+    contexts : Contexts
+    groups : ndarray of shape (n_samples,) or None
+    weight : ndarray of shape (n_samples,)
+    """
+
+    contexts: Contexts
+    groups: NDArray[np.intp] | None
+    weight: Array
+
+    @classmethod
+    def of(cls, losses: Any, contexts: Any, groups: Any = None, sample_weight: Any = None) -> HeldOut:
+        """Check what there is one of per row."""
+        n_rows = len(_checked(losses, "losses"))
+        encoded = encode(contexts, n_rows)
+        return cls(encoded, group_codes(groups, n_rows), checked_row_weights(sample_weight, encoded))
+
+    def excess_bounds(
+        self, losses: Array, competitors: Array, names: list[str], mix: ContextSet | None, confidence: float
+    ) -> ExcessBounds:
+        """See :func:`excess_bounds`."""
+        check_confidence(confidence)
+        pairs = self._pairs(losses[:, None] - competitors)
+        excess = drawn_excess(pairs)[0]
+        worst, plausible = self._worst(excess, mix)
+        labels = self.contexts.labels
+        low, high = simultaneous(excess, confidence)
+        # Without a second unit the mean is all there is.
+        mean = np.where(np.isfinite(excess.mean), excess.mean, -np.inf)
+        best = mean.argmax(axis=1)
+        value = mean[np.arange(len(labels)), best]
+        there = np.isfinite(value)
+        judged = excess.known.any(axis=1)
+        unjudged = tuple(labels[~judged].tolist())
+        note = f"not judged: {', '.join(map(shown, unjudged))}" if unjudged else ""
+        table = Table.of(
+            note,
+            context=labels,
+            n=self.contexts.counts,
+            units=pairs.n_units,
+            excess=np.where(there, value, np.nan),
+            low=low,
+            high=high,
+            competitor=np.where(there, np.array(names)[best], ""),
+        )
+        if not judged.any():
+            return ExcessBounds(*UNKNOWN, *UNKNOWN, math.nan, table, confidence, unjudged)
+        single = worst_interval(excess, worst, confidence)
+        if plausible is None:
+            return ExcessBounds(*single, *single, enough(excess), table, confidence, unjudged)
+        mixed = worst_interval(excess, plausible, confidence)
+        # No mix is worse than its worst context.
+        single = single._replace(estimate=min(max(single.estimate, mixed.estimate), single.upper))
+        return ExcessBounds(*single, *mixed, enough(excess), table, confidence, unjudged)
+
+    def excess_difference(
+        self, losses: Array, others: Array, competitors: Array, mix: ContextSet | None, confidence: float
+    ) -> ExcessDifference:
+        """See :func:`excess_difference`."""
+        check_confidence(confidence)
+        both = np.concatenate([losses[:, None] - competitors, others[:, None] - competitors], axis=1)
+        one, other = drawn_excess(self._pairs(both), 2)
+        worst, plausible = self._worst(one, mix)
+        unjudged = tuple(self.contexts.labels[~worst.judged].tolist())
+        if not worst.judged.any():
+            return ExcessDifference(*UNKNOWN, *UNKNOWN, confidence, unjudged)
+        single = difference_interval(one, other, worst, confidence)
+        mixed = single if plausible is None else difference_interval(one, other, plausible, confidence)
+        return ExcessDifference(*single, *mixed, confidence, unjudged)
+
+    def mean(self, values: Array, confidence: float) -> Interval:
+        """Return the mean in the mix of the rows, which is taken as given, with an interval."""
+        pairs = self._pairs(values[:, None])
+        shares = np.bincount(self.contexts.codes, self.weight, len(self.contexts.labels)) / self.weight.sum()
+        if (pairs.n_units == 1).any():
+            # One unit does not show how much it might vary: all rows together do.
+            codes = np.zeros_like(self.contexts.codes)
+            pairs, shares = PairedMeans.of(values[:, None], codes, 1, self.weight, self.groups), np.ones(1)
+        return mean_interval(Excess(pairs, slice(0, 1), np.empty(0)), shares, confidence)
+
+    def _pairs(self, values: Array) -> PairedMeans:
+        return PairedMeans.of(values, self.contexts.codes, len(self.contexts.labels), self.weight, self.groups)
+
+    def _worst(self, excess: Excess, mix: ContextSet | None) -> tuple[WorstMix, WorstMix | None]:
+        """Return the worst case over every mix, and over the plausible ones where these are fewer."""
+        every = WorstMix(None, excess.known)
+        if mix is None:
+            return every, None
+        n_contexts = len(self.contexts.labels)
+        if not hasattr(mix, "worst_case"):
+            raise InvalidInputError(f"mix is {mix!r:.60}; pass a set of mixes such as KLBall(p_hat, radius).")
+        if len(mix.p_hat) != n_contexts:
+            raise InvalidInputError(
+                f"mix is a set over {len(mix.p_hat)} contexts and the rows have {n_contexts}: "
+                f"{', '.join(f'{shown(label):.30}' for label in self.contexts.labels[:5])}. Pass one share for each."
+            )
+        plausible = WorstMix(mix, excess.known)
+        return every, None if plausible.everything else plausible
+
+
+def group_codes(groups: Any, n_rows: int) -> NDArray[np.intp] | None:
+    """Return a code per row for rows that belong together."""
+    return None if groups is None else encode(groups, n_rows, role="group").codes
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise unless a level lies strictly between 0 and 1."""
+    if not 0.0 < confidence < 1.0:
+        raise InvalidInputError(f"confidence = {confidence}; the level of an interval lies between 0 and 1.")
+
+
+def _competitors(given: Any, held_out: HeldOut) -> tuple[list[str], Array]:
+    """Return the names of competitors and their losses, one column each."""
+    frame = nw.from_native(given, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        given = {name: frame[name].to_numpy() for name in frame.columns}
+    n_rows = len(held_out.weight)
+    if isinstance(given, Mapping):
+        names, columns = (
+            [str(name) for name in given],
+            [_numbers(column, f"competitors[{name!r}]") for name, column in given.items()],
+        )
+    else:
+        values = _numbers(given, "competitors")
+        columns = list(values.T) if values.ndim == 2 else [values]
+        names = [f"competitor {k + 1}" for k in range(len(columns))] if len(columns) > 1 else ["competitor"]
+    if not columns or any(column.shape != (n_rows,) for column in columns):
+        shapes = ", ".join(str(column.shape) for column in columns[:3])
+        raise InvalidInputError(
+            f"competitors have shapes {shapes or 'none'} for {n_rows} rows. Pass one loss per row and model."
+        )
+    together = np.column_stack(columns)
+    bad = np.isnan(together) | (together <= -_LARGEST_LOSS) | ((together >= _LARGEST_LOSS) & np.isfinite(together))
+    if bad.any():
+        row, k = (int(at[0]) for at in np.nonzero(bad))
+        raise InvalidInputError(
+            f"the loss of {names[k]} in row {row} is {together[row, k]}. Pass numbers, or inf where there is no model."
+        )
+    return names, together
+
+
+def _checked(losses: Any, name: str) -> Array:
+    values = _numbers(losses, name)
+    if values.ndim != 1 or values.size == 0:
+        raise InvalidInputError(f"{name} must hold one number per row, got shape {values.shape}.")
+    bad = np.flatnonzero(~(np.abs(values) < _LARGEST_LOSS))
+    if bad.size:
+        raise InvalidInputError(f"{name} in row {bad[0]} is {values[bad[0]]}; a loss is a finite number.")
+    return values
+
+
+def _numbers(given: Any, name: str) -> Array:
+    try:
+        return np.asarray(unwrapped(given), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"{name} must be numbers, got {given!r:.60}.") from error

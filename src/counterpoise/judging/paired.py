@@ -1,0 +1,243 @@
+"""Means of held-out losses by context, and how they err together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Array = NDArray[np.float64]
+
+_FEW_EVENTS = 5
+"""Units off the most common value below which a context's own variance says nothing: a 0-1 loss with few errors."""
+
+_PSEUDO_UNITS = 4
+"""Units of the common variance that such a context is given, as in the plus-four rule for proportions."""
+
+_COMMON_UNITS = 100
+"""Units of a context at which half of its skewness is its own."""
+
+_MOST_SKEWED = 0.35
+"""Skewness of a mean up to which the transformation for it is sensible."""
+
+_MANY_DEGREES = 200
+"""Degrees of freedom from which Student's distribution is taken for the normal one."""
+
+_DENSE = 1500
+"""Means up to which their covariance is factored; beyond, errors are drawn by a multiplier for each group."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairedMeans:
+    r"""Means of several columns of losses in each context, paired row by row, with their joint sampling error.
+
+    The unit of sampling is a row, or all rows of a group. Standard errors are those of the jackknife, which are the
+    textbook ones for rows of equal weight.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n_contexts, n_columns)
+        NaN where a column has no value in a context.
+    factor : sparse array of shape (n_factors, n_contexts * n_columns)
+        :math:`F' F` is the covariance of the means.
+    skewness : ndarray of shape (n_contexts, n_columns)
+        Of each mean: that of its units over the root of their number.
+    degrees : ndarray of shape (n_contexts,)
+        Degrees of freedom of the variances, fewer than units where these weigh unequally.
+    n_units : ndarray of shape (n_contexts,)
+    """
+
+    mean: Array
+    factor: sparse.csr_array
+    skewness: Array
+    degrees: Array
+    n_units: NDArray[np.intp]
+
+    @classmethod
+    def of(
+        cls,
+        values: Array,
+        codes: NDArray[np.intp],
+        n_contexts: int,
+        weight: Array,
+        groups: NDArray[np.intp] | None = None,
+    ) -> PairedMeans:
+        """Return the means of rows.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_samples, n_columns)
+            A column that is not finite in some row of a context has no value there.
+        codes : ndarray of shape (n_samples,)
+            The context of each row.
+        groups : ndarray of shape (n_samples,), optional
+            Rows with one code belong together; by default each is a unit of its own.
+        """
+        known = _sums(~np.isfinite(values), codes, n_contexts) == 0
+        values = np.where(known[codes], values, 0.0)
+        # Weights count relative to each other, and as they stand their products may overflow.
+        weight = weight / weight.max()
+        total = np.bincount(codes, weight, n_contexts)
+        mean = _sums(weight[:, None] * values, codes, n_contexts) / total[:, None]
+        unit = np.arange(len(codes))
+        if groups is not None:
+            unit = np.unique(groups * n_contexts + codes, return_inverse=True)[1]
+        n_all = int(unit.max()) + 1
+        home = np.empty(n_all, dtype=np.intp)
+        home[unit] = codes
+        share = np.bincount(unit, weight, n_all) / total[home]
+        n_units = np.bincount(home, minlength=n_contexts)
+        # A unit's influence: what the mean would move by if it were left out.
+        moved = _sums(weight[:, None] * (values - mean[codes]), unit, n_all) / total[home][:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            size = n_units[home]
+            influence = moved * (np.sqrt((size - 1) / size) / (1.0 - share))[:, None]
+            degrees = np.bincount(home, share**2, n_contexts) ** 2 / np.bincount(home, share**4, n_contexts)
+        influence[size == 1] = 0.0
+        blocks = _gram(influence, home, n_contexts)
+        spread = np.sqrt(np.einsum("cdd->cd", blocks))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            third = _sums(influence**3, home, n_contexts) / spread**3
+            third *= (np.sqrt(n_units * (n_units - 1.0)) / (n_units - 2.0))[:, None]
+        third = np.where(np.isfinite(third), third, 0.0)
+        extra = _unseen_variance(moved / share[:, None], home, n_units, blocks)
+        if groups is None or n_all == int(groups.max()) + 1:
+            factor = _block_factor(blocks + extra)
+        else:
+            across = np.empty(n_all, dtype=np.intp)
+            across[unit] = groups
+            factor = _group_factor(influence, home, across, extra)
+        return cls(
+            np.where(known, mean, np.nan),
+            factor,
+            _pooled(third, n_units),
+            np.maximum(np.rint(degrees) - 1.0, 1.0),
+            n_units,
+        )
+
+    @property
+    def n_contexts(self) -> int:
+        """Contexts."""
+        return int(self.mean.shape[0])
+
+    @cached_property
+    def error(self) -> Array:
+        """The standard error of each mean."""
+        return np.sqrt(np.asarray(self.factor.multiply(self.factor).sum(axis=0))).reshape(self.mean.shape)
+
+    def covered(self, scenario: Array) -> Array:
+        """Return combinations of the means, whose errors' covariances are their inner products.
+
+        Parameters
+        ----------
+        scenario : ndarray of shape (n_scenarios, n_contexts, n_columns)
+        """
+        return np.asarray((self.factor @ scenario.reshape(len(scenario), -1).T).T)
+
+    def drawn(self, n_draws: int, rng: np.random.Generator) -> Array:
+        """Draw errors of all means, as long in the tails as their few and skewed units make them.
+
+        Returns
+        -------
+        ndarray of shape (n_draws, n_contexts, n_columns)
+        """
+        normal = rng.standard_normal((n_draws, self.factor.shape[0])) @ self.factor
+        normal = normal.reshape(n_draws, *self.mean.shape)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            score = np.where(self.error > 0, normal / self.error, 0.0)
+        errors = self.error * lengthened(score, self.skewness)
+        few = self.degrees < _MANY_DEGREES
+        errors[:, few] /= np.sqrt(rng.chisquare(self.degrees[few], (n_draws, few.sum())) / self.degrees[few])[..., None]
+        return errors
+
+
+def lengthened(score: Array, skewness: Array) -> Array:
+    r"""Return a normal error of a studentised mean, further out where skewness makes its tail longer.
+
+    Hall's transformation, :math:`t + \gamma t^2 / 3 + \gamma^2 t^3 / 27 + \gamma / 6 = z`, solved for t, where
+    :math:`\gamma` is the skewness of the mean. A tail that it would shorten is left as it is, since the skewness of few
+    rows is itself uncertain.
+    """
+    skewness = np.clip(skewness, -_MOST_SKEWED, _MOST_SKEWED)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = 3.0 / skewness * (np.cbrt(1.0 + skewness * (score - skewness / 6.0)) - 1.0)
+    return np.where((np.abs(moved) > np.abs(score)) & (moved * score > 0), moved, score)
+
+
+def _pooled(skewness: Array, n_units: NDArray[np.intp]) -> Array:
+    """Return the skewness of means, drawn towards a common one where a context has few units to show its own."""
+    root = np.sqrt(np.maximum(n_units, 1.0))[:, None]
+    own, common = skewness * root, np.average(skewness * root, axis=0, weights=np.maximum(n_units, 1))
+    trust = (n_units / (n_units + _COMMON_UNITS))[:, None]
+    return (trust * own + (1.0 - trust) * common) / root
+
+
+def _sums(values: Array, codes: NDArray[np.intp], size: int) -> Array:
+    return np.stack([np.bincount(codes, column, size) for column in values.T], axis=1)
+
+
+def _gram(influence: Array, home: NDArray[np.intp], n_contexts: int) -> Array:
+    """Return the products of columns summed over the units of each context."""
+    width = influence.shape[1]
+    blocks = np.empty((n_contexts, width, width))
+    for i in range(width):
+        for j in range(i + 1):
+            blocks[:, i, j] = blocks[:, j, i] = np.bincount(home, influence[:, i] * influence[:, j], n_contexts)
+    return blocks
+
+
+def _unseen_variance(units: Array, home: NDArray[np.intp], n_units: NDArray[np.intp], blocks: Array) -> Array:
+    """Return the variance to add where nearly all units of a context are tied, from that of all contexts.
+
+    Three rows without an error do not prove that there are none.
+    """
+    n_contexts, width = blocks.shape[:2]
+    tied = np.zeros((n_contexts, width), dtype=bool)
+    ends = np.cumsum(n_units)
+    middle = np.maximum(ends - 1 - n_units // 2, 0)
+    for k, column in enumerate(units.T):
+        order = np.lexsort((column, home))
+        # A value that most units share is their median.
+        common = column[order][middle]
+        off = ~np.isclose(column, common[home], rtol=0.0, atol=1e-12 * np.abs(column).max(initial=0.0))
+        tied[:, k] = np.bincount(home[off], minlength=n_contexts) < np.minimum(_FEW_EVENTS, n_units)
+    tied &= (n_units > 1)[:, None]
+    if not tied.any():
+        return np.zeros_like(blocks)
+    counts = np.maximum(n_units, 1).astype(np.float64)
+    # Variances of a unit, pooled over contexts.
+    freedom = np.maximum(n_units - 1.0, 0.0)
+    own = blocks * counts[:, None, None]
+    pooled = np.einsum("c,cij->ij", freedom, own) / max(freedom.sum(), 1.0)
+    values, vectors = np.linalg.eigh(pooled - own)
+    missing = np.einsum("cik,ck,cjk->cij", vectors, np.maximum(values, 0.0), vectors)
+    both = tied[:, :, None] & tied[:, None, :]
+    return np.where(both, missing, 0.0) * (_PSEUDO_UNITS / (counts + _PSEUDO_UNITS - 1.0) / counts)[:, None, None]
+
+
+def _block_factor(blocks: Array) -> sparse.csr_array:
+    """Return a factor of a covariance that has a block for each context."""
+    values, vectors = np.linalg.eigh(blocks)
+    roots = np.sqrt(np.maximum(values, 0.0))[:, :, None] * np.swapaxes(vectors, 1, 2)
+    n_contexts, width = blocks.shape[:2]
+    columns = np.broadcast_to(np.arange(n_contexts * width).reshape(n_contexts, 1, width), roots.shape)
+    starts = np.arange(0, roots.size + 1, width)
+    return sparse.csr_array((roots.ravel(), columns.ravel(), starts), shape=(n_contexts * width,) * 2)
+
+
+def _group_factor(influence: Array, home: NDArray[np.intp], group: NDArray[np.intp], extra: Array) -> sparse.csr_array:
+    """Return a factor of the covariance where some groups have rows in several contexts."""
+    width, n_contexts = influence.shape[1], len(extra)
+    columns = home[:, None] * width + np.arange(width)
+    rows = np.broadcast_to(group[:, None], columns.shape)
+    shape = (int(group.max()) + 1, n_contexts * width)
+    factor = sparse.csr_array((influence.ravel(), (rows.ravel(), columns.ravel())), shape=shape)
+    if extra.any():
+        factor = sparse.csr_array(sparse.vstack([factor, _block_factor(extra)]))
+    if factor.shape[0] <= factor.shape[1] or factor.shape[1] > _DENSE:
+        return factor
+    values, vectors = np.linalg.eigh((factor.T @ factor).toarray())
+    return sparse.csr_array(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)

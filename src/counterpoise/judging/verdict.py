@@ -1,0 +1,102 @@
+"""What a comparison means, in words that claim no more than its intervals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.contexts import shown
+from counterpoise.judging.excess import ExcessDifference, HeldOut
+from counterpoise.tables import Table
+
+Array = NDArray[np.float64]
+
+_NEGLIGIBLE = 0.1
+"""Of the standard deviation of the plain model's losses: an excess below it matters to nobody."""
+
+_NAMED = 3
+
+
+def negligible(held_out: HeldOut, losses: Array) -> float:
+    """Return the excess risk below which a difference does not matter: a tenth of the losses' standard deviation."""
+    mean = np.average(losses, weights=held_out.weight)
+    return float(_NEGLIGIBLE * np.sqrt(np.average(np.square(losses - mean), weights=held_out.weight)))
+
+
+def change_in_words(low: float, high: float) -> str:
+    """Return the verb for a difference: a change is claimed only where its interval excludes zero."""
+    return "lowers" if high < 0 else "raises" if low > 0 else "does not clearly change"
+
+
+def verdict(
+    summary: Table, brackets: Table, inverse_frequency: ExcessDifference | None, small: float, confidence: float
+) -> list[str]:
+    """Say which method does best in the worst plausible mix, what that costs, and whether there is anything to gain.
+
+    Parameters
+    ----------
+    summary, brackets : Table
+        Of a comparison.
+    inverse_frequency : ExcessDifference, optional
+        Robust against inverse-frequency weights.
+    small : float
+        An excess that does not matter.
+    """
+    rows = {row["method"]: row for row in summary.rows()}
+    robust, erm = rows["robust"], rows["erm"]
+    verb = change_in_words(robust["mix_excess_change_low"], robust["mix_excess_change_high"])
+    words = [
+        f"Robust {verb} the excess risk in the worst plausible mix: {robust['mix_excess']:.4g} against "
+        f"{erm['mix_excess']:.4g} for plain empirical risk minimisation, a difference of "
+        f"{_signed(robust, 'mix_excess_change')}.",
+        f"In the worst single context it is {robust['worst_excess']:.4g} ({shown(robust['worst_context'])}) against "
+        f"{erm['worst_excess']:.4g} ({shown(erm['worst_context'])}), a difference of "
+        f"{_signed(robust, 'worst_excess_change')}.",
+        f"On average its risk is {robust['nominal_risk']:.4g} against {erm['nominal_risk']:.4g}, a difference of "
+        f"{_signed(robust, 'nominal_risk_change')}.",
+        to_gain(erm["p_value"], erm["worst_excess_high"], small, confidence),
+    ]
+    if inverse_frequency is not None:
+        value = f"{rows['inverse-frequency']['mix_excess']:.4g}"
+        if inverse_frequency.mix_lower > 0:
+            words.append(f"Plain inverse-frequency weights do better in the worst mix ({value}).")
+        elif inverse_frequency.mix_upper < 0:
+            words.append(f"Inverse-frequency weights do not do as well in the worst mix ({value}).")
+        else:
+            words.append(
+                f"Plain inverse-frequency weights are as good in the worst mix, as far as these rows tell ({value})."
+            )
+    best = min(rows, key=lambda name: (np.nan_to_num(rows[name]["mix_excess"], nan=np.inf), name != "robust"))
+    words.append(f"Lowest estimate in the worst mix: {best} ({rows[best]['mix_excess']:.4g}).")
+    small_ones = [row for row in brackets.rows() if row["too_small"]]
+    if small_ones:
+        words.append(f"Too small to judge: {_listed(small_ones)}.")
+    return words
+
+
+def to_gain(p_value: float, upper: float, small: float, confidence: float) -> str:
+    """Say whether any context can be served better than by the plain model."""
+    if p_value < 1.0 - confidence:
+        return f"Some context's own model is better than the plain one (p = {p_value:.2g}): there is something to gain."
+    if upper <= small:
+        return (
+            f"One model is enough for all contexts: none is served worse than by a model of its own by more than "
+            f"{upper:.2g}, which is negligible, so robustness has nothing to buy."
+        )
+    return (
+        f"The data cannot tell whether any context's own model is better than the plain one (p = {p_value:.2g}; by "
+        f"{upper:.2g} at most)."
+    )
+
+
+def _signed(row: dict[str, Any], name: str) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return f"{row[name]:+.4g}" + (f" [{low:+.4g}, {high:+.4g}]" if low == low else "")
+
+
+def _listed(rows: list[dict[str, Any]]) -> str:
+    named = [f"{shown(row['context']):.40} ({row['n']} rows)" for row in rows[:_NAMED]]
+    more = f" and {len(rows) - _NAMED} more contexts" if len(rows) > _NAMED else ""
+    return f"{', '.join(named)}{more}"

@@ -1,0 +1,111 @@
+"""The worst plausible mix of scores that are known by context and competitor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.sets import ContextSet
+
+Array = NDArray[np.float64]
+
+_ROUNDS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class WorstMix:
+    r"""The worst case over a set of mixes, of the largest score that any competitor gives to each context.
+
+    .. math:: V(x) = \max_{p \in P} \sum_c p_c \max_k x_{ck}
+
+    It is convex, increasing, and follows a shift of all scores. Mixes are those among the contexts that can be judged.
+
+    Attributes
+    ----------
+    mixes : ContextSet or None
+        None: every mix, so that V is the largest score.
+    known : ndarray of shape (n_contexts, n_competitors)
+        Which scores there are. Contexts without any are not judged.
+    """
+
+    mixes: ContextSet | None
+    known: NDArray[np.bool_]
+
+    @property
+    def everything(self) -> bool:
+        """Whether every mix is plausible."""
+        return self.mixes is None or self.mixes.is_simplex
+
+    @property
+    def judged(self) -> NDArray[np.bool_]:
+        """The contexts that have a score."""
+        return np.asarray(self.known.any(axis=1))
+
+    def value(self, scores: Array) -> Array:
+        """Return the worst case of each batch of scores, of shape (batch, n_contexts, n_competitors)."""
+        return self.solve(scores)[0]
+
+    def solve(self, scores: Array) -> tuple[Array, Array]:
+        """Return values, and the scenarios that attain them.
+
+        A scenario is the mix, with each context's share at the competitor that is best there: of the shape of the
+        scores. The value is the sum of their products.
+        """
+        scores = np.where(self.known, scores, -np.inf)
+        best = scores.argmax(axis=2)
+        largest = np.take_along_axis(scores, best[..., None], axis=2)[..., 0]
+        share = self._shares(largest)
+        scenario = np.zeros(scores.shape)
+        np.put_along_axis(scenario, best[..., None], share[..., None], axis=2)
+        return np.einsum("bc,bc->b", share, np.where(self.judged, largest, 0.0)), scenario
+
+    def _shares(self, scores: Array) -> Array:
+        """Return the least favourable mixes of judged contexts."""
+        judged = self.judged
+        if self.everything or self.mixes is None:
+            share = np.zeros(scores.shape)
+            share[np.arange(len(scores)), scores.argmax(axis=1)] = 1.0
+            return share
+        if judged.all():
+            return self.mixes.worst_case(scores).distribution
+        # A context that cannot be judged counts as much as the mix itself: then only mixes of the others matter.
+        level = np.mean(scores[:, judged], axis=1)
+        for _ in range(_ROUNDS):
+            share = np.where(judged, self.mixes.worst_case(np.where(judged, scores, level[:, None])).distribution, 0.0)
+            share /= share.sum(axis=1, keepdims=True)
+            before, level = level, np.einsum("bc,bc->b", share, np.where(judged, scores, 0.0))
+            if np.allclose(before, level, rtol=1e-12, atol=0.0):
+                break
+        return share
+
+    def excesses(self, centre: Array, errors: Array, scale: Array) -> Array:
+        r"""Return the least multiples of ``scale`` whose subtraction keeps errors from raising the worst case.
+
+        The root in :math:`\kappa` of :math:`V(c + e - \kappa s) = V(c)` for every batch of errors; the function is
+        convex and decreasing, so that Newton's steps come from below after the first.
+
+        Parameters
+        ----------
+        centre, scale : ndarray of shape (n_contexts, n_competitors)
+        errors : ndarray of shape (batch, n_contexts, n_competitors)
+        """
+        goal = self.value(centre[None])[0]
+        moves = self.known & (scale > 0)
+        if not moves.any():
+            return np.zeros(len(errors))
+        if self.everything:
+            return ((centre + errors - goal)[:, moves] / scale[moves]).max(axis=1)
+        kappa, open_ = np.zeros(len(errors)), np.arange(len(errors))
+        scale = np.where(moves, scale, 0.0)
+        for _ in range(_ROUNDS):
+            value, scenario = self.solve(centre + errors[open_] - kappa[open_, None, None] * scale)
+            slope = np.einsum("bck,ck->b", scenario, scale)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step = np.where(slope > 0, (value - goal) / slope, 0.0)
+            kappa[open_] += step
+            open_ = open_[np.abs(step) > 1e-3 * (1.0 + np.abs(kappa[open_]))]
+            if not open_.size:
+                break
+        return kappa
