@@ -35,7 +35,7 @@ SHARES = np.bincount(CODES) / len(Y)
 
 @functools.cache
 def compared():
-    return cpo.compare(X, Y, LABELS, estimator=ROBUST, n_bootstrap=200)
+    return cpo.compare(X, Y, LABELS, estimator=ROBUST)
 
 
 def means(rows):
@@ -114,9 +114,9 @@ def test_it_prints_the_verdict_then_a_row_per_method():
 
 
 def test_the_same_data_give_the_same_comparison_and_another_seed_other_intervals():
-    again = cpo.compare(X, Y, LABELS, estimator=ROBUST, n_bootstrap=200)
+    again = cpo.compare(X, Y, LABELS, estimator=ROBUST)
     assert repr(again) == repr(compared())
-    other = cpo.compare(X, Y, LABELS, estimator=ROBUST, n_bootstrap=200, random_state=1)
+    other = cpo.compare(X, Y, LABELS, estimator=ROBUST, random_state=1)
     np.testing.assert_array_equal(other.summary["nominal_risk"], again.summary["nominal_risk"])
     assert (other.summary["nominal_risk_low"] != again.summary["nominal_risk_low"]).any()
 
@@ -160,7 +160,7 @@ def known_losses(means, n=120, noise=0.3, seed=0):
 
 def judged(means, **options):
     features, y, codes = known_losses(means)
-    return cpo.compare(features, y, codes, estimator=Known(), n_bootstrap=200, **options)
+    return cpo.compare(features, y, codes, estimator=Known(), **options)
 
 
 def test_every_method_is_fitted_with_its_switches():
@@ -221,7 +221,7 @@ def test_intervals_of_the_mean_cover_it_as_often_as_they_say(confidence):
     rng = np.random.default_rng(0)
     codes = np.repeat(np.arange(n_contexts), size)
     losses = np.tile(rng.exponential(size=(len(codes), 1)), 6)
-    options = {"methods": ["robust", "erm"], "cv": 2, "n_bootstrap": 400, "confidence": confidence}
+    options = {"methods": ["robust", "erm"], "cv": 2, "confidence": confidence}
     cells = cpo.compare(losses, np.zeros(len(codes)), codes, estimator=Known(), **options).by_context
     cells = cells.where(method="robust")
     covered = np.mean((cells["risk_low"] <= 1.0) & (cells["risk_high"] >= 1.0))
@@ -235,14 +235,14 @@ def test_large_contexts_are_resampled_alike():
     rng = np.random.default_rng(1)
     losses = np.tile(rng.normal(1.0, 2.0, (1500, 1)), 6)
     codes = np.repeat([0, 1], [1200, 300])
-    cells = cpo.compare(losses, np.zeros(1500), codes, estimator=Known(), cv=2, n_bootstrap=2000).by_context
+    cells = cpo.compare(losses, np.zeros(1500), codes, estimator=Known(), cv=2).by_context
     width = (cells["risk_high"] - cells["risk_low"])[:2]
     np.testing.assert_allclose(width, 2 * 1.96 * 2.0 / np.sqrt([1200, 300]), rtol=0.12)
 
 
 def test_no_resampling_gives_values_without_intervals():
     features, y, codes = known_losses(VERDICTS["robust wins"][0])
-    result = cpo.compare(features, y, codes, estimator=Known(), n_bootstrap=0)
+    result = cpo.compare(features, y, codes, estimator=Known())
     assert np.isnan(result.summary["worst_excess_low"]).all()
     assert "[" not in result.verdict
 
@@ -264,7 +264,7 @@ def test_groups_stay_in_one_fold(cv):
     codes = groups % 3
     SEEN.clear()
     names = np.array([f"patient {k}" for k in range(24)])[groups]
-    cpo.compare(np.ones((120, 6)), groups.astype(float), codes, estimator=Known(), groups=names, cv=cv, n_bootstrap=10)
+    cpo.compare(np.ones((120, 6)), groups.astype(float), codes, estimator=Known(), groups=names, cv=cv)
     assert SEEN
     for trained, held in SEEN:
         assert not set(trained) & set(held)
@@ -275,7 +275,7 @@ def test_rows_of_a_group_are_drawn_together():
     size = 5
     groups = np.repeat(np.arange(200), size)
     losses = np.tile(np.repeat(rng.normal(size=(200, 1)), size, axis=0), 6)
-    options = {"estimator": Known(), "cv": 2, "n_bootstrap": 1000}
+    options = {"estimator": Known(), "cv": 2}
     alone = cpo.compare(losses, np.zeros(1000), groups % 2, **options).by_context
     together = cpo.compare(losses, np.zeros(1000), groups % 2, groups=groups, **options).by_context
     np.testing.assert_array_equal(alone["n"], together["n"])
@@ -286,7 +286,7 @@ def test_rows_of_a_group_are_drawn_together():
 def test_weights_count_in_risks_and_shares():
     features, y, codes = known_losses([[1.0] * 6, [3.0] * 6], noise=0.0)
     weight = np.where(codes == 0, 0.5, 4.5)
-    result = cpo.compare(features, y, codes, estimator=Known(), sample_weight=weight, n_bootstrap=0)
+    result = cpo.compare(features, y, codes, estimator=Known(), sample_weight=weight)
     shares = np.bincount(codes, weight) / weight.sum()
     assert result.summary["nominal_risk"][0] == pytest.approx(shares @ [1.0, 3.0])
 
@@ -301,7 +301,7 @@ def test_inverse_frequency_weighs_every_context_alike():
             return super().fit(X, y, contexts, sample_weight)
 
     features, y, codes = known_losses(VERDICTS["robust wins"][0])
-    cpo.compare(features, y, codes, estimator=Recorder(), cv=4, n_bootstrap=0)
+    cpo.compare(features, y, codes, estimator=Recorder(), cv=4)
     assert len(weights) == 4
     for totals in weights:
         np.testing.assert_allclose(totals, totals.mean())
@@ -311,7 +311,7 @@ def test_inverse_frequency_weighs_every_context_alike():
 def test_rows_without_weight_leave_finite_intervals():
     weight = np.ones(len(Y))
     weight[np.flatnonzero(LABELS == "west")[3:]] = 0.0
-    result = cpo.compare(X, Y, LABELS, estimator=ROBUST, sample_weight=weight, n_bootstrap=50)
+    result = cpo.compare(X, Y, LABELS, estimator=ROBUST, sample_weight=weight)
     for name, column in result.summary.items():
         assert column.dtype.kind != "f" or np.isfinite(column).all(), name
 
@@ -327,7 +327,7 @@ def test_data_of_any_kind(kind):
         "sparse": (sparse.csr_array(X), Y, LABELS),
         "lists": (X.tolist(), Y.tolist(), LABELS.tolist()),
     }[kind]
-    result = cpo.compare(*data, estimator=ROBUST, methods=["robust", "erm"], n_bootstrap=0)
+    result = cpo.compare(*data, estimator=ROBUST, methods=["robust", "erm"])
     for method in ("robust", "erm"):
         np.testing.assert_allclose(result.by_context.where(method=method)["risk"], by_hand()[method], rtol=1e-3)
 
@@ -340,14 +340,14 @@ def test_data_of_any_kind(kind):
 def test_the_default_suits_the_target(loss, target):
     features, y, codes = make(loss, 3, 2, 2, (50, 70))
     y = np.array(["no", "yes", "maybe"])[y.astype(int)] if target is str else y
-    result = cpo.compare(features, y, codes, n_bootstrap=20, cv=2)
+    result = cpo.compare(features, y, codes, cv=2)
     assert np.isfinite(result.summary["nominal_risk"]).all()
     assert result.summary["method"].tolist() == list(BASELINES)
 
 
 def test_crossed_contexts_as_a_frame():
     crossed = pd.DataFrame({"place": LABELS, "half": np.arange(len(Y)) % 2})
-    result = cpo.compare(X, Y, crossed, methods=["robust", "erm"], n_bootstrap=20, cv=3)
+    result = cpo.compare(X, Y, crossed, methods=["robust", "erm"], cv=3)
     cells = result.by_context.where(method="robust", context=("north", 1))
     assert cells.n_rows == 1
     assert cells["n"][0] == ((crossed["place"] == "north") & (crossed["half"] == 1)).sum()
@@ -362,7 +362,7 @@ def test_any_learner_can_be_compared(nested):
     booster = HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=4, random_state=0)
     model = cpo.ContextRobust(booster, cv=2, max_iter=2)
     model = make_pipeline(StandardScaler(), model) if nested else model
-    result = cpo.compare(X, Y, LABELS, estimator=model, methods=["robust", "erm"], cv=2, n_bootstrap=20)
+    result = cpo.compare(X, Y, LABELS, estimator=model, methods=["robust", "erm"], cv=2)
     folds, rows = folds_within(CODES, Y, 2), np.empty(len(Y))
     for fold in range(2):
         held = folds == fold
@@ -380,13 +380,13 @@ def test_preprocessing_is_fitted_inside_the_folds():
             lengths.append(len(X))
             return super().fit(X, y, sample_weight)
 
-    cpo.compare(X, Y, LABELS, estimator=make_pipeline(Recorder(), ROBUST), methods=["robust", "erm"], n_bootstrap=0)
+    cpo.compare(X, Y, LABELS, estimator=make_pipeline(Recorder(), ROBUST), methods=["robust", "erm"])
     assert max(lengths) < len(Y)
 
 
 def test_a_splitter_of_the_users_own():
     cv = KFold(4, shuffle=True, random_state=0)
-    result = cpo.compare(X, Y, LABELS, estimator=ROBUST, cv=cv, methods=["robust", "erm"], n_bootstrap=0)
+    result = cpo.compare(X, Y, LABELS, estimator=ROBUST, cv=cv, methods=["robust", "erm"])
     rows = np.empty(len(Y))
     for train, test in cv.split(X):
         model = cpo.RobustLogisticRegression(alpha=1e-3).fit(X[train], Y[train], contexts=LABELS[train])
@@ -395,7 +395,7 @@ def test_a_splitter_of_the_users_own():
 
 
 def test_another_loss():
-    result = cpo.compare(X, Y, LABELS, estimator=ROBUST, loss="zero_one", methods=["robust", "erm"], n_bootstrap=0)
+    result = cpo.compare(X, Y, LABELS, estimator=ROBUST, loss="zero_one", methods=["robust", "erm"])
     errors = result.by_context["risk"] * result.by_context["n"]
     np.testing.assert_allclose(errors, np.round(errors), atol=1e-9)
 
@@ -406,7 +406,7 @@ def test_small_contexts_are_no_failure(kind):
     labels, y = LABELS.astype(object), Y.copy()
     chosen = np.flatnonzero(LABELS == "west")[: {"one row": 1, "two rows": 2, "one class": 12}[kind]]
     labels[chosen], y[chosen] = "tiny", 1
-    result = cpo.compare(X, y, labels, methods=["robust", "erm"], n_bootstrap=20)
+    result = cpo.compare(X, y, labels, methods=["robust", "erm"])
     assert np.isfinite(result.by_context["risk"]).all()
     assert np.isfinite(result.references["tiny"])
 
@@ -414,7 +414,7 @@ def test_small_contexts_are_no_failure(kind):
 def test_a_class_that_one_context_has_a_single_row_of_is_no_failure():
     features, y, codes = make(Multinomial(3), 3, 2, 0, (40, 50))
     y[np.flatnonzero((codes == 2) & (y == 1))[1:]] = 0
-    result = cpo.compare(features, y, codes, methods=["robust", "erm"], n_bootstrap=20)
+    result = cpo.compare(features, y, codes, methods=["robust", "erm"])
     assert np.isfinite(list(result.references.values())).all()
 
 

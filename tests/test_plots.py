@@ -42,7 +42,7 @@ def path(names=("north", "south", "east")):
 
 @cache
 def comparison():
-    return compare(*rows(), cv=3, n_bootstrap=50)
+    return compare(*rows(), cv=3)
 
 
 @cache

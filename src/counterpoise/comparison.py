@@ -358,8 +358,10 @@ def _brackets(held_out: HeldOut, own: Array, erm: Array, fitted: Array, largest:
     excess of the plain model, and than what is negligible.
     """
     contexts = held_out.contexts
+    with np.errstate(invalid="ignore"):
+        columns = np.column_stack([own, erm, fitted, own - fitted, erm - fitted])
     pairs = PairedMeans.of(
-        np.column_stack([own, erm, fitted, own - fitted, erm - fitted]),
+        columns,
         contexts.codes,
         len(contexts.labels),
         held_out.weight,

@@ -299,7 +299,7 @@ class Report:
         )
         return figure(
             chart,
-            "Further to the left is better. Excess risk in the worst mix and context; change of the mean risk against ERM.",
+            "Further to the left is better. The first two are excess risk, the last is a change against ERM.",
         )
 
     def _baselines_table(self) -> Html:
@@ -311,14 +311,14 @@ class Report:
             "worst context": _with_interval(summary, "worst_excess"),
             "in": summary["worst_context"],
             "average risk": summary["nominal_risk"],
-            "change of average": _with_interval(summary, "nominal_risk_change"),
+            "its change ": _with_interval(summary, "nominal_risk_change"),
         }
         level = f"{100 * self.comparison.confidence:g}% intervals"
         return table(
             Table(cells),
             left=["method", "in"],
             formats={"in": shown},
-            caption=f"Excess risk and average risk{self._of} on held-out rows, with {level}; changes are against ERM",
+            caption=f"Excess risk{self._of} on held-out rows, with {level}; changes are against ERM",
         )
 
     def _path_chart(self) -> Html:
@@ -462,7 +462,7 @@ def _percent(values: Array) -> NDArray[Any]:
 
 def _with_interval(rows: Table, name: str) -> NDArray[Any]:
     cells = [
-        number(value) if math.isnan(low) else f"{number(value)} [{number(low)}, {number(high)}]"
+        number(value) if math.isnan(low) else f"{number(value)}\n[{number(low)}, {number(high)}]"
         for value, low, high in zip(rows[name], rows[f"{name}_low"], rows[f"{name}_high"], strict=True)
     ]
     return np.array(cells, dtype=object)

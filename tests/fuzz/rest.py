@@ -122,17 +122,15 @@ def check_path(drawn):
     return True
 
 
-compare_case = st.tuples(
-    data.recipes, st.sampled_from(["logistic", "squared"]), st.sampled_from([2, 2, 3, 1, 50]), st.integers(0, 5)
-)
+compare_case = st.tuples(data.recipes, st.sampled_from(["logistic", "squared"]), st.sampled_from([2, 2, 3, 1, 50]))
 
 
 def check_compare(drawn):
     """The table holds numbers, and the verdict is words."""
-    recipe, kind, cv, n_bootstrap = drawn
+    recipe, kind, cv = drawn
     rows = data.table({**recipe, "n": recipe["n"] + 10}, kind)
     found = outcome(
-        lambda: cpo.compare(rows.X, rows.y, rows.contexts, cv=cv, n_bootstrap=n_bootstrap, sample_weight=rows.weight),
+        lambda: cpo.compare(rows.X, rows.y, rows.contexts, cv=cv, sample_weight=rows.weight),
         foreign=True,
     )
     if found is None:

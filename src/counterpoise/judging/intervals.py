@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.stats import norm, rankdata
 from scipy.stats import t as student
 
 from counterpoise.judging.paired import PairedMeans, lengthened
@@ -36,6 +36,9 @@ _BLENDS = 7
 """Blends of two bounds for which the worst scenario is sought."""
 
 _ROUNDING = 1e-7
+
+_NEARLY_SAME = 0.01
+"""Total variation between scenarios of which one will do."""
 
 _FINALISTS = 4
 """Scenarios for which both bounds of a difference are calibrated."""
@@ -100,8 +103,8 @@ class Excess:
         """Return the means, as nearly tied at the top as the data allow.
 
         Ties are where errors raise a worst case most. All means that a band lets reach the largest lower end are put
-        there. The others are put at their upper ends with a generous band, for an interval that holds; they stay where
-        they are with a narrow one, for an estimate.
+        there. The others are put at their upper ends with a generous band, for an interval that holds; with a narrow
+        one, for an estimate, they stay where they are unless they are close.
         """
         known = self.known
         moves = known & (self.error > 0)
@@ -110,7 +113,11 @@ class Excess:
         largest = np.abs(self.drawn[:, moves] / self.error[moves]).max(axis=1)
         reach = np.quantile(largest, self.first_level if generous else 0.5) * self.error
         top = (self.mean - reach)[known].max()
-        return np.where(self.mean + reach >= top, top, self.mean + reach if generous else self.mean)
+        if generous:
+            return np.minimum(self.mean + reach, top)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            tied = np.clip(np.nan_to_num((self.mean - top) / reach + 1.5), 0.0, 1.0)
+        return np.where(self.mean >= top, top, tied * top + (1.0 - tied) * self.mean)
 
     def multiplier(self, scenario: Array, level: float) -> Array:
         """Return how many standard errors a combination of means may lie too low, at a level."""
@@ -184,11 +191,11 @@ def mean_interval(excess: Excess, shares: Array, confidence: float) -> Interval:
 
 def difference_interval(one: Excess, other: Excess, worst: WorstMix, confidence: float) -> Interval:
     """Bound the worst case of one method minus that of another."""
-    level = 0.5 + 0.5 * confidence
-    first, second = (worst_estimate(each, worst) for each in (one, other))
-    upper, lower = difference_upper(one, other, worst, level), -difference_upper(other, one, worst, level)
+    levels = (0.5 + 0.5 * confidence, 0.5)
+    upper, above = difference_upper(one, other, worst, levels)
+    lower, below = -difference_upper(other, one, worst, levels)
     # Zero without a sign.
-    estimate = float(np.clip(first - second, min(lower, upper), max(lower, upper))) + 0.0
+    estimate = 0.5 * (above + below) + 0.0
     return Interval(estimate, min(lower, estimate) + 0.0, max(upper, estimate) + 0.0)
 
 
@@ -249,11 +256,11 @@ def ascended(
         slope = (excess.pairs.factor.T @ (covered / length).T).T.reshape(len(current), *excess.pairs.mean.shape)
         current = worst.solve(mean + norm.ppf(level) * slope[:, :, excess.columns])[1]
         all_.append(current)
-    return _distinct(np.concatenate(all_))
+    return np.concatenate(all_)
 
 
-def difference_upper(one: Excess, other: Excess, worst: WorstMix, level: float) -> float:
-    r"""Return an upper end of :math:`V(\mu_1) - V(\mu_2)` for two methods.
+def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[float, ...]) -> Array:
+    r"""Return upper ends of :math:`V(\mu_1) - V(\mu_2)` for two methods, at several levels, the highest first.
 
     For the scenario q that is worst for the first, :math:`V(\mu_2)` is at least its value in q and in any other
     scenario, so the difference is at most :math:`q \mu_1 - V(\mu_2)`, and at most :math:`q (\mu_1 - \mu_2)`, in which
@@ -273,31 +280,43 @@ def difference_upper(one: Excess, other: Excess, worst: WorstMix, level: float) 
         apart = np.sqrt(np.maximum(squares, 0.0))
         return np.where(apart > least[:, None, None], apart, 0.0), np.where(paired > least, paired, 0.0)
 
-    def limits(q: Array, scale: Array, spread: float) -> tuple[float, float]:
-        """Return how many standard errors both bounds need to hold together."""
+    def limits(q: Array, scale: Array, spread: float) -> list[tuple[float, float]]:
+        """Return how many standard errors both bounds need to hold together, at each level."""
         error = np.einsum("bck,ck->b", one.drawn, q)
         kappa = worst.excesses(centre, other.drawn - error[:, None, None], scale)
-        paired = np.einsum("bck,ck->b", other.drawn, q) - error
         if spread == 0.0:
-            return _quantile(kappa, level), 0.0
-        return _balanced(kappa, paired / spread, level)
+            return [(_quantile(kappa, level), 0.0) for level in levels]
+        paired = np.einsum("bck,ck->b", other.drawn, q) - error
+        return [_balanced(kappa, paired / spread, level) for level in levels]
 
     def upper(q: Array, scale: Array, spread: Array, kappa: float, multiple: float) -> Array:
         own = np.einsum("bck,ck->b", q, ours)
         apart = own - worst.value(theirs - kappa * scale)
         return np.minimum(apart, own - np.einsum("bck,ck->b", q, theirs) + multiple * spread)
 
-    candidates = _candidates(one, other, worst, level)
-    scale, spread = scales(candidates)
+    candidates = _candidates(one, other, worst, levels[0])
     first = int(np.einsum("bck,ck->b", candidates, ours).argmax())
-    rough = upper(candidates, scale, spread, *limits(candidates[first], scale[first], float(spread[first])))
-    order = np.argsort(-rough)[: _STARTS if worst.everything else _FINALISTS]
-    best = -np.inf
-    for k in order:
-        own = slice(k, k + 1)
-        found = upper(candidates[own], scale[own], spread[own], *limits(candidates[k], scale[k], float(spread[k])))
-        best = max(best, float(found[0]))
-    return best
+    some = slice(first, first + 1)
+    kappa, multiple = limits(candidates[first], scales(candidates[some])[0][0], float(scales(candidates[some])[1][0]))[
+        0
+    ]
+
+    def rough(q: Array) -> Array:
+        return upper(q, *scales(q), kappa, multiple)
+
+    if not worst.everything:
+        # The smaller of two bounds may be largest between scenarios at which either is.
+        best = candidates[_apart(candidates, np.argsort(-rough(candidates)), 2 * _FINALISTS)]
+        one_of, another = np.triu_indices(len(best))
+        candidates = 0.5 * (best[one_of] + best[another])
+    finalists = _apart(candidates, np.argsort(-rough(candidates)), _STARTS if worst.everything else _FINALISTS)
+    ends = np.full(len(levels), -np.inf)
+    for k in finalists:
+        q = candidates[k : k + 1]
+        scale, spread = scales(q)
+        found = limits(q[0], scale[0], float(spread[0]))
+        ends = np.maximum(ends, [float(upper(q, scale, spread, *pair)[0]) for pair in found])
+    return ends
 
 
 def _candidates(one: Excess, other: Excess, worst: WorstMix, level: float) -> Array:
@@ -306,13 +325,14 @@ def _candidates(one: Excess, other: Excess, worst: WorstMix, level: float) -> Ar
     if worst.everything:
         return _single(np.where(one.known, ours + norm.ppf(level) * one.error, -np.inf), 4 * _STARTS)
     # The smaller of two bounds is largest where some blend of them is.
-    blends = np.linspace(0.0, 1.0, _BLENDS)[:, None, None]
+    # Never the paired one alone, of which competitors cancel.
+    blends = np.linspace(0.01, 1.0, _BLENDS)[:, None, None]
     goals = blends * ours + (1.0 - blends) * (ours - theirs)
     found = []
     for goal, start in zip(goals, worst.solve(goals)[1], strict=True):
         found.append(ascended(start[None], goal, one.embedded, one, worst, level))
         found.append(ascended(start[None], goal, lambda q: one.embedded(q) - other.embedded(q), one, worst, level))
-    return _distinct(np.concatenate(found))
+    return np.concatenate(found)
 
 
 def _single(high: Array, most: int) -> Array:
@@ -324,19 +344,27 @@ def _single(high: Array, most: int) -> Array:
 
 
 def _quantile(values: Array, level: float) -> float:
-    """Return a quantile of draws, at a level raised by its Monte Carlo error."""
-    level += math.sqrt(level * (1.0 - level) / len(values))
+    """Return a quantile of draws, at a level raised by its Monte Carlo error; the median is an estimate as it is."""
+    if level > 0.5:
+        level += math.sqrt(level * (1.0 - level) / len(values))
     return float(np.quantile(values, min(level, 1.0)))
 
 
-def _distinct(scenarios: Array) -> Array:
-    rounded = np.round(scenarios.reshape(len(scenarios), -1), 3)
-    return scenarios[np.sort(np.unique(rounded, axis=0, return_index=True)[1])]
+def _apart(scenarios: Array, order: NDArray[np.intp], most: int) -> list[int]:
+    """Return the first scenarios in an order that are not nearly the same as an earlier one."""
+    chosen: list[int] = []
+    for k in order.tolist():
+        distance = 0.5 * np.abs(scenarios[chosen] - scenarios[k]).sum(axis=(1, 2))
+        if (distance > _NEARLY_SAME).all():
+            chosen.append(k)
+        if len(chosen) == most:
+            break
+    return chosen
 
 
 def _balanced(first: Array, second: Array, level: float) -> tuple[float, float]:
     """Return limits of two statistics that hold together at a level, each as often exceeded as the other."""
-    n = len(first)
-    rank = np.maximum(np.argsort(np.argsort(first)), np.argsort(np.argsort(second)))
-    place = min(math.ceil(_quantile(rank, level)), n - 1)
+    # Values that rounding alone keeps apart have one rank.
+    ranks = [rankdata(np.round(values, 9), method="min") - 1.0 for values in (first, second)]
+    place = min(math.ceil(_quantile(np.maximum(*ranks), level)), len(first) - 1)
     return float(np.sort(first)[place]), float(np.sort(second)[place])

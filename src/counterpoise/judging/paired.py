@@ -218,10 +218,19 @@ def _unseen_variance(units: Array, home: NDArray[np.intp], n_units: NDArray[np.i
     return np.where(both, missing, 0.0) * (_PSEUDO_UNITS / (counts + _PSEUDO_UNITS - 1.0) / counts)[:, None, None]
 
 
+def _root(covariance: Array) -> Array:
+    """Return a factor of covariances: the symmetric root of correlations, which does not jump with rounding."""
+    spread = np.sqrt(np.einsum("...dd->...d", covariance))
+    with np.errstate(divide="ignore"):
+        unit = np.where(spread > 0.0, 1.0 / spread, 0.0)
+    values, vectors = np.linalg.eigh(covariance * unit[..., :, None] * unit[..., None, :])
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return root * spread[..., None, :]
+
+
 def _block_factor(blocks: Array) -> sparse.csr_array:
     """Return a factor of a covariance that has a block for each context."""
-    values, vectors = np.linalg.eigh(blocks)
-    roots = np.sqrt(np.maximum(values, 0.0))[:, :, None] * np.swapaxes(vectors, 1, 2)
+    roots = _root(blocks)
     n_contexts, width = blocks.shape[:2]
     columns = np.broadcast_to(np.arange(n_contexts * width).reshape(n_contexts, 1, width), roots.shape)
     starts = np.arange(0, roots.size + 1, width)
@@ -239,5 +248,4 @@ def _group_factor(influence: Array, home: NDArray[np.intp], group: NDArray[np.in
         factor = sparse.csr_array(sparse.vstack([factor, _block_factor(extra)]))
     if factor.shape[0] <= factor.shape[1] or factor.shape[1] > _DENSE:
         return factor
-    values, vectors = np.linalg.eigh((factor.T @ factor).toarray())
-    return sparse.csr_array(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
+    return sparse.csr_array(_root((factor.T @ factor).toarray()))
