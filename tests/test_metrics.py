@@ -61,7 +61,7 @@ def means(rows, labels=LABELS):
     [PLAIN, ROBUST, make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y)],
     ids=["plain", "robust", "pipeline"],
 )
-def test_risks_are_mean_log_losses_with_students_intervals(model):
+def test_risks_are_mean_log_losses_with_intervals_that_hold_together(model):
     table = by_context(model, X, Y, LABELS, confidence=0.9)
     rows = log_losses(model, X, Y)
     assert table["context"].tolist() == NAMES.tolist()
@@ -69,8 +69,10 @@ def test_risks_are_mean_log_losses_with_students_intervals(model):
         own = rows[name == LABELS]
         assert table["n"][k] == len(own)
         assert table["risk"][k] == pytest.approx(own.mean(), rel=1e-9)
-        low, high = stats.t.interval(0.9, len(own) - 1, own.mean(), stats.sem(own))
-        assert (table["risk_low"][k], table["risk_high"][k]) == pytest.approx((low, high), rel=1e-9)
+        # Between one context at a time and Bonferroni's correction, but for what skewness adds.
+        widths = [stats.t.ppf(level, len(own) - 1) * stats.sem(own) for level in (0.95, 1.0 - 0.05 / 3)]
+        assert 0.99 * widths[0] <= own.mean() - table["risk_low"][k] <= 1.4 * widths[1]
+        assert 0.99 * widths[0] <= table["risk_high"][k] - own.mean() <= 1.4 * widths[1]
 
 
 @pytest.mark.parametrize(
@@ -198,14 +200,15 @@ def test_contexts_of_any_kind(kind):
         np.testing.assert_allclose(table["risk"], means(log_losses(PLAIN, X, Y)))
 
 
-def test_intervals_cover_the_mean_as_often_as_they_say():
-    rng = np.random.default_rng(0)
-    codes = np.repeat(np.arange(500), 8)
+def test_intervals_cover_the_means_of_all_contexts_together():
+    codes = np.repeat(np.arange(10), 12)
     model = DummyRegressor(strategy="constant", constant=0.0).fit(np.zeros((1, 1)), [0.0])
-    y = rng.normal(1.0, 2.0, len(codes))
-    table = by_context(model, np.zeros((len(y), 1)), y, codes, loss=lambda target, _: target, confidence=0.9)
-    covered = np.mean((table["risk_low"] <= 1.0) & (table["risk_high"] >= 1.0))
-    assert covered == pytest.approx(0.9, abs=0.05)
+    covered = 0
+    for seed in range(200):
+        y = np.random.default_rng(seed).normal(1.0, 2.0, len(codes))
+        table = by_context(model, np.zeros((len(y), 1)), y, codes, loss=lambda target, _: target, confidence=0.9)
+        covered += bool(((table["risk_low"] <= 1.0) & (table["risk_high"] >= 1.0)).all())
+    assert 0.86 <= covered / 200 <= 0.97
 
 
 @pytest.mark.parametrize(

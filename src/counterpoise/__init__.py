@@ -11,6 +11,7 @@ from counterpoise.sets import KLBall, WorstCase, confidence_radius
 from counterpoise.solvers import Solution, Status
 
 if TYPE_CHECKING:
+    from counterpoise import metrics
     from counterpoise.comparison import compare
     from counterpoise.confidence import confidence_path
     from counterpoise.estimators.any_learner import ContextRobust
@@ -57,6 +58,7 @@ __all__ = [
     "compare",
     "confidence_path",
     "confidence_radius",
+    "metrics",
     "minimize",
     "plan_stock",
 ]
@@ -83,6 +85,8 @@ _WHEN_USED = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "metrics":
+        return import_module(f"{__name__}.metrics")
     if name not in _WHEN_USED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_WHEN_USED[name]}"), name)

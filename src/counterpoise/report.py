@@ -461,8 +461,9 @@ def _percent(values: Array) -> NDArray[Any]:
 
 
 def _with_interval(rows: Table, name: str) -> NDArray[Any]:
-    cells = [
-        number(value) if math.isnan(low) else f"{number(value)}\n[{number(low)}, {number(high)}]"
-        for value, low, high in zip(rows[name], rows[f"{name}_low"], rows[f"{name}_high"], strict=True)
-    ]
-    return np.array(cells, dtype=object)
+    """Return values with their intervals below them."""
+    cells = np.empty(rows.n_rows, dtype=object)
+    for k, (value, low, high) in enumerate(zip(rows[name], rows[f"{name}_low"], rows[f"{name}_high"], strict=True)):
+        interval = "" if math.isnan(low) else f"<br> [{number(low)}, {number(high)}]"
+        cells[k] = Html(f"{number(value)}{interval}")
+    return cells

@@ -95,7 +95,9 @@ def spoken(when_interrupted: str) -> Callable[[Callable[P, None]], Callable[P, N
 
 def tame(words: str) -> str:
     """Return words without what would steer a terminal: names come from files."""
-    return re.sub(r"[^\S \n]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", "\ufffd", words)
+    return re.sub(
+        r"[^\S \n\u00a0\u202f]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", "\ufffd", words
+    )
 
 
 def tell(words: str) -> None:

@@ -144,13 +144,15 @@ class PairedMeans:
         -------
         ndarray of shape (n_draws, n_contexts, n_columns)
         """
-        normal = rng.standard_normal((n_draws, self.factor.shape[0])) @ self.factor
-        normal = normal.reshape(n_draws, *self.mean.shape)
+        half = rng.standard_normal((-(-n_draws // 2), self.factor.shape[0])) @ self.factor
+        # Each draw with its mirror image: what is linear in the errors then has no Monte Carlo error in its median.
+        normal = np.concatenate([half, -half]).reshape(-1, *self.mean.shape)
         with np.errstate(invalid="ignore", divide="ignore"):
             score = np.where(self.error > 0, normal / self.error, 0.0)
         errors = self.error * lengthened(score, self.skewness)
         few = self.degrees < _MANY_DEGREES
-        errors[:, few] /= np.sqrt(rng.chisquare(self.degrees[few], (n_draws, few.sum())) / self.degrees[few])[..., None]
+        squares = rng.chisquare(self.degrees[few], (len(half), few.sum())) / self.degrees[few]
+        errors[:, few] /= np.sqrt(np.tile(squares, (2, 1)))[..., None]
         return errors
 
 

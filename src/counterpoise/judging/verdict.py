@@ -97,6 +97,6 @@ def _signed(row: dict[str, Any], name: str) -> str:
 
 
 def _listed(rows: list[dict[str, Any]]) -> str:
-    named = [f"{shown(row['context']):.40} ({row['n']} rows)" for row in rows[:_NAMED]]
+    named = [f"{shown(row['context']):.40} ({row['n']} {'row' if row['n'] == 1 else 'rows'})" for row in rows[:_NAMED]]
     more = f" and {len(rows) - _NAMED} more contexts" if len(rows) > _NAMED else ""
     return f"{', '.join(named)}{more}"

@@ -23,7 +23,7 @@ th:first-child, td:first-child { padding-left: 0; }
 thead th { border-bottom: 2px solid #767676; vertical-align: bottom; } tbody th { font-weight: 400; }
 .left { text-align: left; }
 .left bdi { display: inline-block; max-width: min(18rem, 45vw); overflow-wrap: break-word; }
-td:not(.left), tbody th:not(.left) { white-space: pre; }
+td:not(.left), tbody th:not(.left) { white-space: nowrap; }
 .facts { margin: 1rem 0; } .facts th, .facts td { text-align: left; white-space: normal; }
 .facts th { color: #555; width: 9rem; }
 .below { font-size: .9rem; color: #444; margin: .25rem 0 1rem; }
