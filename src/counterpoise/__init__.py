@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from counterpoise.estimators.newsvendor import RobustNewsvendor
     from counterpoise.estimators.order_rule import RobustNewsvendorRegressor
+    from counterpoise.pooling import pool_rare
     from counterpoise.report import Report
     from counterpoise.stock.planning import plan_stock
 
@@ -59,6 +60,7 @@ __all__ = [
     "confidence_radius",
     "minimize",
     "plan_stock",
+    "pool_rare",
 ]
 
 # What needs scikit-learn, which takes longer to import than everything else together, is imported when first used.
@@ -67,6 +69,7 @@ _WHEN_USED = {
     "confidence_path": "confidence",
     "Report": "report",
     "plan_stock": "stock.planning",
+    "pool_rare": "pooling",
     "ContextRobust": "estimators.any_learner",
     "RobustHuberRegressor": "estimators.linear",
     "RobustLGBMClassifier": "estimators.boosting",
