@@ -27,7 +27,7 @@ PoolBelow = Annotated[
     str | None,
     typer.Option(
         "--pool-below",
-        metavar="INTEGER",
+        metavar="<int>",
         help="Pool contexts with fewer rows than this, such as 30; with --group, fewer groups.",
         show_default="no pooling",
     ),
