@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from counterpoise.estimators.newsvendor import RobustNewsvendor
     from counterpoise.estimators.order_rule import RobustNewsvendorRegressor
+    from counterpoise.pooling import pool_rare
     from counterpoise.report import Report
     from counterpoise.stock.planning import plan_stock
 
@@ -61,6 +62,7 @@ __all__ = [
     "metrics",
     "minimize",
     "plan_stock",
+    "pool_rare",
 ]
 
 # What needs scikit-learn, which takes longer to import than everything else together, is imported when first used.
@@ -69,6 +71,7 @@ _WHEN_USED = {
     "confidence_path": "confidence",
     "Report": "report",
     "plan_stock": "stock.planning",
+    "pool_rare": "pooling",
     "ContextRobust": "estimators.any_learner",
     "RobustHuberRegressor": "estimators.linear",
     "RobustLGBMClassifier": "estimators.boosting",

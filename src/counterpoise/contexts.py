@@ -133,7 +133,7 @@ def _align(contexts: Contexts, declared: Sequence[Hashable]) -> Contexts:
         if plain(label) not in position:
             raise InvalidInputError(f"context {label!s:.60} is in the data but was not declared. Declare it as well.")
     order = np.array([position[plain(label)] for label in contexts.labels], dtype=np.intp)
-    labels = _tidy([plain(label) for label in declared])
+    labels = tidy([plain(label) for label in declared])
     aligned = Contexts(labels, order[contexts.codes])
     if (aligned.counts == 0).any():
         empty = int(np.flatnonzero(aligned.counts == 0)[0])
@@ -237,10 +237,10 @@ def _unique(values: NDArray[Any], role: str = "context") -> tuple[NDArray[Any], 
         order = list(range(len(labels)))
     rank = np.empty(len(labels), dtype=np.intp)
     rank[order] = np.arange(len(labels))
-    return _tidy([labels[k] for k in order]), rank[codes]
+    return tidy([labels[k] for k in order]), rank[codes]
 
 
-def _tidy(labels: list[Any]) -> NDArray[Any]:
+def tidy(labels: list[Any]) -> NDArray[Any]:
     """Return labels of one plain type as an array of that type, others as objects."""
     if all(type(label) is str for label in labels):
         return np.array(labels)

@@ -47,6 +47,91 @@ def model(file, tmp_path_factory):
     return out
 
 
+# --- rare contexts ---------------------------------------------------------------------------------------------------
+
+NOTE = "2 contexts have fewer than 30 rows and are pooled as east + west (31 rows): east 27, west 4"
+
+
+@pytest.fixture(scope="module")
+def rare(tmp_path_factory):
+    columns = patients(180)
+    columns["hospital"] = np.repeat(["north", "south", "east", "west"], [89, 60, 27, 4])
+    columns["day"] = np.arange(180) // 3
+    return save(columns, tmp_path_factory.mktemp("rare") / "patients.csv")
+
+
+def test_rare_contexts_are_pooled_and_told_everywhere(rare, tmp_path):
+    out = tmp_path / "model"
+    code, _, said = fit(rare, out, "--pool-below", "30", "--drop", "day")
+    assert code == 0, said
+    assert f"note: {NOTE}\n" in said
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["settings"]["pooled"] == NOTE
+    assert {row["context"] for row in metrics["contexts"]} == {"north", "south", "east + west"}
+    assert NOTE in (out / "report.html").read_text(encoding="utf-8")
+    assert json.loads((out / "model.json").read_text())["pooled"] == {
+        "label": "east + west",
+        "rows": 31,
+        "members": [{"context": "east", "rows": 27}, {"context": "west", "rows": 4}],
+    }
+    saved = saved_module.load(out)
+    assert saved.pipeline[-1].contexts_.tolist() == ["east + west", "north", "south"]
+    assert saved.pooled["label"] == "east + west"
+    assert called("predict", out, rare, "-o", tmp_path / "new.csv")[0] == 0
+
+
+def test_with_a_group_groups_are_counted(rare, tmp_path):
+    code, _, said = fit(rare, tmp_path / "model", "--pool-below", "10", "--group", "day")
+    assert code == 0, said
+    assert "1 context has fewer than 10 groups and is pooled with the smallest other one as east + west" in said
+    assert json.loads((tmp_path / "model" / "model.json").read_text())["pooled"]["groups"] == 11
+
+
+def test_crossed_contexts_and_numbers_are_pooled(rare, tmp_path):
+    table = pd.read_csv(rare)
+    table["ward"] = np.arange(180) % 2 + 1
+    table.to_csv(tmp_path / "p.csv", index=False)
+    out = tmp_path / "model"
+    code, _, said = fit(tmp_path / "p.csv", out, "--context", "ward", "--pool-below", "20", "--drop", "day")
+    assert code == 0, said
+    assert "pooled as other (4 contexts) (31 rows): east x ward 2 14, east x ward 1 13, west x ward 1 2" in said
+    assert saved_module.load(out).pipeline[-1].contexts_.tolist()[-1] == ("south", "ward 2")
+    assert ("other (4 contexts)",) in saved_module.load(out).pipeline[-1].contexts_.tolist()
+    report = json.loads((out / "metrics.json").read_text())
+    assert "other (4 contexts)" in {row["context"] for row in report["contexts"]}
+
+
+def test_contexts_of_very_few_rows_are_noted_where_nothing_was_asked(rare, tmp_path):
+    code, _, said = fit(rare, tmp_path / "model", "--drop", "day")
+    assert code == 0, said
+    note = "1 context has fewer than 10 rows; --pool-below 30 pools it with another"
+    assert f"note: {note}\n" in said
+    assert json.loads((tmp_path / "model" / "model.json").read_text())["pooled"] is None
+    assert "fewer than 10 rows" not in fit(rare, tmp_path / "pooled", "--pool-below", "30", "--drop", "day")[2]
+
+
+@pytest.mark.parametrize("command", ["fit", "compare", "explore"])
+@pytest.mark.parametrize("limit", ["0", "-3", "thirty", "2.5", "", "nan", "9" * 5000])
+def test_limits_that_are_no_counts_are_one_line(rare, tmp_path, command, limit):
+    where = () if command == "compare" else ("--out", tmp_path / "out")
+    code, printed, said = called(
+        command, rare, "--target", "ill", "--context", "hospital", f"--pool-below={limit}", *where
+    )
+    assert (code, printed) == (2, "")
+    assert re.fullmatch(r"Error: --pool-below is '.{0,59}'?; pass a whole number, 1 or more, such as 30\.\n", said)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pooling_everything_is_refused_with_the_counts(rare, tmp_path):
+    code, printed, said = fit(rare, tmp_path / "model", "--pool-below", "500")
+    assert (code, printed) == (2, "")
+    assert said.endswith(
+        "Error: pooling contexts with fewer than 500 rows would leave a single context (counts: east 27, north 89, "
+        "south 60, west 4). Choose a limit of at most 89.\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- fit -------------------------------------------------------------------------------------------------------------
 
 

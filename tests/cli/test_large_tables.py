@@ -76,6 +76,29 @@ def test_a_table_above_the_memory_is_read_in_chunks_and_it_is_said(folder, tmp_p
     np.testing.assert_allclose(*predicted, atol=1e-4)
 
 
+def test_rare_contexts_are_pooled_in_chunks_as_in_memory(tmp_path, few_levels):
+    columns = patients(600)
+    columns["hospital"] = np.array([f"h{k}" for k in range(12)])[np.minimum(np.arange(600) * 7919 % 97 // 5, 11)]
+    columns["hospital"][:9] = [f"tiny {k % 3}" for k in range(9)]
+    columns["day"] = np.arange(600) // 4
+    file = save(columns, tmp_path / "t.parquet")
+    for name, more in (("rows", ["--drop", "day"]), ("groups", ["--group", "day"])):
+        found = []
+        for memory_ in ("50kB", "1GB"):
+            out = tmp_path / f"{name} {memory_}"
+            asked = [*ASKED, *more, "--pool-below", "30", "--reference", "in-sample", "--memory", memory_]
+            done = run("fit", file, *asked, "--out", out)
+            assert done.exit_code == 0, done.output
+            assert ("it is read in chunks" in done.output) == (memory_ == "50kB")
+            metrics = json.loads((out / "metrics.json").read_text())
+            assert f"note: {metrics['settings']['pooled']}\n" in done.output
+            assert metrics["settings"]["pooled"] in (out / "report.html").read_text()
+            card = json.loads((out / "model.json").read_text())
+            found.append((metrics["settings"]["pooled"], metrics["settings"]["contexts"], card["pooled"]))
+        assert found[0] == found[1]
+        assert f"fewer than 30 {name}" in found[0][0]
+
+
 def test_the_machine_decides_where_nothing_is_said(folder, tmp_path, few_levels, monkeypatch):
     monkeypatch.setattr(memory, "memory_budget", lambda: 5e4)
     done = run("fit", folder, *ASKED, "--out", tmp_path / "model", "--quiet")

@@ -69,7 +69,8 @@ def test_compare_as_json(file):
     code, printed, said = called("compare", file, *ILL, "--drop", "family", *QUICK, "--json", "--quiet")
     assert (code, said) == (0, "")
     result = json.loads(printed)
-    assert set(result) == {"verdict", "methods", "contexts"}
+    assert set(result) == {"verdict", "methods", "contexts", "notes"}
+    assert result["notes"] == ["classification of ill (ill holds words)"]
     assert [row["method"] for row in result["methods"]][:2] == ["robust", "erm"]
     assert len(result["contexts"]) == 5 * 3
 
@@ -84,6 +85,23 @@ def test_compare_keeps_groups_together(file):
     assert json.loads(printed)["verdict"] == plain.verdict
     other = json.loads(called("compare", file, *ILL, "--drop", "family", *QUICK, "--json", "-q")[1])
     assert other["verdict"] != plain.verdict
+
+
+@small_contexts
+def test_compare_pools_rare_contexts(tmp_path):
+    columns = patients()
+    columns["hospital"] = np.repeat(["north", "south", "east", "west"], [80, 50, 11, 9])
+    path = save(columns, tmp_path / "p.csv")
+    note = "2 contexts have fewer than 20 rows and are pooled as east + west (20 rows): east 11, west 9"
+    code, printed, said = called("compare", path, *ILL, *QUICK, "--pool-below", "20", "--json")
+    assert code == 0, said
+    assert f"note: {note}\n" in said
+    result = json.loads(printed)
+    assert note in result["notes"]
+    assert {row["context"] for row in result["contexts"]} == {"north", "south", "east + west"}
+    assert (
+        "note: 1 context has fewer than 10 rows; --pool-below 30 pools it" in called("compare", path, *ILL, *QUICK)[2]
+    )
 
 
 def test_a_group_of_all_rows_is_refused(tmp_path):
@@ -158,6 +176,19 @@ def test_explore_writes_a_page_of_stock(sales, tmp_path):
     html = out.read_text(encoding="utf-8")
     assert "How much to order, by weather" in html
     assert data_in(html)
+
+
+def test_explore_pools_rare_contexts(tmp_path):
+    columns = {**patients(), "units": np.arange(150) % 17}
+    columns["hospital"] = np.repeat(["north", "south", "east", "west"], [80, 50, 11, 9])
+    path = save(columns, tmp_path / "p.csv")
+    note = "2 contexts have fewer than 20 rows and are pooled as east + west (20 rows): east 11, west 9"
+    stock = ("--demand", "units", "--cost", "2", "--price", "5", "--context", "hospital")
+    for what in ((*EXPLORED, "--radius", "0.1"), stock):
+        code, _, said = called("explore", path, *what, "--pool-below", "20", "-o", tmp_path / "page.html", "--force")
+        assert code == 0, said
+        assert f"note: {note}\n" in said
+        assert note in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

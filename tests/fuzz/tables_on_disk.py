@@ -168,6 +168,7 @@ _ROLES += [
     ("--json",),
 ]
 _ROLES += [("--confidence", "2"), ("--draws", "-1"), ("--score", "risk"), ("--folds", "1"), ("--nonsense",)]
+_ROLES += [("--pool-below", "9"), ("--pool-below", "2"), ("--pool-below", "0")]
 
 
 @st.composite

@@ -62,7 +62,48 @@ def test_groups_are_those_of_the_rows_that_stay():
     assert "family" not in problem.columns.features
 
 
+def hospitals(**sizes):
+    """Return patients of hospitals of given sizes."""
+    names = [name for name, size in sizes.items() for _ in range(size)]
+    return {**{name: column[: len(names)] for name, column in patients(len(names)).items()}, "hospital": names}
+
+
+def test_rare_contexts_are_pooled_and_noted():
+    problem = posed(hospitals(north=80, south=60, east=7, west=3), pool_below=10)
+    note = "2 contexts have fewer than 10 rows and are pooled as east + west (10 rows): east 7, west 3"
+    assert problem.notes == ("classification of ill (ill holds words)", note)
+    assert set(problem.contexts.tolist()) == {"north", "south", "east + west"}
+    fitted = problem.fit()
+    assert fitted.notes == problem.notes
+    assert fitted.pool is problem.pool
+    assert fitted.model[-1].contexts_.tolist() == ["east + west", "north", "south"]
+
+
+def test_groups_are_counted_where_there_are_any():
+    columns = {**hospitals(north=80, south=60, east=10), "day": [k // 5 for k in range(N)]}
+    assert posed(columns, pool_below=4, group="day").pool.members == {"south": 12, "east": 2}
+    assert posed(columns, pool_below=4, drop=["day"]).pool.members == {}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        (
+            {"north": 80, "south": 60, "east": 9, "west": 1},
+            "2 contexts have fewer than 10 rows; --pool-below 30 pools them",
+        ),
+        ({"a": 80, "b": 60, "c": 9}, "1 context has fewer than 10 rows; --pool-below 30 pools it with another"),
+        ({"a": 80, "c": 9}, "1 context has fewer than 10 rows; little can be said about so few"),
+        ({"a": 9, "b": 9, "c": 12}, "2 contexts have fewer than 10 rows; little can be said about so few"),
+        ({"a": 80, "b": 10, "c": 10}, None),
+    ],
+)
+def test_contexts_of_very_few_rows_are_noted(sizes, said):
+    assert posed(hospitals(**sizes)).notes[1:] == ((said,) if said else ())
+
+
 REFUSED = {
+    "a pool of everything": ({"pool_below": 900}, "fewer than 900 rows would leave a single context"),
     "one context": ({"context": ["one"]}, r"one \(--context\) is the same in every row"),
     "a context with gaps": ({"context": ["gaps"]}, r"'gaps' of patients.parquet \(--context\) is empty in row 2"),
     "a group with gaps": ({"group": "gaps"}, r"'gaps' of patients.parquet \(--group\) is empty in row 2"),

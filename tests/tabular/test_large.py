@@ -19,6 +19,7 @@ from counterpoise.tabular.large import pose_large
 from counterpoise.tabular.medians import Medians
 from counterpoise.tabular.saved import SavedModel, load
 from counterpoise.tabular.seen import SeenNumbers, WordCounts
+from counterpoise.tabular.seen_groups import SeenGroups
 from tests.tabular.examples import save
 
 N = 1400
@@ -116,6 +117,86 @@ def test_crossed_contexts_and_numbers_as_contexts(tmp_path):
     columns["half"] = (np.arange(900) // 5) % 2
     path = save(columns, tmp_path / "t.parquet")
     check_same(*both(path, "cost", context=("code", "half"), drop=["site"]))
+
+
+# --- pooled contexts -------------------------------------------------------------------------------------------------
+
+
+def many_contexts(n=1200):
+    """Return the columns of :func:`mixed` with contexts of all sizes, in families that span some of them."""
+    columns = mixed(n)
+    rng = np.random.default_rng(5)
+    kind = np.minimum(rng.geometric(0.35, n), 12)
+    return columns | {
+        "kind": np.array([f"kind {k}" for k in range(20)])[kind],
+        "number": kind * 3,
+        "half": rng.integers(0, 2, n).astype(bool),
+        "family": [f"f{v}" for v in np.arange(n) // 4],
+    }
+
+
+@pytest.mark.parametrize("end", ["parquet", "csv"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"context": ("kind",), "pool_below": 30, "drop": ["number"]},
+        {"context": ("kind",), "pool_below": 30, "group": "family", "drop": ["number"]},
+        {"context": ("number",), "pool_below": 200, "drop": ["kind"]},
+        {"context": ("kind", "half"), "pool_below": 25, "drop": ["number"]},
+        {"context": ("half", "number"), "pool_below": 40, "group": "family", "drop": ["kind"]},
+        {"context": ("kind",), "pool_below": 2, "drop": ["number"]},
+        {"context": ("kind",), "drop": ["number"]},
+    ],
+    ids=["rows", "groups", "numbers", "crossed", "crossed groups", "nothing rare", "no pooling"],
+)
+def test_pooled_contexts_are_those_of_the_table_in_memory(tmp_path, end, asked):
+    path = save(many_contexts(), tmp_path / f"t.{end}")
+    drop = [*asked["drop"], *([] if "group" in asked else ["family"])]
+    whole, pieces = both(path, "cost", tol=1e-10, budget=4e5, only=["z", "age", "word"], **{**asked, "drop": drop})
+    check_same(whole, pieces)
+    assert pieces.pool == whole.pool
+    if asked.get("pool_below", 0) > 2:
+        assert whole.pool.note in whole.notes
+        assert whole.model[-1].contexts_.tolist().count(whole.pool.label) == 1
+        assert set(pieces.contexts.tolist()) == set(whole.contexts.tolist())
+
+
+def test_a_column_that_says_the_same_as_the_pooled_contexts_is_no_feature(tmp_path):
+    columns = many_contexts()
+    problem = pose(read_table(save(columns, tmp_path / "t.parquet")), "cost", ["kind"], pool_below=150, only=["z"])
+    assert len(problem.pool.members) > 3
+    names = {label: f"n{k}" for k, label in enumerate(sorted(set(problem.contexts.tolist())))}
+    columns["told"] = [None if k % 9 == 0 else names[label] for k, label in enumerate(problem.contexts.tolist())]
+    # A property of a context that two others share tells less.
+    columns["less"] = np.where(columns["kind"] == "kind 1", "one", "rest")
+    path = save(columns, tmp_path / "u.parquet")
+    asked = {"context": ("kind",), "drop": ["family", "number", "half"]}
+    for fit in both(path, "cost", pool_below=150, **asked):
+        assert fit.columns.left_out["told"] == "another name of the context"
+        assert "less" in fit.columns.categories
+    for fit in both(path, "cost", **asked):
+        assert "told" in fit.columns.categories
+
+
+def test_rows_without_a_target_do_not_count_towards_a_pool(tmp_path):
+    columns = many_contexts()
+    lost = (columns["kind"] == "kind 2") & (np.arange(len(columns["kind"])) % 10 > 0)
+    columns["cost"] = [None if one else cost for one, cost in zip(lost, columns["cost"].tolist(), strict=True)]
+    path = save(columns, tmp_path / "t.parquet")
+    whole, pieces = both(path, "cost", context=("kind",), pool_below=60, drop=["number", "half", "family"], tol=1e-10)
+    check_same(whole, pieces)
+    assert whole.pool == pieces.pool
+    assert "kind 2" in whole.pool.members
+
+
+def test_groups_that_are_too_many_to_count_are_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(survey, "SeenGroups", lambda enough, most: SeenGroups(enough, 20))
+    path = save(many_contexts(), tmp_path / "t.parquet")
+    asked = {"context": ("kind",), "pool_below": 30, "group": "family", "only": ["z"]}
+    whole, pieces = both(path, "cost", **asked)
+    assert pieces.model[-1].contexts_.tolist() == whole.model[-1].contexts_.tolist()
+    assert "contexts have too many groups to count in this memory" in pieces.notes[-1]
+    assert pieces.notes[:-1] == whole.notes
 
 
 def test_medians_that_take_several_rounds_are_exact(files, monkeypatch):

@@ -23,6 +23,15 @@ TaskName = Annotated[
 Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column that is no feature; may be repeated.")]
 Only = Annotated[list[str] | None, typer.Option("--only", help="Column that is a feature, and no other; repeatable.")]
 Group = Annotated[str | None, typer.Option("--group", help="Column of rows that belong together, kept in one fold.")]
+PoolBelow = Annotated[
+    str | None,
+    typer.Option(
+        "--pool-below",
+        metavar="<int>",
+        help="Pool contexts with fewer rows than this, such as 30; with --group, fewer groups.",
+        show_default="no pooling",
+    ),
+]
 Confidence = Annotated[float, typer.Option("--confidence", help="Of the set of plausible mixes, from 0 to 1.")]
 Radius = Annotated[
     str, typer.Option("--radius", help="How its size follows: types, agrawal or chi2; or the size in bits.")
@@ -76,6 +85,19 @@ def checked_memory(memory: str) -> float:
     if size < 1.0:
         raise InvalidInputError(f"--memory is {memory!r:.60}; pass a size such as 500MB, 2GB or 1.5GiB.")
     return size
+
+
+def checked_pool_below(limit: str | None) -> int | None:
+    """Return the least rows or groups of a context that is not pooled."""
+    if limit is None:
+        return None
+    try:
+        below = int(limit)
+    except ValueError:
+        below = 0
+    if below < 1:
+        raise InvalidInputError(f"--pool-below is {limit!r:.60}; pass a whole number, 1 or more, such as 30.")
+    return below
 
 
 def checked_jobs(jobs: int) -> int:

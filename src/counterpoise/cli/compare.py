@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from counterpoise.cli import _options as options
 from counterpoise.cli._base import Speaker, app, spoken, tell, tell_json
 from counterpoise.cli._cluster import Cluster, on_cluster
@@ -18,6 +20,7 @@ def compare(
     drop: options.Drop = None,
     only: options.Only = None,
     group: options.Group = None,
+    pool_below: options.PoolBelow = None,
     confidence: options.Confidence = 0.99,
     radius: options.Radius = "types",
     draws: options.Draws = None,
@@ -48,9 +51,11 @@ def compare(
 
     speaker = Speaker(quiet, verbose)
     switches = options.model_switches(task, confidence, radius, draws, score, alpha, reference, quantile, delta)
+    limit = options.checked_pool_below(pool_below)
     with speaker.step("reading"):
         data = read_table(file)
-        problem = pose(data, target, context, task=task, drop=drop or (), only=only or (), group=group, **switches)
+        roles: dict[str, Any] = {"task": task, "drop": drop or (), "only": only or (), "group": group}
+        problem = pose(data, target, context, pool_below=limit, **roles, **switches)
     speaker.notes(problem.notes)
     n_jobs = options.checked_jobs(jobs) if cluster is None else -1
     with on_cluster(cluster), suited(problem.X.num_rows * problem.X.num_columns), speaker.step("comparing"):
@@ -72,6 +77,7 @@ def compare(
             "contexts": plain_rows(comparison.by_context),
             "brackets": plain_rows(comparison.brackets),
             "radius_bits": jsonable(comparison.radius),
+            "notes": list(problem.notes),
         }
         tell_json(result)
     else:

@@ -34,6 +34,7 @@ def explore(
     task: options.TaskName = "auto",
     drop: options.Drop = None,
     only: options.Only = None,
+    pool_below: options.PoolBelow = None,
     confidence: options.Confidence = 0.99,
     radius: options.Radius = "types",
     draws: options.Draws = None,
@@ -60,16 +61,22 @@ def explore(
     from counterpoise.files import check_output
 
     speaker = Speaker(quiet, verbose)
+    limit = options.checked_pool_below(pool_below)
     check_output(out, force)
     if (target is None) == (demand is None):
         raise InvalidInputError("name what the page is about: --target for a model, or --demand for stock.")
     if demand is not None:
         if cost is None or price is None:
             raise InvalidInputError("stock needs --cost and --price, columns or numbers.")
+        from counterpoise.pooling import find_pool
         from counterpoise.stock.planning import plan_stock
 
         with speaker.step("reading"):
             data, sales = read_sales(file, demand, cost, price, context, None)
+            pool = None if limit is None else find_pool(sales["contexts"], limit)
+            if pool is not None:
+                sales["contexts"] = pool.relabel(sales["contexts"])
+                speaker.note(pool.note)
         terms: dict[str, Any] = {"salvage": salvage, "shortage": shortage, "integer": integer}
         terms |= {"currency": currency, "period": period}
         with speaker.step("solving at every level"):
@@ -86,7 +93,9 @@ def explore(
         switches = options.model_switches(task, confidence, radius, draws, "excess", alpha, reference, quantile, delta)
         with speaker.step("reading"):
             data = read_table(file)
-            problem = pose(data, target, context, task=task, drop=drop or (), only=only or (), **switches)
+            roles: dict[str, Any] = {"task": task, "drop": drop or (), "only": only or ()}
+            problem = pose(data, target, context, pool_below=limit, **roles, **switches)
+        pool = problem.pool
         speaker.notes(problem.notes)
 
         def solved() -> Sweep:
@@ -99,6 +108,8 @@ def explore(
         "file": f"{file.name} ({data.n_rows:,} rows, fingerprint {data.fingerprint})",
         "contexts": " x ".join(context),
     }
+    if pool is not None:
+        settings["pooled"] = pool.note
     with speaker.step("writing"):
         Explorer(swept, title, settings).save(out, force)
     tell(f"The page is in {out}; open it in a browser, or mail it.")

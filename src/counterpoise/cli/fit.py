@@ -32,6 +32,7 @@ def fit(
     drop: options.Drop = None,
     only: options.Only = None,
     group: options.Group = None,
+    pool_below: options.PoolBelow = None,
     confidence: options.Confidence = 0.99,
     radius: options.Radius = "types",
     draws: options.Draws = None,
@@ -61,6 +62,10 @@ def fit(
     `counterpoise fit sales.parquet --target units --task quantile --quantile 0.9 --context weather --draws 20
     -o model/`
 
+    Weather that was seen on fewer than 30 days, pooled:
+
+    `counterpoise fit hours.csv --target hires --context weather --group day --pool-below 30 -o model/`
+
     A folder of files that together are more than fits into memory:
 
     `counterpoise fit visits/ --target ill --context clinic --memory 4GB --out model/`
@@ -79,6 +84,7 @@ def fit(
     least = reference or "cross-fit"
     switches = options.model_switches(task, confidence, radius, draws, score, alpha, least, quantile, delta)
     n_jobs = options.checked_jobs(jobs) if cluster is None else -1
+    limit = options.checked_pool_below(pool_below)
     allowed = None if memory is None else options.checked_memory(memory)
     check_output_folder(out, FILES, force)
     if checkpoint is not None:
@@ -90,7 +96,8 @@ def fit(
     budget = _budget_of_chunks(table, allowed, speaker)
     if budget is not None and reference is None:
         switches["reference"] = "in-sample"
-    asked: dict[str, Any] = {"task": task, "drop": drop or (), "only": only or (), "group": group, **switches}
+    asked: dict[str, Any] = {"task": task, "drop": drop or (), "only": only or (), "group": group, "pool_below": limit}
+    asked |= switches
     fitted = _fitted(table, budget, target, context, asked, checkpoint, speaker)
     settings = {
         "file": f"{table.path.name} ({fitted.n_rows:,} rows, fingerprint {table.fingerprint})",
@@ -98,6 +105,8 @@ def fit(
         "context": " x ".join(context),
         "features": f"{len(fitted.columns.features)}: {', '.join(fitted.columns.features)}",
     }
+    if fitted.pool is not None:
+        settings["pooled"] = fitted.pool.note
     if fitted.n_fitted is not None:
         settings["read"] = f"in chunks; {fitted.n_passes} passes over the rows on disk to fit the model"
     notes = (*fitted.notes[1:], *fitted.warned)
@@ -120,7 +129,8 @@ def fit(
         speaker.warnings_of(lambda: report.comparison)
     with suited(size), speaker.step("following the path of confidence"):
         speaker.warnings_of(lambda: report.path)
-    saved = SavedModel(fitted.model, fitted.columns, target, fitted.task)
+    pooled = None if fitted.pool is None else fitted.pool.described
+    saved = SavedModel(fitted.model, fitted.columns, target, fitted.task, pooled)
 
     def write(folder: Path) -> None:
         saved.write(folder)

@@ -100,7 +100,7 @@ def warn_of_small_contexts(estimator: Any, contexts: Contexts, n_parameters: int
     warnings.warn(
         f"{type(estimator).__name__}: contexts with few rows for {n_parameters} parameters: {listed}{more}. What a "
         "model of their own reaches on the rows it was fitted to is too good to be true, so they look worse served "
-        f"than they are. {remedy}, or merge them.",
+        f"than they are. {remedy}, or pool them (counterpoise.pool_rare).",
         SmallContextWarning,
         stacklevel=5,
     )

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.contexts import encode
 from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError
+from counterpoise.pooling import choose_pool, find_pool
 from counterpoise.reading.data_file import find_column
 from counterpoise.tabular.columns import Columns, sort_columns
 from counterpoise.tabular.labels import read_labels
@@ -20,9 +22,15 @@ from counterpoise.tabular.task import Target, Task, pipeline, read_target
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
+    from counterpoise.pooling import Pool
     from counterpoise.reading import DataFile
 
 T = TypeVar("T")
+
+_FEW = 10
+"""Rows below which a context is called small without being asked."""
+_LIMIT = 30
+"""The limit that is proposed then."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +53,8 @@ class Fitted:
         How many rows the model was fitted to, where X is a sample of them.
     n_passes : int
         How often rows on disk were gone through to fit the model.
+    pool : Pool or None
+        Contexts that were pooled, where that was asked for.
     """
 
     model: Pipeline
@@ -59,6 +69,7 @@ class Fitted:
     warned: tuple[str, ...]
     n_fitted: int | None = None
     n_passes: int = 0
+    pool: Pool | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +89,8 @@ class Problem:
         Not fitted.
     notes : tuple of str
         What was inferred or left out.
+    pool : Pool or None
+        Contexts that were pooled, where that was asked for.
     """
 
     data: DataFile
@@ -88,6 +101,7 @@ class Problem:
     groups: NDArray[Any] | None
     model: Pipeline
     notes: tuple[str, ...]
+    pool: Pool | None = None
 
     @property
     def y(self) -> NDArray[Any]:
@@ -104,7 +118,8 @@ class Problem:
         """Return a fitted copy of the model with what it was made from."""
         model, warned = self.fitted()
         found = (self.X, self.y, self.contexts, self.groups)
-        return Fitted(model, self.columns, self.target.task, *found, self.data.n_rows, self.notes, warned)
+        said = (self.notes, warned)
+        return Fitted(model, self.columns, self.target.task, *found, self.data.n_rows, *said, pool=self.pool)
 
 
 def pose(
@@ -116,6 +131,7 @@ def pose(
     drop: Sequence[str] = (),
     only: Sequence[str] = (),
     group: str | None = None,
+    pool_below: int | None = None,
     **switches: Any,
 ) -> Problem:
     """Find features, target, contexts and a model for them in a file.
@@ -131,25 +147,31 @@ def pose(
         Columns that are no features; columns that are all the features.
     group : str, optional
         The column that says which rows belong together.
+    pool_below : int, optional
+        Contexts with fewer rows, or groups where there are any, are pooled; see :func:`counterpoise.pool_rare`.
     **switches
         Of the model: confidence, radius, draws, score, alpha, reference, quantile, delta.
     """
     roles = Roles.of(data.path, data.names, target, context, drop, only, group)
     target, context, only = roles.target, roles.context, roles.only
     found = read_target(data, target, task)
-    labels = read_labels(data, context, "--context")
+    labels = read_labels(data, context, "--context")[found.kept]
     parts = [read_labels(data, [one], "--context")[found.kept] for one in context]
-    grouped = None if roles.group is None else data.labels(roles.group, "--group")
-    columns = sort_columns(data, found.kept, [labels[found.kept], *parts], roles.apart, only)
+    groups = None if roles.group is None else data.labels(roles.group, "--group")[found.kept]
+    contexts = encode(labels)
+    check_contexts(context, len(contexts.labels))
+    pool = None if pool_below is None else find_pool(labels, pool_below, groups=groups)
+    pooled = labels if pool is None else pool.relabel(labels)
+    # Neither the contexts as they are nor as they were may come back as a feature.
+    columns = sort_columns(data, found.kept, [labels, *parts, *([pooled] if pool else [])], roles.apart, only)
     X = columns.of(data)
     if not found.kept.all():
         X = X.filter(found.kept)
-    labels = labels[found.kept]
-    check_contexts(context, len(set(labels.tolist())))
     model = pipeline(columns, found.task, **switches)
     lost = int(np.count_nonzero(~found.kept))
     notes = inference(target, found.task, found.why, lost, data.n_rows, columns)
-    return Problem(data, columns, found, X, labels, None if grouped is None else grouped[found.kept], model, notes)
+    notes += rare_notes(pool, contexts.labels, contexts.counts)
+    return Problem(data, columns, found, X, pooled, groups, model, notes, pool)
 
 
 @dataclass(frozen=True)
@@ -228,6 +250,22 @@ def inference(name: str, task: str, why: str, lost: int, n_rows: int, columns: C
         notes.append(f"{lost:,} of {n_rows:,} rows have no {name} and are left out")
     notes += [f"column {name} is left out: it is {reason}" for name, reason in columns.left_out.items()]
     return tuple(notes)
+
+
+def rare_notes(pool: Pool | None, labels: NDArray[Any], counts: NDArray[np.integer[Any]]) -> tuple[str, ...]:
+    """Say what was pooled, or that there are contexts of very few rows."""
+    if pool is not None:
+        return (pool.note,)
+    n = int(np.count_nonzero(counts < _FEW))
+    if n == 0:
+        return ()
+    said = f"{n:,} context{' has' if n == 1 else 's have'} fewer than {_FEW} rows"
+    try:
+        helps = choose_pool(labels, counts, lambda pooled: int(counts[pooled].sum()), _LIMIT).members
+    except InvalidInputError:
+        helps = {}
+    remedy = f"--pool-below {_LIMIT} pools {'it with another' if n == 1 else 'them'}" if helps else ""
+    return (f"{said}; {remedy or 'little can be said about so few'}",)
 
 
 def recording(fit: Callable[[], T]) -> tuple[T, tuple[str, ...]]:

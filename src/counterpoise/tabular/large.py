@@ -23,14 +23,15 @@ from counterpoise.problem import SummedProblem, check_alpha
 from counterpoise.reading.memory import in_words
 from counterpoise.tabular.columns import Columns
 from counterpoise.tabular.encoding import fit_numbers, stand_in
-from counterpoise.tabular.fitting import Fitted, Roles, inference, recording
+from counterpoise.tabular.fitting import Fitted, Roles, inference, rare_notes, recording
 from counterpoise.tabular.medians import Medians
-from counterpoise.tabular.survey import Budget, Survey, target_numbers
+from counterpoise.tabular.survey import Budget, SettledContexts, Survey, target_numbers
 from counterpoise.tabular.task import Task, check_task, pipeline
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
+    from counterpoise.pooling import Pool
     from counterpoise.reading import DataFile, TableOnDisk
 
 Array = NDArray[np.float64]
@@ -48,8 +49,9 @@ class LargeProblem:
     survey : Survey
     columns : Columns
     task : Task
-    labels, counts : ndarray of shape (n_contexts,)
-        The contexts, and how many rows there are of each.
+    contexts : SettledContexts
+    pool : Pool or None
+        Contexts that were pooled.
     model : Pipeline
         Not fitted.
     notes : tuple of str
@@ -61,11 +63,10 @@ class LargeProblem:
     survey: Survey
     columns: Columns
     task: Task
-    labels: NDArray[Any]
-    counts: NDArray[np.int64]
+    contexts: SettledContexts
+    pool: Pool | None
     model: Pipeline
     notes: tuple[str, ...]
-    _places: NDArray[np.intp]
 
     @property
     def n_rows(self) -> int:
@@ -97,15 +98,16 @@ class LargeProblem:
                 self._write(encode, width, loss, blocks, sample, medians)
             self._look_for(medians)
             self._set_numbers(encode, medians)
-            rows = BlockRows(record(blocks), loss, len(self.labels), width, own.fit_intercept)
-            contexts = Contexts.counted(self.labels, self.counts.astype(np.intp))
-            problem = SummedProblem(SummedOracle(rows, own.alpha), contexts, self.counts.astype(np.float64))
+            labels, counts = self.contexts.labels, self.contexts.counts
+            rows = BlockRows(record(blocks), loss, len(labels), width, own.fit_intercept)
+            contexts = Contexts.counted(labels, counts.astype(np.intp))
+            problem = SummedProblem(SummedOracle(rows, own.alpha), contexts, counts.astype(np.float64))
             _, warned = recording(lambda: own._solved(problem))
             n_passes = blocks.n_passes
         finally:
             blocks.close()
         found, said = (*sample.drawn(), self.n_rows), (self.notes, warned)
-        return Fitted(model, self.columns, self.task, *found, *said, self.survey.n_kept, n_passes)
+        return Fitted(model, self.columns, self.task, *found, *said, self.survey.n_kept, n_passes, self.pool)
 
     # --- preprocessing -----------------------------------------------------------------------------------------------
 
@@ -161,7 +163,7 @@ class LargeProblem:
         own = [*self.columns.features, roles.target, *roles.context, *([roles.group] if roles.group else [])]
         most_rows = max(1, int(self.budget.chunk // (8 * width)))
         pending = _Pending(max(1, int(self.budget.block // (8 * width))), width)
-        totals, n = self.counts.astype(np.float64), 0
+        totals, n = self.contexts.counts.astype(np.float64), 0
         looks = not medians.are_known
 
         def write(rows: tuple[Array, Array, NDArray[np.intp]]) -> None:
@@ -172,7 +174,7 @@ class LargeProblem:
             target, kept = self._target(data)
             if not len(target):
                 continue
-            codes = self._places[self.survey.contexts.look(data)[0][kept]]
+            codes = self.contexts.places[self.survey.contexts.look(data)[0][kept]]
             X = self.columns.of(data)
             X = X if kept.all() else X.filter(kept)
             sample.take(X, target, codes, data, kept)
@@ -275,8 +277,8 @@ class _Sample:
         target, codes = (np.concatenate(parts) for parts in zip(*self._columns, strict=True))
         if self._problem.task == "classification":
             target = self._problem.survey.target.classes[target.astype(np.intp)]
-        labels = np.empty(len(self._problem.labels), dtype=object)
-        labels[:] = self._problem.labels.tolist()
+        labels = np.empty(len(self._problem.contexts.labels), dtype=object)
+        labels[:] = self._problem.contexts.labels.tolist()
         X = pa.concat_tables(self._X).combine_chunks()
         return X, target, labels[codes], np.concatenate(self._groups) if self._groups else None
 
@@ -298,6 +300,7 @@ def pose_large(
     drop: Sequence[str] = (),
     only: Sequence[str] = (),
     group: str | None = None,
+    pool_below: int | None = None,
     **switches: Any,
 ) -> LargeProblem:
     """Find features, target, contexts and a model for them, as :func:`counterpoise.tabular.fitting.pose` does.
@@ -319,10 +322,11 @@ def pose_large(
         check_switches(own.named_steps["model"])
         check_alpha(own.named_steps["model"].alpha)
     may = Budget(budget)
-    survey = Survey(table, roles, task, may)
+    survey = Survey(table, roles, task, may, pool_below)
     found, why = survey.target.judged(table.path)
+    contexts, pool = survey.settled()
     columns = survey.sorted(table)
-    labels, counts, places = survey.contexts.settled()
     model = pipeline(columns, found, **switches)
     notes = inference(roles.target, found, why, survey.n_rows - survey.n_kept, survey.n_rows, columns)
-    return LargeProblem(table, may, survey, columns, found, labels, counts, model, (*notes, *survey.notes), places)
+    notes = (*notes, *rare_notes(pool, contexts.labels, contexts.counts), *survey.notes)
+    return LargeProblem(table, may, survey, columns, found, contexts, pool, model, notes)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import warnings
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,12 +72,15 @@ class SavedModel:
     pipeline : Pipeline
     columns : Columns
     target, task : str
+    pooled : mapping or None
+        Which contexts were pooled for the fit, see :attr:`counterpoise.pooling.Pool.described`.
     """
 
     pipeline: Pipeline
     columns: Columns
     target: str
     task: str
+    pooled: Mapping[str, Any] | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -106,6 +109,7 @@ class SavedModel:
             "target": self.target,
             "task": self.task,
             "columns": asdict(self.columns),
+            "pooled": self.pooled,
             "sha256": _digest(folder / MODEL),
         }
         (folder / CARD).write_text(json.dumps(card, indent=1, ensure_ascii=False), encoding="utf-8")
@@ -168,7 +172,7 @@ def load(folder: Path) -> SavedModel:
         ) from error
     columns = card["columns"]
     sorted_columns = Columns(tuple(columns["numbers"]), tuple(columns["categories"]), dict(columns["left_out"]))
-    saved = SavedModel(pipeline, sorted_columns, card["target"], card["task"])
+    saved = SavedModel(pipeline, sorted_columns, card["target"], card["task"], card.get("pooled"))
     if not saved.is_whole:
         raise InvalidInputError(f"{folder / MODEL} is not the model that {CARD} describes. Fit it again.")
     return saved

@@ -84,37 +84,49 @@ class WordCounts:
 
 @dataclass(eq=False)
 class _Pairing:
-    """Whether values and contexts determine each other."""
+    """Whether values and contexts determine each other.
 
-    is_one_to_one: bool = True
+    Parameters
+    ----------
+    may_pool : bool
+        Whether contexts may be pooled in the end, so that several of them may share a value until then.
+    """
+
+    may_pool: bool = False
+    is_open: bool = True
     _contexts: dict[Any, int] = field(default_factory=dict)
     _values: dict[int, Any] = field(default_factory=dict)
 
     def look(self, values: Sequence[Any], codes: Codes, contexts: Codes) -> None:
         """See pairs: a value each, by its place among those given, and a context."""
-        if not self.is_one_to_one or len(codes) == 0:
+        if not self.is_open or len(codes) == 0:
             return
         n = int(contexts.max()) + 1
         # Most columns are told by a few rows.
         for some in (slice(0, 1000), slice(None)):
             pairs = np.unique(codes[some] * n + contexts[some])
             own, others = np.divmod(pairs, n)
-            if not len(pairs) == len(np.unique(own)) == len(np.unique(others)):
+            if len(pairs) > len(np.unique(others)) or (not self.may_pool and len(pairs) > len(np.unique(own))):
                 self.end()
                 return
         for value, context in zip((values[k] for k in own.tolist()), others.tolist(), strict=True):
-            if self._contexts.setdefault(value, context) != context or self._values.setdefault(context, value) != value:
+            shared = not self.may_pool and self._contexts.setdefault(value, context) != context
+            if shared or self._values.setdefault(context, value) != value:
                 self.end()
                 return
 
     def end(self) -> None:
         """Look no further."""
-        self.is_one_to_one = False
+        self.is_open = False
         self._contexts, self._values = {}, {}
 
-    @property
-    def renames(self) -> bool:
-        return self.is_one_to_one and len(self._values) > 1
+    def renames(self, places: Codes | None = None) -> bool:
+        """Tell whether they do; ``places`` says which contexts are one after all."""
+        values: dict[int, Any] = {}
+        for context, value in self._values.items():
+            if values.setdefault(context if places is None else int(places[context]), value) != value:
+                return False
+        return len(values) > 1 and len(set(values.values())) == len(values)
 
 
 class SeenColumn:
@@ -126,15 +138,23 @@ class SeenColumn:
         Different words that are counted.
     n_contexts : int
         How many codings of the contexts there are.
+    may_pool : bool
+        Whether contexts of the first coding may be pooled in the end; :attr:`pooled` then says how.
+
+    Attributes
+    ----------
+    pooled : ndarray of int or None
+        Of every context, the place among those that are left.
     """
 
-    def __init__(self, most: int, n_contexts: int) -> None:
+    def __init__(self, most: int, n_contexts: int, may_pool: bool = False) -> None:
         self.type: Any = None
         self.is_empty = True
         self.n_rows = self.n_missing = 0
         self.words = WordCounts(most)
         self._few: set[Any] = set()
-        self._pairings = [_Pairing() for _ in range(n_contexts)]
+        self._pairings = [_Pairing(may_pool and k == 0) for k in range(n_contexts)]
+        self.pooled: Codes | None = None
         self._first: list[str] = []
         self._running = _Running()
 
@@ -178,7 +198,7 @@ class SeenColumn:
             self._first += known[: LOOKED_AT - len(self._first)].to_pylist()
         elif len(self._few) < 2:
             self._few.update(_plain(known.unique()[:2].to_pylist()))
-        if any(pairing.is_one_to_one for pairing in self._pairings) and len(known):
+        if any(pairing.is_open for pairing in self._pairings) and len(known):
             self._pair(known, own, contexts)
 
     def _pair(self, known: Any, own: Any, contexts: Sequence[Codes]) -> None:
@@ -187,9 +207,10 @@ class SeenColumn:
         valid = np.asarray(own.is_valid().to_numpy())
         words: list[Any] | None = None
         for pairing, context in zip(self._pairings, contexts, strict=True):
-            if pairing.is_one_to_one:
-                # As many values as contexts, or they cannot determine each other.
-                if len(values) != len(np.unique(context[valid])):
+            if pairing.is_open:
+                # As many values as contexts, or they cannot determine each other; contexts to be pooled may share one.
+                n_contexts = len(np.unique(context[valid]))
+                if len(values) > n_contexts or (not pairing.may_pool and len(values) < n_contexts):
                     pairing.end()
                     continue
                 words = _plain(values.to_pylist()) if words is None else words
@@ -208,7 +229,9 @@ class SeenColumn:
     @property
     def renames_context(self) -> bool:
         """Whether the column and the contexts determine each other."""
-        return any(pairing.renames for pairing in self._pairings)
+        return any(pairing.renames() for pairing in self._pairings) or (
+            self.pooled is not None and self._pairings[0].renames(self.pooled)
+        )
 
     @property
     def are_dates(self) -> bool:

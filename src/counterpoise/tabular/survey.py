@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import encode
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.pooling import Pool, choose_pool
 from counterpoise.reading import cells
 from counterpoise.tabular.columns import LARGEST, Columns, chosen, kind_of, sane
 from counterpoise.tabular.fitting import Roles, check_contexts
 from counterpoise.tabular.labels import named
 from counterpoise.tabular.seen import SeenColumn, SeenNumbers
+from counterpoise.tabular.seen_groups import SeenGroups
 from counterpoise.tabular.task import Task, check_task, checked_kind, judged
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ _MOST_VALUES = 100_000
 """Different values of a target that are counted; more are more than anyone wants to know."""
 _WORD = 150
 """Bytes that a word takes which is counted, about."""
+_PAIR = 48
+"""Bytes that a context and a group take while they are sorted, about."""
 
 
 @dataclass(frozen=True)
@@ -197,8 +201,8 @@ class SeenContexts:
         found[:] = labels
         return found
 
-    def settled(self) -> tuple[NDArray[Any], NDArray[np.int64], Codes]:
-        """Return labels in order, their counts, and for every code its place among them; -1 where none is."""
+    def settled(self) -> SettledContexts:
+        """Return what the contexts are, once all rows were seen."""
         labels = self.labels
         counts = np.pad(self._counts, (0, len(labels) - len(self._counts)))
         used = np.flatnonzero(counts)
@@ -208,7 +212,45 @@ class SeenContexts:
         places[used] = contexts.codes
         ordered = np.zeros(len(used), dtype=np.int64)
         ordered[contexts.codes] = counts[used]
-        return contexts.labels, ordered, places
+        return SettledContexts(contexts.labels, ordered, places)
+
+
+@dataclass(frozen=True, eq=False)
+class SettledContexts:
+    """The contexts of a table.
+
+    Attributes
+    ----------
+    labels, counts : ndarray of shape (n_contexts,)
+        In order, and the rows of each.
+    places : ndarray of int
+        For every code the place of its context in ``labels``; -1 where it has no rows.
+    """
+
+    labels: NDArray[Any]
+    counts: NDArray[np.int64]
+    places: Codes
+
+    def pooled(self, below: int, groups: SeenGroups | None) -> tuple[SettledContexts, Pool]:
+        """Pool rare contexts, as :func:`counterpoise.pool_rare` does."""
+        pool = self._pool(below, groups)
+        left = encode(pool.relabel(self.labels))
+        counts = np.zeros(len(left.labels), dtype=np.int64)
+        np.add.at(counts, left.codes, self.counts)
+        # The last place is that of codes without rows.
+        return SettledContexts(left.labels, counts, np.append(left.codes, -1)[self.places]), pool
+
+    def _pool(self, below: int, groups: SeenGroups | None) -> Pool:
+        if groups is None:
+            return choose_pool(self.labels, self.counts, lambda pooled: int(self.counts[pooled].sum()), below)
+        counts = np.zeros(len(self.labels), dtype=np.int64)
+        used = np.flatnonzero(self.places >= 0)
+        counts[self.places[used]] = groups.counts(len(self.places))[used]
+
+        def together(pooled: NDArray[np.bool_]) -> int:
+            return groups.together(np.append(pooled, False)[self.places])
+
+        return choose_pool(self.labels, counts, together, below, unit="groups")
 
 
 class Survey:
@@ -219,17 +261,25 @@ class Survey:
     roles : Roles
     task : str
     budget : Budget
+    pool_below : int, optional
+        Contexts with fewer rows, or groups where there are any, are pooled.
     """
 
-    def __init__(self, table: TableOnDisk, roles: Roles, task: str, budget: Budget) -> None:
+    def __init__(
+        self, table: TableOnDisk, roles: Roles, task: str, budget: Budget, pool_below: int | None = None
+    ) -> None:
         self.roles = roles
         self.n_rows = self.n_kept = 0
+        self._pool_below = pool_below
+        self._groups: SeenGroups | None = None
+        if pool_below is not None and roles.group is not None:
+            self._groups = SeenGroups(pool_below, int(max(10_000, budget.words / _PAIR)))
         self.target = SeenTarget(roles.target, task)
         self.contexts = SeenContexts(roles.context)
         features = [name for name in table.wanted if name not in roles.apart and (not roles.only or name in roles.only)]
         most_words = int(max(1_000, budget.words / _WORD / max(len(features), 1)))
         n_codings = 1 if len(roles.context) == 1 else 1 + len(roles.context)
-        self.columns = {name: SeenColumn(most_words, n_codings) for name in features}
+        self.columns = {name: SeenColumn(most_words, n_codings, pool_below is not None) for name in features}
         self._errors: dict[str, InvalidInputError] = {}
         self._budget = budget
         self._numbers: SeenNumbers | None = None
@@ -247,8 +297,10 @@ class Survey:
         codes = [own[kept] for own in self.contexts.look(data)]
         self.contexts.count(codes[0])
         if self.roles.group is not None:
-            # Here only to be checked.
-            data.coded_labels(self.roles.group, "--group")
+            # Checked here in any case.
+            values, groups = data.coded_labels(self.roles.group, "--group")
+            if self._groups is not None:
+                self._groups.look(codes[0], values, groups[kept])
         for name, column in self.columns.items():
             column.look(cells.plain_types(data.table[name]), kept, codes)
         if self._numbers is None:
@@ -271,6 +323,16 @@ class Survey:
                 self._errors[name] = error
         return matrix
 
+    def settled(self) -> tuple[SettledContexts, Pool | None]:
+        """Return the contexts, those that are rare pooled where that was asked for."""
+        contexts = self.contexts.settled()
+        if self._pool_below is None:
+            return contexts, None
+        contexts, pool = contexts.pooled(self._pool_below, self._groups)
+        for column in self.columns.values():
+            column.pooled = contexts.places
+        return contexts, pool
+
     def sorted(self, table: TableOnDisk) -> Columns:
         """Return which columns are features, or say what is wrong with one that is."""
         kinds = {name: kind_of(column) for name, column in self.columns.items()}
@@ -290,7 +352,9 @@ class Survey:
     @property
     def notes(self) -> list[str]:
         """What was not counted to the last."""
-        return [
+        n = 0 if self._groups is None else self._groups.n_forgotten
+        many = f"{n:,} contexts have too many groups to count in this memory; the numbers given are the least they have"
+        return [many] * bool(n) + [
             f"column {name} holds about {column.words.distinct:,} different words; only the most frequent were counted"
             for name, column in self.columns.items()
             if not column.words.are_all and kind_of(column)[0] == "category"
