@@ -354,8 +354,8 @@ def _cells(method: str, excess: Table, risk: Table) -> dict[str, NDArray[Any]]:
 def _brackets(held_out: HeldOut, own: Array, erm: Array, fitted: Array, largest: float) -> Table:
     """Return what is known of the least possible risk of each context, from both sides.
 
-    A context is too small to judge where the two sides are further apart than noise makes them, than the largest
-    excess of the plain model, and than what is negligible.
+    A context is too small to judge where the two sides, with their noise, are further apart than the largest excess of
+    the plain model and than what is negligible.
     """
     contexts = held_out.contexts
     with np.errstate(invalid="ignore"):
@@ -372,7 +372,7 @@ def _brackets(held_out: HeldOut, own: Array, erm: Array, fitted: Array, largest:
     width, error = pairs.mean[at, 3 + best], pairs.error[at, 3 + best]
     with np.errstate(invalid="ignore"):
         beyond = (width > 2.0 * error) & (pairs.n_units > 1)
-        too_small = beyond & (width > np.nanmax([largest, negligible(held_out, erm)]))
+        too_small = width + 2.0 * error > np.nanmax([largest, negligible(held_out, erm)])
     return Table.of(
         "",
         context=contexts.labels,

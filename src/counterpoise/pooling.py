@@ -117,7 +117,7 @@ def _found(contexts: Any, below: int, name: str | None, groups: Any) -> tuple[Co
     if groups is None:
         counts = found.counts
         return found, choose_pool(found.labels, counts, lambda pooled: int(counts[pooled].sum()), below, name=name)
-    own = _group_codes(groups, len(found.codes))
+    own = encode(groups, len(found.codes), role="group").codes
     # One pair for every context and group that meet.
     codes, own = np.divmod(np.unique(found.codes * (own.max() + 1) + own), own.max() + 1)
     counts = np.bincount(codes, minlength=len(found.labels))
@@ -232,13 +232,6 @@ def _checked_label(labels: NDArray[Any], members: NDArray[np.intp], others: NDAr
 def _as_text(label: Any) -> Any:
     """Return a label as text, part by part where it is a tuple."""
     return tuple(str(plain(part)) for part in label) if isinstance(label, tuple) else str(plain(label))
-
-
-def _group_codes(groups: Any, n_rows: int) -> NDArray[np.intp]:
-    try:
-        return encode(groups, n_rows).codes
-    except InvalidInputError as error:
-        raise InvalidInputError(str(error).replace("context", "group")) from error
 
 
 def _counted(n: int, unit: str) -> str:

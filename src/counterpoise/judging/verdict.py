@@ -56,7 +56,7 @@ def verdict(
         f"{_signed(robust, 'worst_excess_change')}.",
         f"On average its risk is {robust['nominal_risk']:.4g} against {erm['nominal_risk']:.4g}, a difference of "
         f"{_signed(robust, 'nominal_risk_change')}.",
-        to_gain(erm["p_value"], erm["worst_excess_high"], small, confidence),
+        to_gain(erm["p_value"], erm["worst_excess_high"], small, confidence, bool(brackets["too_small"].any())),
     ]
     if inverse_frequency is not None:
         value = f"{rows['inverse-frequency']['mix_excess']:.4g}"
@@ -76,13 +76,14 @@ def verdict(
     return words
 
 
-def to_gain(p_value: float, upper: float, small: float, confidence: float) -> str:
+def to_gain(p_value: float, upper: float, small: float, confidence: float, some_unjudged: bool = False) -> str:
     """Say whether any context can be served better than by the plain model."""
     if p_value < 1.0 - confidence:
         return f"Some context's own model is better than the plain one (p = {p_value:.2g}): there is something to gain."
     if upper <= small:
+        which = " that can be judged" if some_unjudged else ""
         return (
-            f"One model is enough for all contexts: none is served worse than by a model of its own by more than "
+            f"One model is enough for all contexts{which}: none is served worse than by a model of its own by more than "
             f"{upper:.2g}, which is negligible, so robustness has nothing to buy."
         )
     return (
