@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from sklearn import config_context
 from sklearn.base import clone
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.multiclass import type_of_target
@@ -28,9 +30,9 @@ from counterpoise.learners import (
     RowLoss,
     fit_routed,
     fold_of_rows,
-    held_out_losses,
     innermost,
     least_probability,
+    row_losses,
     specialist_losses,
     step_name,
     weighted_rows,
@@ -188,10 +190,7 @@ def compare(
     X, encoded, weight, target, folds = weighted_rows(X, encoded, weight, target, folds)
     judge: dict[str, Any] = {"loss": loss, "floor": least_probability(len(target)), "n_jobs": n_jobs}
     with _each_warning_once():
-        rows = {
-            name: held_out_losses(_fit(base, name, X, target, encoded, weight), X, target, folds, **judge)
-            for name in methods
-        }
+        rows = _held_out_losses(base, methods, X, target, encoded, weight, folds, **judge)
         specialist = _variant(base, "erm", [0])
         # For a learner that memorises, its own rows say nothing.
         minimises = isinstance(last, RobustLinearModel)
@@ -239,19 +238,44 @@ def default_estimator(y: NDArray[Any]) -> Any:
     raise InvalidInputError(f"y is {kind}; compare handles one class or one number per row.")
 
 
-def _fit(
-    base: Any, method: str, X: Any, y: NDArray[Any], contexts: Contexts, weight: Array
-) -> Callable[[NDArray[np.intp]], Any]:
-    """Return how a method is fitted to some of the rows."""
-    model = _variant(base, method, contexts.labels)
-    weight = contexts.balanced(weight) if METHODS[method].balanced else weight
+def _held_out_losses(
+    base: Any,
+    methods: Sequence[str],
+    X: Any,
+    y: NDArray[Any],
+    contexts: Contexts,
+    weight: Array,
+    folds: NDArray[np.intp],
+    *,
+    n_jobs: int | None,
+    **judge: Any,
+) -> dict[str, Array]:
+    """Return the loss of each row under each method, fitted without its fold; preprocessing is fitted once a fold."""
+    models = {name: _variant(base, name, contexts.labels) for name in methods}
+    weights = {name: contexts.balanced(weight) if METHODS[name].balanced else weight for name in methods}
     labels = contexts.labels[contexts.codes]
+    prepares = isinstance(base, Pipeline) and len(base.steps) > 1
 
-    def fit(rows: NDArray[np.intp]) -> Any:
-        chosen = _safe_indexing(X, rows)
-        return fit_routed(model, chosen, y[rows], contexts=labels[rows], sample_weight=weight[rows])
+    def one(fold: int) -> list[Array]:
+        seen, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        before, after = _safe_indexing(X, seen), _safe_indexing(X, held)
+        if prepares:
+            with config_context(enable_metadata_routing=False):
+                steps = clone(base[:-1])
+                before, after = steps.fit_transform(before, y[seen]), steps.transform(after)
+        losses = []
+        for name, model in models.items():
+            last = model.steps[-1][1] if prepares else model
+            metadata = {"contexts": labels[seen], "sample_weight": weights[name][seen]}
+            losses.append(row_losses(fit_routed(last, before, y[seen], **metadata), after, y[held], **judge))
+        return losses
 
-    return fit
+    rows = {name: np.empty(len(y)) for name in methods}
+    present = np.unique(folds)
+    for fold, found in zip(present, Parallel(n_jobs=n_jobs)(delayed(one)(fold) for fold in present), strict=True):
+        for name, losses in zip(methods, found, strict=True):
+            rows[name][folds == fold] = losses
+    return rows
 
 
 def _variant(base: Any, method: str, contexts: Iterable[Any]) -> Any:
@@ -284,6 +308,7 @@ def _judged(
     change = {
         name: held_out.excess_difference(losses, erm, competitors, plausible, confidence)
         for name, losses in rows.items()
+        if name != "erm"
     }
     columns: dict[str, list[Any]] = {"method": list(rows)}
 
@@ -292,9 +317,16 @@ def _judged(
             columns[f"{name}{end}"] = list(values)
 
     put("mix_excess", ((one.mix_estimate, one.mix_lower, one.mix_upper) for one in excess.values()))
-    put("mix_excess_change", ((one.mix_estimate, one.mix_lower, one.mix_upper) for one in change.values()))
+    none = (0.0, 0.0, 0.0)
+    put(
+        "mix_excess_change",
+        ((one.mix_estimate, one.mix_lower, one.mix_upper) if (one := change.get(name)) else none for name in rows),
+    )
     put("worst_excess", ((one.estimate, one.lower, one.upper) for one in excess.values()))
-    put("worst_excess_change", ((one.estimate, one.lower, one.upper) for one in change.values()))
+    put(
+        "worst_excess_change",
+        ((one.estimate, one.lower, one.upper) if (one := change.get(name)) else none for name in rows),
+    )
     put("nominal_risk", (held_out.mean(losses, confidence) for losses in rows.values()))
     put("nominal_risk_change", (held_out.mean(losses - erm, confidence) for losses in rows.values()))
     put("worst_risk", ((one.estimate, one.lower, one.upper) for one in risk.values()))

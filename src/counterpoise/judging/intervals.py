@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, rankdata
-from scipy.stats import t as student
+from scipy.special import ndtri, stdtrit
+from scipy.stats import rankdata
 
 from counterpoise.judging.paired import PairedMeans, lengthened
 from counterpoise.judging.worst_mix import WorstMix
@@ -36,6 +36,9 @@ _BLENDS = 7
 """Blends of two bounds for which the worst scenario is sought."""
 
 _ROUNDING = 1e-7
+
+_ENDLESS = 1e10
+"""Degrees of freedom of a variance that is known."""
 
 _NEARLY_SAME = 0.01
 """Total variation between scenarios of which one will do."""
@@ -126,9 +129,9 @@ class Excess:
         with np.errstate(divide="ignore", invalid="ignore"):
             degrees = np.square(share.sum(axis=1)) / (np.square(share) / self.pairs.degrees).sum(axis=1)
             skewness = (scenario**3 * self.skewness * self.error**3).sum(axis=(1, 2)) / total**1.5
-        degrees = np.where(np.isfinite(degrees), degrees, np.inf)
-        tail = -lengthened(np.array(-norm.ppf(level)), np.where(np.isfinite(skewness), skewness, 0.0))
-        return tail * student.ppf(level, degrees) / norm.ppf(level)
+        degrees = np.where(np.isfinite(degrees), degrees, _ENDLESS)
+        tail = -lengthened(np.array(-ndtri(level)), np.where(np.isfinite(skewness), skewness, 0.0))
+        return tail * stdtrit(degrees, level) / ndtri(level)
 
     @property
     def skewness(self) -> Array:
@@ -231,7 +234,7 @@ def scenarios(excess: Excess, worst: WorstMix, level: float) -> Array:
     """Return scenarios among which is, nearly, the one with the largest upper end."""
     known, n_contexts = excess.known, len(excess.mean)
     mean = np.where(known, excess.mean, 0.0)
-    high = np.where(known, mean + norm.ppf(level) * excess.error, -np.inf)
+    high = np.where(known, mean + ndtri(level) * excess.error, -np.inf)
     if worst.everything:
         return _single(high, _STARTS)
     # Toward each context, and from the means as they are, raised, and all alike.
@@ -254,7 +257,7 @@ def ascended(
         covered = excess.pairs.covered(embed(current))
         length = np.maximum(np.linalg.norm(covered, axis=1, keepdims=True), np.finfo(np.float64).tiny)
         slope = (excess.pairs.factor.T @ (covered / length).T).T.reshape(len(current), *excess.pairs.mean.shape)
-        current = worst.solve(mean + norm.ppf(level) * slope[:, :, excess.columns])[1]
+        current = worst.solve(mean + ndtri(level) * slope[:, :, excess.columns])[1]
         all_.append(current)
     return np.concatenate(all_)
 
@@ -323,16 +326,18 @@ def _candidates(one: Excess, other: Excess, worst: WorstMix, level: float) -> Ar
     """Return scenarios among which is the one that makes both bounds of a difference largest."""
     ours, theirs = (np.where(each.known, each.mean, 0.0) for each in (one, other))
     if worst.everything:
-        return _single(np.where(one.known, ours + norm.ppf(level) * one.error, -np.inf), 4 * _STARTS)
+        return _single(np.where(one.known, ours + ndtri(level) * one.error, -np.inf), 4 * _STARTS)
     # The smaller of two bounds is largest where some blend of them is.
     # Never the paired one alone, of which competitors cancel.
     blends = np.linspace(0.01, 1.0, _BLENDS)[:, None, None]
     goals = blends * ours + (1.0 - blends) * (ours - theirs)
-    found = []
-    for goal, start in zip(goals, worst.solve(goals)[1], strict=True):
-        found.append(ascended(start[None], goal, one.embedded, one, worst, level))
-        found.append(ascended(start[None], goal, lambda q: one.embedded(q) - other.embedded(q), one, worst, level))
-    return np.concatenate(found)
+    starts = worst.solve(goals)[1]
+    return np.concatenate(
+        [
+            ascended(starts, goals, one.embedded, one, worst, level),
+            ascended(starts, goals, lambda q: one.embedded(q) - other.embedded(q), one, worst, level),
+        ]
+    )
 
 
 def _single(high: Array, most: int) -> Array:
