@@ -6,7 +6,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz
+.PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage
 .PHONY: bench-check stress lowest bare check audit hooks format clean
 
 help:  ## list the targets
@@ -99,6 +99,10 @@ THREADS ?= $(shell nproc)
 
 bench: $(VENV)/.test $(VENV)-peers/.done  ## speed against every peer, as ratios, into bench/ (10 minutes; THREADS=1 pins them)
 	OMP_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) $(BIN)/python benchmarks/speed.py --peers $(VENV)-peers/bin/python
+
+coverage: $(VENV)/.test $(VENV)-peers/.done  ## whether intervals, tests and claims hold as often as they say (an hour)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/coverage.py --jobs $(shell nproc) \
+		--peers $(VENV)-peers/bin/python $(COVERAGE_STUDIES)
 
 bench-check:  ## whether ratios have become worse: OLD=old.csv against NEW=bench/speed.csv
 	$(PYTHON) benchmarks/regression.py $(OLD) $(or $(NEW),bench/speed.csv)

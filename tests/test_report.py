@@ -216,6 +216,7 @@ def test_names_with_full_stops_do_not_cut_sentences():
     report = Report(RobustLogisticRegression(), X, y, np.array([stops[one] for one in c]), **QUICK)
     shown = Page(report.html).text
     rest = report.comparison.verdict[report.comparison.verdict.index("In the worst single") :]
+    rest = " ".join(rest.split())
     assert f"On held-out rows of a cross-validation. {rest}" in shown
 
 
