@@ -234,9 +234,8 @@ def bounds(options: argparse.Namespace) -> None:
 
 def fairlearn(options: argparse.Namespace, counts: tuple[int, ...]) -> None:
     """Print the coverage of fairlearn's bootstrap of a group maximum."""
-    print(
-        "\n| rows are | contexts | rows each | MetricFrame.group_max_ci: coverage | above, below |\n|---|---|---|---|---|"
-    )
+    print("\n| rows are | contexts | rows each | MetricFrame.group_max_ci: coverage | too high, too low |")
+    print("|---|---|---|---|---|")
     for name, n_contexts in product(["ties", "one peak"], counts):
         if n_contexts > 30:
             continue

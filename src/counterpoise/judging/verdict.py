@@ -59,21 +59,25 @@ def verdict(
         to_gain(erm["p_value"], erm["worst_excess_high"], small, confidence, bool(brackets["too_small"].any())),
     ]
     if inverse_frequency is not None:
-        value = f"{rows['inverse-frequency']['mix_excess']:.4g}"
-        if inverse_frequency.mix_lower > 0:
-            words.append(f"Plain inverse-frequency weights do better in the worst mix ({value}).")
-        elif inverse_frequency.mix_upper < 0:
-            words.append(f"Inverse-frequency weights do not do as well in the worst mix ({value}).")
-        else:
-            words.append(
-                f"Plain inverse-frequency weights are as good in the worst mix, as far as these rows tell ({value})."
-            )
+        words.append(_plain_weights(rows["inverse-frequency"]["mix_excess"], inverse_frequency))
     best = min(rows, key=lambda name: (np.nan_to_num(rows[name]["mix_excess"], nan=np.inf), name != "robust"))
     words.append(f"Lowest estimate in the worst mix: {best} ({rows[best]['mix_excess']:.4g}).")
     small_ones = [row for row in brackets.rows() if row["too_small"]]
     if small_ones:
         words.append(f"Too small to judge: {_listed(small_ones)}.")
     return words
+
+
+def _plain_weights(value: float, difference: ExcessDifference) -> str:
+    """Say how inverse-frequency weights compare; the difference is that of robust to them."""
+    low, high = difference.mix_lower, difference.mix_upper
+    change = f"; robust is {difference.mix_estimate:+.4g} [{low:+.4g}, {high:+.4g}] from it" if low == low else ""
+    against = f"{value:.4g}{change}"
+    if low > 0:
+        return f"Plain inverse-frequency weights do better in the worst mix ({against})."
+    if high < 0:
+        return f"Inverse-frequency weights do not do as well in the worst mix ({against})."
+    return f"Plain inverse-frequency weights are as good in the worst mix, as far as these rows tell ({against})."
 
 
 def to_gain(p_value: float, upper: float, small: float, confidence: float, some_unjudged: bool = False) -> str:
