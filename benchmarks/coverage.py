@@ -338,7 +338,7 @@ def power(options: argparse.Namespace) -> None:
 
 WORLDS = {
     "one model for all": (np.zeros(4), (200, 100, 60, 40)),
-    "a rare context differs": (np.array([0.0, 0.0, 0.0, 1.0]), (300, 150, 100, 60)),
+    "a rare context differs": (np.array([0.0, 0.0, 0.0, 2.5]), (500, 250, 150, 100)),
     "all differ": (np.array([-0.5, 0.0, 0.5, 1.0]), (150, 150, 150, 150)),
 }
 

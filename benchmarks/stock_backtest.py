@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import stats
 
 import counterpoise as cpo
 
 PRICE = 1.0
 PERIOD = pd.Timedelta(days=28)
-RESAMPLES = 2000
 
 METHODS: dict[str, dict[str, Any]] = {
     "robust": {"radius": "types"},
@@ -46,8 +46,8 @@ class Study:
     Attributes
     ----------
     rows : DataFrame
-        ``day``, ``demand``, ``context`` and ``surcharge`` (on the unit cost); ``problem``, the rows that share one
-        level; and ``owner``, who looks at all contexts and minds the worst.
+        ``day``, ``demand``, ``context`` and ``surcharge`` (on the unit cost), and ``problem``, the rows that share one
+        level.
     costs : tuple of float
         Of a unit; one backtest for each.
     unit : str
@@ -84,28 +84,54 @@ class Study:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Realised profits in sums over the rows of (period, owner, context)."""
+    """Realised profits of every row that was served.
+
+    Attributes
+    ----------
+    profits : mapping from method to ndarray of shape (n_rows,)
+    hindsight : ndarray of shape (n_rows,)
+        Of the best fixed level that the context could have had in the period.
+    contexts, periods : ndarray of shape (n_rows,)
+        Rows of a period belong together.
+    rows_per_unit : int
+    """
 
     profits: dict[str, NDArray[np.float64]]
     hindsight: NDArray[np.float64]
-    units: NDArray[np.float64]
     contexts: NDArray[Any]
+    periods: NDArray[np.intp]
+    rows_per_unit: int
 
-    def statistics(self, method: str, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return mean profit, and profit and excess cost in the worst context, for periods weighted in each way."""
-        earned, best, units = (
-            np.tensordot(weights, sums, axes=1) for sums in (self.profits[method], self.hindsight, self.units)
+    def mean(self, method: str) -> float:
+        """Return the mean profit."""
+        return self.rows_per_unit * float(self.profits[method].mean())
+
+    def least(self, method: str) -> float:
+        """Return the mean profit in the context where it is smallest."""
+        by_context = pd.Series(self.profits[method]).groupby(self.contexts).mean()
+        return self.rows_per_unit * float(by_context.min())
+
+    def excess(self, method: str) -> Any:
+        """Return bounds of the profit missed against hindsight, in the context where most is missed."""
+        cost, least = (-self.rows_per_unit * rows for rows in (self.profits[method], self.hindsight))
+        return cpo.metrics.excess_bounds(cost, least, self.contexts, groups=self.periods)
+
+    def change(self, method: str, other: str) -> Any:
+        """Return bounds of the difference between the worst excesses of two methods."""
+        cost, others, least = (
+            -self.rows_per_unit * rows for rows in (self.profits[method], self.profits[other], self.hindsight)
         )
-        mean = earned.sum(axis=(1, 2)) / units.sum(axis=(1, 2))
-        with np.errstate(invalid="ignore"):
-            worst = np.nanmin(earned / units, axis=2).mean(axis=1)
-            excess = np.nanmax((best - earned) / units, axis=2).mean(axis=1)
-        return np.stack([mean, worst, excess])
+        return cpo.metrics.excess_difference(cost, others, least, self.contexts, groups=self.periods)
 
-    def worst_context(self, method: str) -> str:
-        """Name the context with the largest excess cost, over all owners."""
-        lost, units = ((self.hindsight - self.profits[method]).sum(axis=(0, 1)), self.units.sum(axis=(0, 1)))
-        return str(self.contexts[np.argmax(lost / units)])
+    def gain(self, method: str, other: str) -> tuple[float, float, float]:
+        """Return the difference of mean profits, with Student's interval over the periods."""
+        rows = self.rows_per_unit * (self.profits[method] - self.profits[other])
+        sums = pd.DataFrame({"total": rows, "n": 1.0}).groupby(self.periods).sum()
+        mean = sums["total"].sum() / sums["n"].sum()
+        n = len(sums)
+        error = np.sqrt(np.square(sums["total"] - mean * sums["n"]).sum() * n / (n - 1)) / sums["n"].sum()
+        half = float(stats.t.ppf(0.975, n - 1) * error)
+        return float(mean), float(mean - half), float(mean + half)
 
 
 def backtest(study: Study, cost: float, n_cuts: int) -> Outcome:
@@ -127,24 +153,19 @@ def backtest(study: Study, cost: float, n_cuts: int) -> Outcome:
             own = dict(zip(models[PLAIN].contexts_, models[PLAIN].context_levels_, strict=True))
             known = test["context"].map(own).fillna(models[PLAIN].stock_level_)
             tested.append(test.assign(period=period, **earned, **{INFORMED: study.profit(test, known)}))
-    return _summed(study, pd.concat(tested))
+    return _paid(study, pd.concat(tested, ignore_index=True))
 
 
-def _summed(study: Study, tested: pd.DataFrame) -> Outcome:
-    """Add up the rows, beside those of the best fixed level that each context could have had in the period."""
-    tested["units"] = 1.0 / study.rows_per_unit
+def _paid(study: Study, tested: pd.DataFrame) -> Outcome:
+    """Set the rows beside those of the best fixed level that each context could have had in the period."""
     tested["hindsight"] = 0.0
     for _, rows in tested.groupby(["period", "problem"]):
         best = study.level(rows, PLAIN)
         level = rows["context"].map(dict(zip(best.contexts_, best.context_levels_, strict=True)))
         tested.loc[rows.index, "hindsight"] = study.profit(rows, level)
-    keys = ["period", "owner", "context"]
-    columns = [*METHODS, INFORMED, "hindsight", "units"]
-    sums = tested.groupby(keys)[columns].sum()
-    sums = sums.reindex(pd.MultiIndex.from_product(sums.index.levels, names=keys), fill_value=0.0)
-    cubes = {name: sums[name].to_numpy().reshape(sums.index.levshape) for name in columns}
-    hindsight, units = cubes.pop("hindsight"), cubes.pop("units")
-    return Outcome(cubes, hindsight, units, sums.index.levels[2].to_numpy())
+    profits = {name: tested[name].to_numpy() for name in [*METHODS, INFORMED]}
+    contexts, periods = tested["context"].to_numpy(), tested["period"].to_numpy()
+    return Outcome(profits, tested["hindsight"].to_numpy(), contexts, periods, study.rows_per_unit)
 
 
 def bakery(folder: Path) -> dict[str, Study]:
@@ -160,8 +181,8 @@ def bakery(folder: Path) -> dict[str, Study]:
     regular = opened > 0.5 * opened.groupby(store).transform("max")
     main = product == "101"
     costs, common = (0.3, 0.5, 0.7), {"unit": "store-day", "window": 182, "salvage": 0.1}
-    chain = rows.assign(problem=product, owner="chain", context=store)
-    alone = rows.assign(problem=store, owner=store)
+    chain = rows.assign(problem=product, context=store)
+    alone = rows.assign(problem=store)
     weekdays = alone.assign(context=weekday)[main & regular]
     rain = alone.assign(context=np.where(table["rain"] > 0, "rain", "dry"))[main]
     return {
@@ -183,7 +204,6 @@ def bike(folder: Path) -> dict[str, Study]:
             "surcharge": np.where(weather == "light_rain_snow", 0.2, 0.0),
             "context": weather,
             "problem": part.astype(str) + np.where(table["workingday"] == 1, ", working day", ", day off"),
-            "owner": "system",
         }
     )
     return {"bike, by weather": Study(rows, (0.2, 0.4, 0.6), unit="hour", rows_per_unit=1, window=84, salvage=0.0)}
@@ -194,27 +214,23 @@ TABLES: dict[str, Callable[[Path], dict[str, Study]]] = {"bakery": bakery, "bike
 
 def report(outcome: Outcome, unit: str) -> list[str]:
     """Return a table of all methods, with their difference to plain averaging, and who did better than robust."""
-    n_periods = len(outcome.units)
-    rng = np.random.default_rng(0)
-    # The first row is what happened; the others are years made of the same periods.
-    weights = np.vstack([np.ones(n_periods), rng.multinomial(n_periods, np.full(n_periods, 1 / n_periods), RESAMPLES)])
-    values = {method: outcome.statistics(method, weights) for method in [*METHODS, INFORMED]}
     lines = [
-        f"| method | profit per {unit} | against erm | in the worst context | against erm "
-        "| worst excess | in | against erm |",
-        "|---|---|---|---|---|---|---|---|",
+        f"| method | profit per {unit} | against erm | in the worst context | worst excess | in | against erm |",
+        "|---|---|---|---|---|---|---|",
     ]
-    better: list[list[str]] = [[], [], []]
-    for method, value in values.items():
-        low, high = np.quantile((value - values[PLAIN])[:, 1:], [0.025, 0.975], axis=1)
-        change = value[:, 0] - values[PLAIN][:, 0]
-        cells = [f"{value[i, 0]:.2f} | {change[i]:+.2f} [{low[i]:+.2f}, {high[i]:+.2f}]" for i in range(3)]
-        figure, _, rest = cells[2].partition(" | ")
-        lines.append(f"| {method} | {cells[0]} | {cells[1]} | {figure} | {outcome.worst_context(method)} | {rest} |")
-        gain = (value - values[OURS])[:, 1:] * np.array([[1.0], [1.0], [-1.0]])
-        for names, ahead in zip(better, np.quantile(gain, 0.025, axis=1) > 0.0, strict=True):
-            names += [method] if ahead else []
-    for what, names in zip(["mean profit", "profit in the worst context", "worst excess"], better, strict=True):
+    ahead: dict[str, list[str]] = {"mean profit": [], "worst excess": []}
+    for method in [*METHODS, INFORMED]:
+        excess, change, gain = outcome.excess(method), outcome.change(method, PLAIN), outcome.gain(method, PLAIN)
+        where = excess.by_context["context"][np.nanargmax(excess.by_context["excess"])]
+        lines.append(
+            f"| {method} | {outcome.mean(method):.2f} | {gain[0]:+.2f} [{gain[1]:+.2f}, {gain[2]:+.2f}] "
+            f"| {outcome.least(method):.2f} | {excess.estimate:.2f} [{excess.lower:.2f}, {excess.upper:.2f}] | {where} "
+            f"| {change.estimate:+.2f} [{change.lower:+.2f}, {change.upper:+.2f}] |"
+        )
+        if method != OURS:
+            ahead["mean profit"] += [method] if outcome.gain(method, OURS)[1] > 0 else []
+            ahead["worst excess"] += [method] if outcome.change(method, OURS).upper < 0 else []
+    for what, names in ahead.items():
         lines.append(f"better than {OURS} in {what}, beyond noise: {'; '.join(names) or 'none'}")
     return lines
 
