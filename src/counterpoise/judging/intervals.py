@@ -195,8 +195,8 @@ def mean_interval(excess: Excess, shares: Array, confidence: float) -> Interval:
 def difference_interval(one: Excess, other: Excess, worst: WorstMix, confidence: float) -> Interval:
     """Bound the worst case of one method minus that of another."""
     levels = (0.5 + 0.5 * confidence, 0.5)
-    upper, above = difference_upper(one, other, worst, levels)
-    lower, below = -difference_upper(other, one, worst, levels)
+    upper, above = difference_upper(one, other, worst, levels).tolist()
+    lower, below = (-difference_upper(other, one, worst, levels)).tolist()
     # Zero without a sign.
     estimate = 0.5 * (above + below) + 0.0
     return Interval(estimate, min(lower, estimate) + 0.0, max(upper, estimate) + 0.0)

@@ -12,10 +12,10 @@ from scipy import sparse
 Array = NDArray[np.float64]
 
 _FEW_EVENTS = 5
-"""Units off the most common value below which a context's own variance says nothing: a 0-1 loss with few errors."""
+"""Units off the most common value below which a context's own variance says little: a 0-1 loss with few errors."""
 
-_PSEUDO_UNITS = 4
-"""Units of the common variance that such a context is given, as in the plus-four rule for proportions."""
+_PSEUDO_EVENTS = 4
+"""Events that such a context is given beside its own, about the square of 1.96, as in Wilson's interval."""
 
 _COMMON_UNITS = 100
 """Units of a context at which half of its skewness is its own."""
@@ -95,7 +95,7 @@ class PairedMeans:
         with np.errstate(divide="ignore", invalid="ignore"):
             size = n_units[home]
             influence = moved * (np.sqrt((size - 1) / size) / (1.0 - share))[:, None]
-            degrees = np.bincount(home, share**2, n_contexts) ** 2 / np.bincount(home, share**4, n_contexts)
+            equivalent = np.bincount(home, share**2, n_contexts) ** 2 / np.bincount(home, share**4, n_contexts)
         influence[size == 1] = 0.0
         blocks = _gram(influence, home, n_contexts)
         spread = np.sqrt(np.einsum("cdd->cd", blocks))
@@ -103,7 +103,7 @@ class PairedMeans:
             third = _sums(influence**3, home, n_contexts) / spread**3
             third *= (np.sqrt(n_units * (n_units - 1.0)) / (n_units - 2.0))[:, None]
         third = np.where(np.isfinite(third), third, 0.0)
-        extra = _unseen_variance(moved / share[:, None], home, n_units, blocks)
+        extra = _unseen_variance(moved / share[:, None], home, n_units)
         if groups is None or n_all == int(groups.max()) + 1:
             factor = _block_factor(blocks + extra)
         else:
@@ -114,7 +114,7 @@ class PairedMeans:
             np.where(known, mean, np.nan),
             factor,
             _pooled(third, n_units),
-            np.maximum(np.rint(degrees) - 1.0, 1.0),
+            np.maximum(equivalent * (1.0 - 1.0 / n_units), 1.0),
             n_units,
         )
 
@@ -191,33 +191,30 @@ def _gram(influence: Array, home: NDArray[np.intp], n_contexts: int) -> Array:
     return blocks
 
 
-def _unseen_variance(units: Array, home: NDArray[np.intp], n_units: NDArray[np.intp], blocks: Array) -> Array:
-    """Return the variance to add where nearly all units of a context are tied, from that of all contexts.
+def _unseen_variance(units: Array, home: NDArray[np.intp], n_units: NDArray[np.intp]) -> Array:
+    """Return the variance to add where nearly all units of a context are tied, from events in all contexts.
 
-    Three rows without an error do not prove that there are none.
+    Three rows without an error do not prove that there are none. An event is a unit off the value that most units of
+    its context share; what events are worth is taken from all contexts, how many there might be from the context.
     """
-    n_contexts, width = blocks.shape[:2]
-    tied = np.zeros((n_contexts, width), dtype=bool)
-    ends = np.cumsum(n_units)
-    middle = np.maximum(ends - 1 - n_units // 2, 0)
+    n_contexts, width = len(n_units), units.shape[1]
+    middle = np.maximum(np.cumsum(n_units) - 1 - n_units // 2, 0)
+    moved = np.empty_like(units)
     for k, column in enumerate(units.T):
-        order = np.lexsort((column, home))
         # A value that most units share is their median.
-        common = column[order][middle]
-        off = ~np.isclose(column, common[home], rtol=0.0, atol=1e-12 * np.abs(column).max(initial=0.0))
-        tied[:, k] = np.bincount(home[off], minlength=n_contexts) < np.minimum(_FEW_EVENTS, n_units)
-    tied &= (n_units > 1)[:, None]
+        common = column[np.lexsort((column, home))][middle][home]
+        near = np.isclose(column, common, rtol=0.0, atol=1e-12 * np.abs(column).max(initial=0.0))
+        moved[:, k] = np.where(near, 0.0, column - common)
+    events = _sums(moved != 0.0, home, n_contexts)
+    tied = (events < np.minimum(_FEW_EVENTS, n_units)[:, None]) & (n_units > 1)[:, None]
     if not tied.any():
-        return np.zeros_like(blocks)
-    counts = np.maximum(n_units, 1).astype(np.float64)
-    # Variances of a unit, pooled over contexts.
-    freedom = np.maximum(n_units - 1.0, 0.0)
-    own = blocks * counts[:, None, None]
-    pooled = np.einsum("c,cij->ij", freedom, own) / max(freedom.sum(), 1.0)
-    values, vectors = np.linalg.eigh(pooled - own)
-    missing = np.einsum("cik,ck,cjk->cij", vectors, np.maximum(values, 0.0), vectors)
+        return np.zeros((n_contexts, width, width))
+    # Only contexts that are tied show what an event is there; elsewhere every unit is off the median.
+    shown = np.where(tied[home], moved, 0.0)
+    number = np.sqrt(np.maximum(np.count_nonzero(shown, axis=0), 1))
+    size = (shown / number).T @ (shown / number)
     both = tied[:, :, None] & tied[:, None, :]
-    return np.where(both, missing, 0.0) * (_PSEUDO_UNITS / (counts + _PSEUDO_UNITS - 1.0) / counts)[:, None, None]
+    return np.where(both, size, 0.0) * (_PSEUDO_EVENTS / np.square(np.maximum(n_units, 1.0)))[:, None, None]
 
 
 def _root(covariance: Array) -> Array:
