@@ -294,13 +294,13 @@ class RobustLinearModel(ScoredByParameter):
 
     def _scoring(self, problem: LinearProblem | SummedProblem, ball: KLBall) -> Scoring:
         """Return the least risk of each context, and what is taken off the risks in the score."""
+        # With one mix a shift of the scores moves nothing, and is not worth holding rows out.
+        idle = self.adjust == "standard-error" and ball.is_point and isinstance(problem, LinearProblem)
+        adjustments = problem.adjustments(None if idle else self.adjust, self.tol)
         in_sample = isinstance(self.reference, str) and self.reference == "in-sample"
         if in_sample and self._robustness.score == "excess" and not ball.is_point:
             in_memory = isinstance(problem, LinearProblem)
             warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters, in_memory)
-        # With one mix a shift of the scores moves nothing, and is not worth holding rows out.
-        idle = self.adjust == "standard-error" and ball.is_point and isinstance(problem, LinearProblem)
-        adjustments = problem.adjustments(None if idle else self.adjust, self.tol)
         references = problem.references(self.reference, self.tol)
         scored = self._robustness.scored(references).less(adjustments)
         shrunk = isinstance(self.reference, str) and self.reference == "shrunk"
