@@ -139,7 +139,8 @@ def _check_certificate(kind, model, rows, own, kept, codes, p_hat, certified):
         if not (np.abs(there) < 1e300).all():
             continue
         doubt = _rounding(kind, X, y, codes, weight, *other, alpha, own)
-        scores, slack = there - references, float(doubt.max()) + 1e-8 * certificate.scale
+        scores = there - references
+        slack = float(doubt.max()) + 1e-8 * certificate.scale + 1e-14 * float(np.abs(references).max())
         if model.context_weights_ @ scores < certificate.lower - slack:
             value = worst_mean(p_hat, model.radius_, scores)
             assert not value < certificate.lower - slack, "lower is above a value that is attained"

@@ -106,6 +106,20 @@ def test_two_exact_gains_among_noisy_ones_keep_their_difference():
     np.testing.assert_allclose(shrunken(gains, errors)[:2], [0.0, 1.0])
 
 
+@pytest.mark.parametrize(
+    ("gains", "errors"),
+    [
+        ([-0.00038269, 0.0], [7.4e-24, 2.7e-24]),
+        ([0.0, 5.6e-17, 0.0], [0.0, 0.0, 0.0]),
+        ([-2.4e-07, -1.2e-07], [0.0, 0.0]),
+        ([1e-310, 0.0], [0.0, 1e-320]),
+        ([1e200, 0.0, -1e200], [0.0, 1e-200, 0.0]),
+    ],
+)
+def test_errors_that_are_next_to_nothing_leave_gains_alone(gains, errors):
+    np.testing.assert_allclose(shrunken(np.array(gains), np.array(errors)), gains, rtol=1e-6, atol=1e-300)
+
+
 @pytest.mark.parametrize("size", [1e-150, 1e-3, 1e150])
 def test_scale_of_the_gains_does_not_matter(size):
     rng = np.random.default_rng(4)

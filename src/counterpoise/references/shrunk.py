@@ -21,6 +21,9 @@ Z = 1.959963984540054
 _NO_SPREAD = 1e-8
 """Share of the least standard error below which a spread between contexts is none."""
 
+_TINY, _HUGE = 1e-300, 1e100
+"""Below the first a spread is none; beyond the second squares need not be floats."""
+
 
 def shrunk_references(rows: ContextRows, own_losses: Array, pooled_losses: Array, own_risks: Array) -> Array:
     """Return the pooled model's risk in each context, less the shrunken gain where that is positive.
@@ -69,14 +72,13 @@ def between(gains: Array, errors: Array) -> tuple[float, float]:
     """
     spread = float(np.abs(gains - gains.mean()).max())
     positive = errors[errors > 0.0]
-    least = _NO_SPREAD * (float(positive.min()) if positive.size else spread)
-    if len(gains) == 1 or spread == 0.0 or _surplus(least, gains, errors) <= 0.0:
+    least = max(_NO_SPREAD * (float(positive.min()) if positive.size else spread), _TINY)
+    if len(gains) == 1 or spread <= least or _surplus(least, gains, errors) <= 0.0:
         return 0.0, _common(least, gains, errors)
-    # There the squares are at most what is expected, whatever the standard errors.
+    # At the standard deviation of the gains the squares are at most what is expected, whatever the standard errors. A
+    # factor of two to either side leaves room for rounding.
     most = spread * math.sqrt(float(np.sum(np.square((gains - gains.mean()) / spread))) / (len(gains) - 1))
-    low, high = math.log(least), math.log(most)
-    if high <= low or _surplus(most, gains, errors) >= 0.0:
-        return most, _common(most, gains, errors)
+    low, high = math.log(0.5 * least), math.log(max(2.0 * most, least))
     # In the logarithm, since the answer may be smaller than the spread by orders of magnitude.
     tau = math.exp(brentq(lambda log: _surplus(math.exp(log), gains, errors), low, high, xtol=1e-13, rtol=1e-14))
     return tau, _common(tau, gains, errors)
@@ -85,17 +87,15 @@ def between(gains: Array, errors: Array) -> tuple[float, float]:
 def _common(tau: float, gains: Array, errors: Array) -> float:
     """Return the mean of the gains, weighted by one over their variance."""
     deviation = np.hypot(errors, tau)
-    if deviation.min() == 0.0:
-        return float(gains[deviation == 0.0].mean())
     weight = np.square(deviation.min() / deviation)
     return float(weight @ gains / weight.sum())
 
 
 def _surplus(tau: float, gains: Array, errors: Array) -> float:
     """Return by how much the weighted squares exceed what is expected of them."""
-    residual = (gains - _common(tau, gains, errors)) / np.hypot(errors, tau)
     with np.errstate(over="ignore"):
-        return float(np.sum(np.square(residual))) - (len(gains) - 1)
+        residual = (gains - _common(tau, gains, errors)) / np.hypot(errors, tau)
+    return float(np.sum(np.square(np.clip(residual, -_HUGE, _HUGE)))) - (len(gains) - 1)
 
 
 def reference_bracket(rows: ContextRows, in_sample: Array, own_losses: Array, pooled_losses: Array) -> Array:
