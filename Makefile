@@ -6,7 +6,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage
+.PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
 .PHONY: bench-check stress lowest bare check audit hooks format clean
 
 help:  ## list the targets
@@ -115,6 +115,9 @@ bench-gpu: $(VENV)/.test  ## what robustness costs on a GPU (without one, a line
 
 bench-cluster: $(VENV)/.test  ## fits on local workers: memory, passes, workers, a killed one, growth (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cluster.py
+
+small-contexts: $(VENV)/.core  ## a study of references and adjustments for many small contexts (5 minutes; SEEDS=100, BAD_ROWS=300)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/small_contexts.py --seeds $(or $(SEEDS),100) --bad-rows $(or $(BAD_ROWS),300)
 
 fuzz: $(VENV)/.test  ## odd inputs for every public entry, into fuzz/ (20 minutes; FUZZ_EXAMPLES=, FUZZ_SEED=)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(FUZZ_ENTRIES)

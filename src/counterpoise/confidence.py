@@ -153,16 +153,18 @@ def _linear_path(
         return _refitted_path(model, levels, X, y, contexts, sample_weight, **columns)
     radii = levels.bits(problem.counts)
     centre = problem.counts / problem.counts.sum()
-    references, scored = model._references(problem, KLBall(centre, radii[-1]))
+    scoring = model._scoring(problem, KLBall(centre, radii[-1]))
     fitted, like = [], clone(model)
     for name in ("classes_", "n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             setattr(like, name, getattr(model, name))
     with suited(len(problem.oracle.target) * problem.oracle.n_parameters):
-        for radius, solution in zip(radii, solve_path(problem, scored, centre, radii, model.tol), strict=True):
+        solutions = solve_path(problem, scoring.scored, centre, radii, model.tol)
+        for radius, solution in zip(radii, solutions, strict=True):
             one = copy(like)
             one.radius = float(radius)
-            fitted.append(one._keep(LinearFit.of(problem, KLBall(centre, radius), scored, solution), references))
+            fit = LinearFit.of(problem, KLBall(centre, radius), scoring.scored, solution)
+            fitted.append(one._keep(fit, scoring))
     return _path(fitted, levels, problem.counts)
 
 

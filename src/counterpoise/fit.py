@@ -113,9 +113,10 @@ def check_parameters(params: Mapping[str, Any]) -> None:
         ),
         "score": (params["score"] in ("excess", "risk"), "'excess' or 'risk'"),
         "reference": (
-            not isinstance(params["reference"], str) or params["reference"] in ("in-sample", "cross-fit"),
-            "'in-sample' or 'cross-fit', or a mapping from context to risk",
+            not isinstance(params["reference"], str) or params["reference"] in ("in-sample", "cross-fit", "shrunk"),
+            "'in-sample', 'cross-fit' or 'shrunk', or a mapping from context to risk",
         ),
+        "adjust": (_is_adjustment(params.get("adjust")), "None, 'standard-error' or a positive number, such as 1.0"),
         "tol": (_is_number(params.get("tol", 0.0), 0.0), "a number, 0 or more, such as 1e-6"),
         "max_iter": (_is_whole(params.get("max_iter", 1)), "a whole number, 1 or more"),
         "fit_intercept": (isinstance(params.get("fit_intercept", True), (bool, np.bool_)), "True or False"),
@@ -130,6 +131,12 @@ def _is_number(value: Any, low: float, high: float = math.inf) -> bool:
     # A number that no float can hold is none that is meant; a narrow float cannot be compared with so large a one.
     value = float(value) if isinstance(value, np.floating) else value
     return number and bool(low <= value <= high) and (bool(value <= 1e300) or value == math.inf)
+
+
+def _is_adjustment(value: Any) -> bool:
+    if value is None or isinstance(value, str):
+        return value in (None, "standard-error")
+    return _is_number(value, 0.0) and 0.0 < value < math.inf
 
 
 def _is_whole(value: Any) -> bool:
@@ -229,7 +236,7 @@ def fit_linear(
         A whole number is the same as repeating the row; 0 drops it.
     declared : iterable of labels, optional
         The contexts that exist.
-    reference : {"in-sample", "cross-fit"}, mapping from context to risk, or array of shape (n_contexts,)
+    reference : {"in-sample", "cross-fit", "shrunk"}, mapping from context to risk, or array of shape (n_contexts,)
         The least risk of each context: solved for, estimated on held-out rows, or known. An array is in the order of
         ``LinearFit.contexts.labels``.
     bounds : pair of arrays, optional

@@ -63,6 +63,10 @@ class ReferenceRisks:
         """Return references known without error."""
         return cls(values, values)
 
+    def less(self, amounts: Array) -> ReferenceRisks:
+        """Return references lowered by amounts known without error."""
+        return ReferenceRisks(self.upper - amounts, self.lower - amounts)
+
 
 @dataclass(frozen=True, eq=False)
 class RobustObjective:

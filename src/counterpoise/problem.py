@@ -22,7 +22,7 @@ from counterpoise.oracle import Bounds, LinearOracle
 from counterpoise.oracle.linear import LinearPoint
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.summed import SummedOracle
-from counterpoise.references import cross_fitted_risks, reference_risks
+from counterpoise.references import CrossFit, reference_risks
 from counterpoise.references.block_hinges import hinged_specialists
 from counterpoise.references.specialists import sketched
 from counterpoise.references.summed import summed_specialists
@@ -33,8 +33,11 @@ Array = NDArray[np.float64]
 _FAR = 1e3
 """Standard deviations from zero at which a column is moved there: squares of it would hide what varies."""
 
-Reference = Literal["in-sample", "cross-fit"] | Mapping[Any, float] | Array
+Reference = Literal["in-sample", "cross-fit", "shrunk"] | Mapping[Any, float] | Array
 """Where the least risk of each context comes from."""
+
+Adjust = Literal["standard-error"] | float | None
+"""What is added to the score of each context, the more the fewer rows it has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,14 +119,47 @@ class LinearProblem:
                 with suited(len(self.oracle.target) * self.oracle.n_parameters), refusing_overflow():
                     risks = reference_risks(self.oracle, max(1e-2 * tol, 1e-12), self.sketch)
                 return bounded(risks, self.contexts, self.remedy)
-            if reference == "cross-fit":
+            if reference in ("cross-fit", "shrunk"):
+                found = self.cross_fit(tol)
+                found.check(f"reference={reference!r}", "'in-sample'")
                 with refusing_overflow():
-                    estimates = cross_fitted_risks(self.oracle, self.counts, min(max(tol, 1e-12), 1e-6))
+                    estimates = found.references if reference == "cross-fit" else found.shrunk
                 return bounded(ReferenceRisks.exactly(estimates), self.contexts, self.remedy)
             raise InvalidInputError(
-                f"reference is {reference!r}; choose 'in-sample' or 'cross-fit', or map each context to its risk."
+                f"reference is {reference!r}; choose 'in-sample', 'cross-fit' or 'shrunk', or map each context to its "
+                "risk."
             )
         return ReferenceRisks.exactly(given_references(reference, self.contexts))
+
+    def reference_bracket(self, tol: float) -> Array:
+        """Return an interval of each context's least possible risk; see :attr:`CrossFit.bracket`."""
+        with refusing_overflow():
+            return self.cross_fit(tol).bracket
+
+    def adjustments(self, adjust: Adjust, tol: float) -> Array:
+        """Return what is added to the score of each context, in a fit of this tolerance."""
+        if adjust != "standard-error":
+            return by_size(adjust, self.counts)
+        found = self.cross_fit(tol)
+        found.check("adjust='standard-error'", "None")
+        with refusing_overflow():
+            errors = found.standard_errors
+        unknown = np.flatnonzero(~np.isfinite(errors))
+        if unknown.size:
+            raise InvalidInputError(
+                f"the held-out risk of {self.contexts.describe(int(unknown[0]))} is not finite, so it has no standard "
+                "error. Raise alpha, or pass a number as adjust."
+            )
+        return errors
+
+    def cross_fit(self, tol: float) -> CrossFit:
+        """Return models judged on held-out rows, the same ones whatever is asked of them in a fit of this tolerance."""
+        tol = min(max(tol, 1e-12), 1e-6)
+        return self._cross_fits.setdefault(tol, CrossFit(self.oracle, self.counts, tol))
+
+    @cached_property
+    def _cross_fits(self) -> dict[float, CrossFit]:
+        return {}
 
     @property
     def remedy(self) -> str:
@@ -153,6 +189,14 @@ class SummedProblem:
             solve = hinged_specialists if isinstance(self.oracle.loss, Hinged) else summed_specialists
             return bounded(solve(self.oracle, max(1e-2 * tol, 1e-12)).risks, self.contexts, self.remedy)
         return ReferenceRisks.exactly(given_references(reference, self.contexts))
+
+    def adjustments(self, adjust: Adjust, tol: float) -> Array:
+        """Return what is added to the score of each context, in a fit of this tolerance."""
+        if adjust == "standard-error":
+            raise InvalidInputError(
+                f"adjust is {adjust!r}; where rows are not in memory, pass a positive number, or None."
+            )
+        return by_size(adjust, self.counts)
 
     def finish(self) -> None:
         """Forget what was kept in case the fit is cut short: it is done."""
@@ -191,6 +235,11 @@ def refusing_overflow() -> Iterator[None]:
             yield
     except ArithmeticError as error:
         raise InvalidInputError(TOO_LARGE) from error
+
+
+def by_size(adjust: float | None, counts: Array) -> Array:
+    """Return an adjustment over the root of each context's size; zeros for none."""
+    return np.zeros(len(counts)) if adjust is None else float(adjust) / np.sqrt(counts)
 
 
 def bounded(references: ReferenceRisks, contexts: Contexts, remedy: str) -> ReferenceRisks:
@@ -246,8 +295,8 @@ def given_references(reference: Any, contexts: Contexts) -> Array:
         raise InvalidInputError(f"reference must hold numbers, one per context, got {reference!r:.60}.") from error
     if risks.shape != (len(labels),):
         raise InvalidInputError(
-            f"reference is {reference!r:.60}, of shape {risks.shape}; choose 'in-sample' or 'cross-fit', or map each "
-            f"of {len(labels)} contexts to its least risk."
+            f"reference is {reference!r:.60}, of shape {risks.shape}; choose 'in-sample', 'cross-fit' or 'shrunk', or "
+            f"map each of {len(labels)} contexts to its least risk."
         )
     if not np.isfinite(risks).all():
         c = int(np.flatnonzero(~np.isfinite(risks))[0])

@@ -421,7 +421,7 @@ class Report:
         parameters = {
             name: value
             for name, value in own.get_params().items()
-            if name in ("confidence", "radius", "draws", "score", "alpha", "reference", "quantile", "delta")
+            if name in ("confidence", "radius", "draws", "score", "alpha", "reference", "adjust", "quantile", "delta")
             and value is not None
         }
         written = {

@@ -268,7 +268,8 @@ WRONG = {
     "draws": ("0", "draws is 0.0"),
     "score": ("both", "score is 'both'"),
     "alpha": ("-1", "alpha = -1.0"),
-    "reference": ("mine", "--reference is 'mine'"),
+    "reference": ("mine", "--reference is 'mine'; choose cross-fit, shrunk or in-sample"),
+    "adjust": ("0", "--adjust is '0'; choose none or standard-error, or pass a positive number"),
     "folds": ("1", "two folds or more"),
     "jobs": ("0", "jobs"),
     "task": ("guess", "--task is 'guess'"),
@@ -285,6 +286,15 @@ def test_a_switch_that_cannot_be_is_refused(file, tmp_path, option):
     assert (code, printed) == (2, "")
     assert message in said
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("adjust", "kept"), [("none", None), ("standard-error", "standard-error"), ("0.5", "0.5")])
+def test_small_contexts_may_be_adjusted_for(file, tmp_path, adjust, kept):
+    code, _, _ = fit(file, tmp_path / "model", "--adjust", adjust, "--reference", "shrunk")
+    assert code == 0
+    settings = json.loads((tmp_path / "model" / "metrics.json").read_text())["settings"]
+    assert settings.get("adjust") == kept
+    assert settings["reference"] == "shrunk"
 
 
 def test_switches_that_typer_refuses_are_usage(file, tmp_path):

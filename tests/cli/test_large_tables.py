@@ -106,12 +106,21 @@ def test_the_machine_decides_where_nothing_is_said(folder, tmp_path, few_levels,
     assert json.loads((tmp_path / "model" / "metrics.json").read_text())["sample"]["of"] == 600
 
 
-def test_cross_fit_is_refused_above_the_memory_before_rows_are_read(folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "asked", [("--reference", "cross-fit"), ("--reference", "shrunk"), ("--adjust", "standard-error")]
+)
+def test_holding_out_is_refused_above_the_memory_before_rows_are_read(folder, tmp_path, monkeypatch, asked):
     monkeypatch.setattr("counterpoise.tabular.large.Survey", None)
-    done = run("fit", folder, *ASKED, "--memory", "100kB", "--reference", "cross-fit", "--out", tmp_path / "model")
+    done = run("fit", folder, *ASKED, "--memory", "100kB", *asked, "--out", tmp_path / "model")
     assert done.exit_code == 2
-    assert "--reference cross-fit needs all rows in memory" in done.output
+    assert f"{' '.join(asked)} needs all rows in memory" in done.output
     assert not (tmp_path / "model").exists()
+
+
+def test_a_number_adjusts_rows_in_chunks_too(folder, tmp_path, few_levels):
+    done = run("fit", folder, *ASKED, "--memory", "100kB", "--adjust", "0.5", "--out", tmp_path / "model", "--quiet")
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "model" / "metrics.json").read_text())["settings"]["adjust"] == "0.5"
 
 
 def test_only_the_columns_that_are_used_count(folder, tmp_path, few_levels):

@@ -55,6 +55,15 @@ def test_a_command_that_does_not_exist_is_usage():
 # --- compare ---------------------------------------------------------------------------------------------------------
 
 
+def test_compare_takes_adjustments_and_shrunken_references(file):
+    asked = ("--folds", "2", "--radius", "0.1", "--reference", "shrunk", "--adjust", "0.5", "--json")
+    code, printed, _ = called("compare", file, *ILL, "--drop", "family", *asked)
+    assert code == 0
+    plain = called("compare", file, *ILL, "--drop", "family", *asked[:6], "--json")[1]
+    assert json.loads(printed)["methods"] != json.loads(plain)["methods"]
+    assert called("compare", file, *ILL, "--adjust", "much")[0] == 2
+
+
 @small_contexts
 def test_compare_prints_the_comparison(file):
     code, printed, said = called("compare", file, *ILL, "--drop", "family", *QUICK)

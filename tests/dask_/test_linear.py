@@ -82,6 +82,15 @@ def test_references_that_are_solved_for_agree_to_their_tolerance(name, options):
     assert like.certificate_.lower <= found.certificate_.upper
 
 
+def test_a_number_adjusts_as_in_memory():
+    X, columns = rows("squared", size=(30, 40))
+    like = model("squared", tol=1e-8, adjust=0.5).fit(X, **columns)
+    sizes = sizes_of(len(X), 3)
+    found = same_model(like).fit(chunked(X, sizes), **{key: chunked(value, sizes) for key, value in columns.items()})
+    assert_same_fit(found, like, tol=1e-8, coef_tol=1e-6)
+    np.testing.assert_allclose(found.adjustments_, 0.5 / np.sqrt(np.bincount(columns["contexts"])))
+
+
 @pytest.mark.parametrize("name", ["squared", "pinball"])
 @pytest.mark.parametrize("kind", ["one row each", "a context in one partition", "mostly empty"])
 def test_partitions_may_be_as_odd_as_they_like(name, kind):

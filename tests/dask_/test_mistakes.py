@@ -164,6 +164,15 @@ def test_what_cannot_be_done_elsewhere_is_refused():
     X, columns = good()
     with pytest.raises(InvalidInputError, match="cross-fit"):
         fit("squared", X, columns, reference="cross-fit")
+    with pytest.raises(
+        InvalidInputError, match=r"reference is 'shrunk'; where rows are not in memory, choose .*in-sample"
+    ):
+        fit("squared", X, columns, reference="shrunk")
+    for radius in ("types", 0.0):
+        with pytest.raises(
+            InvalidInputError, match=r"adjust is 'standard-error'; where rows .* pass a positive number"
+        ):
+            fit("squared", X, columns, adjust="standard-error", radius=radius)
     with pytest.raises(InvalidInputError, match="dask collections have none"):
         fit("squared", X, columns, device="cpu")
     with pytest.raises(InvalidInputError, match="alpha"):

@@ -58,6 +58,7 @@ PER_CONTEXT = (
     "context_risks_",
     "reference_risks_",
     "excess_risks_",
+    "adjustments_",
 )
 
 every_estimator = pytest.mark.parametrize("case", CASES)
@@ -781,6 +782,7 @@ def test_parameters_are_stored_as_given(case):
         "alpha": 0.3,
         "fit_intercept": False,
         "reference": {"a": 1.0},
+        "adjust": 0.5,
         "tol": 1e-3,
         "max_iter": 7,
         "verbose": 1,

@@ -34,7 +34,8 @@ _SWITCHES = {
     "confidence": data.often(data.confidences, data.wrong_confidence),
     "score": st.sampled_from([*["excess", "risk"] * 20, "profit"]),
     "alpha": data.often(st.sampled_from(_ALPHAS), st.sampled_from([-1.0, float("nan"), "x", None])),
-    "reference": st.sampled_from([*["in-sample"] * 60, "cross-fit", "odd", {0: 0.1, 1: 0.2}]),
+    "reference": st.sampled_from([*["in-sample"] * 60, "cross-fit", "shrunk", "odd", {0: 0.1, 1: 0.2}]),
+    "adjust": st.sampled_from([*[None] * 30, 1.0, 1.0, "standard-error", "standard-error", "odd"]),
     "tol": st.sampled_from([*[1e-6] * 30, 1e-3, 1e-3, 1e-9, 1e-9, 0.0, -1.0]),
     "fit_intercept": st.sampled_from([True, True, False]),
     "draws": st.sampled_from([*[None] * 30, 3.0, 3.0, 1e-300, 1e300, 0.0]),
@@ -112,7 +113,7 @@ def _check_certificate(kind, model, rows, own, kept, codes, p_hat, certified):
         y = np.searchsorted(model.classes_, y).astype(float)
         kind = "multinomial" if len(model.classes_) > 2 else kind
     certificate, alpha = model.certificate_, params["alpha"]
-    references = model.reference_risks_ if params["score"] == "excess" else np.zeros(len(p_hat))
+    references = (model.reference_risks_ if params["score"] == "excess" else 0.0) - model.adjustments_
     coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
 
     def risks(coef, intercept):
@@ -138,7 +139,8 @@ def _check_certificate(kind, model, rows, own, kept, codes, p_hat, certified):
         if not (np.abs(there) < 1e300).all():
             continue
         doubt = _rounding(kind, X, y, codes, weight, *other, alpha, own)
-        scores, slack = there - references, float(doubt.max()) + 1e-8 * certificate.scale
+        scores = there - references
+        slack = float(doubt.max()) + 1e-8 * certificate.scale + 1e-14 * float(np.abs(references).max())
         if model.context_weights_ @ scores < certificate.lower - slack:
             value = worst_mean(p_hat, model.radius_, scores)
             assert not value < certificate.lower - slack, "lower is above a value that is attained"

@@ -35,7 +35,8 @@ any_learner_case = st.tuples(
             "score": st.sampled_from(_SCORES),
             "cv": st.sampled_from([2, 2, 3, 1, 100]),
             "max_iter": st.sampled_from([3, 3, 1, 0]),
-            "reference": st.sampled_from(["cross-fit", "cross-fit", "in-sample", {0: 0.1}]),
+            "reference": st.sampled_from(["cross-fit", "cross-fit", "in-sample", "shrunk", {0: 0.1}]),
+            "adjust": st.sampled_from([None, None, None, 1.0, "standard-error"]),
         }
     ),
 )

@@ -315,6 +315,10 @@ def test_what_cannot_be_is_refused_before_rows_are_read(files, monkeypatch):
     table = open_table(files["parquet"])
     with pytest.raises(InvalidInputError, match="cross-fit needs all rows in memory"):
         pose_large(table, "cost", ["site"], 1e6, reference="cross-fit")
+    with pytest.raises(InvalidInputError, match="--reference shrunk needs all rows in memory"):
+        pose_large(table, "cost", ["site"], 1e6, reference="shrunk")
+    with pytest.raises(InvalidInputError, match=r"--adjust standard-error needs all rows in memory.* --adjust 1"):
+        pose_large(table, "cost", ["site"], 1e6, adjust="standard-error")
     with pytest.raises(InvalidInputError, match="confidence is 2"):
         pose_large(table, "cost", ["site"], 1e6, reference="in-sample", confidence=2)
     with pytest.raises(InvalidInputError, match="alpha"):

@@ -102,6 +102,14 @@ def test_same_with_sample_weights(model, device):
     assert_same(*both)
 
 
+@each_device
+def test_same_with_adjustments(device):
+    kind, X, y, contexts = problem("logistic")
+    assert_same(*fits(kind, X, y, contexts, device, adjust=0.5))
+    with pytest.raises(InvalidInputError, match="adjust is 'standard-error'; where rows are not in memory"):
+        kind(device=device, adjust="standard-error").fit(X, y, contexts=contexts)
+
+
 def test_rows_of_no_weight_are_left_to_the_caller():
     kind, X, y, contexts = problem("linear")
     with pytest.raises(InvalidInputError, match="Drop the rows of no weight"):

@@ -41,15 +41,22 @@ Draws = Annotated[
 ]
 Score = Annotated[str, typer.Option("--score", help="What the worst case is taken of: excess or risk.")]
 Alpha = Annotated[float, typer.Option("--alpha", help="Strength of the ridge on scaled features.")]
-ReferenceName = Annotated[
-    str, typer.Option("--reference", help="Least risk of each context: cross-fit (held-out rows) or in-sample.")
-]
+_REFERENCES = "Least risk of each context: cross-fit (held-out rows), shrunk (for many small contexts) or in-sample."
+ReferenceName = Annotated[str, typer.Option("--reference", help=_REFERENCES)]
 MaybeReferenceName = Annotated[
     str | None,
     typer.Option(
         "--reference",
-        help="Least risk of each context: cross-fit (held-out rows) or in-sample.",
+        help=_REFERENCES,
         show_default="cross-fit; in-sample where rows do not fit into memory",
+    ),
+]
+Adjust = Annotated[
+    str,
+    typer.Option(
+        "--adjust",
+        help="What a context's score gains for having few rows: none, standard-error, or a number over the root of "
+        "its rows.",
     ),
 ]
 Checkpoint = Annotated[
@@ -122,6 +129,21 @@ def checked_radius(radius: str) -> Any:
     return bits
 
 
+def checked_adjust(adjust: str) -> Any:
+    """Return an adjustment as the library takes it: None, a name, or a number."""
+    if adjust in ("none", "standard-error"):
+        return None if adjust == "none" else adjust
+    try:
+        number = float(adjust)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise InvalidInputError(
+            f"--adjust is {adjust!r:.60}; choose none or standard-error, or pass a positive number, such as 1."
+        )
+    return number
+
+
 def model_switches(
     task: str,
     confidence: float,
@@ -132,10 +154,11 @@ def model_switches(
     reference: str,
     quantile: float,
     delta: float,
+    adjust: str = "none",
 ) -> dict[str, Any]:
     """Return the parameters of a model, those of its kind among them."""
-    if reference not in ("cross-fit", "in-sample"):
-        raise InvalidInputError(f"--reference is {reference!r}; choose cross-fit or in-sample.")
+    if reference not in ("cross-fit", "shrunk", "in-sample"):
+        raise InvalidInputError(f"--reference is {reference!r}; choose cross-fit, shrunk or in-sample.")
     switches: dict[str, Any] = {
         "confidence": confidence,
         "radius": checked_radius(radius),
@@ -143,6 +166,7 @@ def model_switches(
         "score": score,
         "alpha": alpha,
         "reference": reference,
+        "adjust": checked_adjust(adjust),
     }
     own = {"quantile": {"quantile": quantile}, "huber": {"delta": delta}}
     return switches | own.get(task, {})

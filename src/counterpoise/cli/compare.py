@@ -27,6 +27,7 @@ def compare(
     score: options.Score = "excess",
     alpha: options.Alpha = 1e-3,
     reference: options.ReferenceName = "cross-fit",
+    adjust: options.Adjust = "none",
     quantile: options.Quantile = 0.5,
     delta: options.Delta = 1.35,
     folds: options.Folds = 5,
@@ -50,7 +51,7 @@ def compare(
     from counterpoise.tabular.fitting import pose
 
     speaker = Speaker(quiet, verbose)
-    switches = options.model_switches(task, confidence, radius, draws, score, alpha, reference, quantile, delta)
+    switches = options.model_switches(task, confidence, radius, draws, score, alpha, reference, quantile, delta, adjust)
     limit = options.checked_pool_below(pool_below)
     with speaker.step("reading"):
         data = read_table(file)

@@ -39,6 +39,7 @@ def fit(
     score: options.Score = "excess",
     alpha: options.Alpha = 1e-3,
     reference: options.MaybeReferenceName = None,
+    adjust: options.Adjust = "none",
     quantile: options.Quantile = 0.5,
     delta: options.Delta = 1.35,
     folds: options.Folds = 5,
@@ -82,7 +83,7 @@ def fit(
 
     speaker = Speaker(quiet, verbose)
     least = reference or "cross-fit"
-    switches = options.model_switches(task, confidence, radius, draws, score, alpha, least, quantile, delta)
+    switches = options.model_switches(task, confidence, radius, draws, score, alpha, least, quantile, delta, adjust)
     n_jobs = options.checked_jobs(jobs) if cluster is None else -1
     limit = options.checked_pool_below(pool_below)
     allowed = None if memory is None else options.checked_memory(memory)

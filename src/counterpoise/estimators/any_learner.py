@@ -39,7 +39,9 @@ from counterpoise.learners import (
     weighted_rows,
 )
 from counterpoise.objective import Certificate
-from counterpoise.problem import Reference, given_references
+from counterpoise.problem import Adjust, Reference, by_size, given_references
+from counterpoise.references import ContextRows
+from counterpoise.references.shrunk import reference_bracket, shrunk_references
 from counterpoise.sets import RadiusMethod
 from counterpoise.solvers.best_response import best_response
 from counterpoise.validation import check_aligned, checked_row_weights, refuse_masked, unwrapped
@@ -75,9 +77,14 @@ class ContextRobust(ScoredByParameter):
         A classifier or regressor whose ``fit`` takes ``sample_weight``; also a pipeline that ends in one.
     confidence, radius, draws, score
         As in :class:`counterpoise.RobustLogisticRegression`.
-    reference : {"cross-fit", "in-sample"} or mapping from context to risk, default="cross-fit"
+    reference : {"cross-fit", "in-sample", "shrunk"} or mapping from context to risk, default="cross-fit"
         The least risk of each context: what the learner reaches on held-out rows when trained on the context alone, or
-        on all contexts where that is lower; or on the rows it was trained on.
+        on all contexts where that is lower; or on the rows it was trained on. ``"shrunk"`` is for many small contexts:
+        what training on the context alone gains on held-out rows is moved towards what it gains in all contexts, the
+        more, the fewer rows there are.
+    adjust : {None, "standard-error"} or float, default=None
+        Is added to the score of each context, as in :class:`counterpoise.RobustLogisticRegression`. The standard error
+        is that of the plain learner's held-out risk; rows of one fold count as independent.
     loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
         Of targets and predictions, one number per row. By default the log loss of a classifier with probabilities, the
         error of one without, half the squared error of a regressor.
@@ -99,9 +106,14 @@ class ContextRobust(ScoredByParameter):
     contexts_, context_counts_, context_weights_, radius_
         As in the linear models. The weights are those of the final fit, relative to ``context_counts_``.
     context_risks_, reference_risks_, excess_risks_ : ndarray of shape (n_contexts,)
-        On held-out rows.
+        On held-out rows; none of them is adjusted.
+    reference_bracket_ : ndarray of shape (n_contexts, 2), or None
+        As in the linear models; the low end is ``-inf`` where the learner cannot be fitted to the context alone.
+    adjustments_ : ndarray of shape (n_contexts,)
+        What was added to the scores; zeros where ``adjust`` is None.
     certificate_ : Certificate
-        The values of the two players, with scope ``"local"``: as good as the learner is at minimising its own risk.
+        The values of the two players, adjustments included, with scope ``"local"``: as good as the learner is at
+        minimising its own risk.
     history_ : ndarray of shape (n_rounds, 2)
         The lower and the upper value of every round.
     n_iter_ : int
@@ -121,6 +133,7 @@ class ContextRobust(ScoredByParameter):
         draws: float | None = None,
         score: Score = "excess",
         reference: Reference = "cross-fit",
+        adjust: Adjust = None,
         loss: RowLoss | None = None,
         cv: Any = 5,
         tol: float = 1e-3,
@@ -134,6 +147,7 @@ class ContextRobust(ScoredByParameter):
         self.draws = draws
         self.score = score
         self.reference = reference
+        self.adjust = adjust
         self.loss = loss
         self.cv = cv
         self.tol = tol
@@ -185,8 +199,13 @@ class ContextRobust(ScoredByParameter):
             def risks_under(p: Array) -> Array:
                 return mean_by_context(rows_under(p), weight, encoded.codes, len(counts))
 
-            references = self._references(X, y, weight, encoded, folds, judge, risks_under(ball.p_hat))
-            scored = references if vars(self)["score"] == "excess" else np.zeros_like(references)
+            rows, plain = ContextRows(encoded.codes, weight, len(counts)), rows_under(ball.p_hat)
+            references, bracket = self._references(X, y, rows, encoded, folds, judge, plain)
+            if self.adjust == "standard-error":
+                adjustments = rows.standard_errors(plain)
+            else:
+                adjustments = by_size(self.adjust, counts)
+            scored = (references if vars(self)["score"] == "excess" else 0.0) - adjustments
             game = best_response(
                 risks_under,
                 ball,
@@ -202,6 +221,8 @@ class ContextRobust(ScoredByParameter):
         self.context_weights_ = game.p
         self.context_risks_ = game.risks
         self.reference_risks_ = references
+        self.reference_bracket_ = bracket
+        self.adjustments_ = adjustments
         self.excess_risks_ = game.risks - references
         self.radius_ = ball.radius
         upper = float(game.upper[game.best])
@@ -235,20 +256,32 @@ class ContextRobust(ScoredByParameter):
         self,
         X: Any,
         y: Any,
-        weight: Array,
+        rows: ContextRows,
         contexts: Contexts,
         folds: NDArray[np.intp],
         judge: dict[str, Any],
         pooled: Array,
-    ) -> Array:
-        """Return the least risk of each context as far as the learner can tell."""
+    ) -> tuple[Array, Array | None]:
+        """Return the least risk of each context as far as the learner can tell, and an interval of it.
+
+        Parameters
+        ----------
+        pooled : ndarray of shape (n_samples,)
+            Losses of the plain learner on rows held out.
+        """
         if not isinstance(self.reference, str):
-            return given_references(self.reference, contexts)
-        held = folds if self.reference == "cross-fit" else None
-        own = specialist_losses(self.estimator, X, y, weight, contexts.codes, held, **judge)
+            return given_references(self.reference, contexts), None
+
+        def own_losses(held: NDArray[np.intp] | None) -> Array:
+            return specialist_losses(self.estimator, X, y, rows.weight, rows.codes, held, **judge)
+
+        own = own_losses(None if self.reference == "in-sample" else folds)
+        if self.reference == "shrunk":
+            bracket = reference_bracket(rows, own_losses(None), own, pooled)
+            return shrunk_references(rows, own, pooled, rows.means(own)), bracket
         # Where some fold of a context has no model of its own, the mean is infinite and the pooled model remains.
-        own = mean_by_context(own, weight, contexts.codes, len(pooled))
-        return np.minimum(own, pooled)
+        means = (mean_by_context(part, rows.weight, rows.codes, rows.n_contexts) for part in (own, pooled))
+        return np.minimum(*means), None
 
     def _show(self, n: int, lower: float, upper: float) -> None:
         sys.stderr.write(f"ContextRobust: round {n + 1}, objective {upper:.6g}, gap {upper - lower:.2g}\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -34,7 +34,7 @@ from counterpoise.learners import least_probability
 from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poisson, Squared
 from counterpoise.objective import ReferenceRisks
 from counterpoise.oracle import LinearOracle
-from counterpoise.problem import LinearProblem, Reference, SummedProblem
+from counterpoise.problem import Adjust, LinearProblem, Reference, SummedProblem
 from counterpoise.sets import KLBall, RadiusMethod
 from counterpoise.validation import check_aligned, on_host, refuse_masked, unwrapped
 
@@ -48,6 +48,28 @@ if TYPE_CHECKING:
     )
 
 _FLOATS = (np.float64, np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Scoring:
+    """What risks are measured against.
+
+    Attributes
+    ----------
+    references : ReferenceRisks
+        The least risk of each context.
+    adjustments : ndarray of shape (n_contexts,)
+        What is added to each score.
+    scored : ReferenceRisks
+        What is taken off the risks in the score: references, or zeros, less the adjustments.
+    bracket : ndarray of shape (n_contexts, 2), optional
+        An interval of the least possible risk.
+    """
+
+    references: ReferenceRisks
+    adjustments: Array
+    scored: ReferenceRisks
+    bracket: Array | None = None
 
 
 class RobustLinearModel(ScoredByParameter):
@@ -68,9 +90,16 @@ class RobustLinearModel(ScoredByParameter):
     alpha : float, default=1e-4
         ``alpha / 2 * |coef|^2`` is added to every context's mean loss; the intercept is not penalised.
     fit_intercept : bool, default=True
-    reference : {"in-sample", "cross-fit"} or mapping from context to risk, default="in-sample"
+    reference : {"in-sample", "cross-fit", "shrunk"} or mapping from context to risk, default="in-sample"
         The least risk of each context. In-sample minima are exact for the data but too good for small contexts;
-        cross-fitted ones are estimated on held-out rows.
+        cross-fitted ones are estimated on held-out rows. ``"shrunk"`` is for many small contexts: what a model of its
+        own gains a context on held-out rows is moved towards what it gains all of them, the more, the fewer rows there
+        are.
+    adjust : {None, "standard-error"} or float, default=None
+        Is added to the score of each context, so that one whose risk is known from few rows counts as worse served. A
+        number ``A`` adds ``A / sqrt(n)`` for ``n`` rows, or their weight. ``"standard-error"`` adds one standard error
+        of the risk of a model for all contexts on held-out rows; contexts with one row get the standard deviation
+        within the others over ``sqrt(n)``. A set of one mix is not changed by it.
     tol : float, default=1e-6
         Largest gap between the proven bounds, relative to the risks above the least the loss allows.
     max_iter : int, default=100
@@ -90,11 +119,17 @@ class RobustLinearModel(ScoredByParameter):
     context_weights_ : ndarray of shape (n_contexts,)
         The least favourable mix of contexts, under which the model is optimal.
     context_risks_, reference_risks_, excess_risks_ : ndarray of shape (n_contexts,)
-        Risk with the ridge, the least possible, and the difference.
+        Risk with the ridge, the least possible, and the difference; none of them is adjusted.
+    reference_bracket_ : ndarray of shape (n_contexts, 2), or None
+        With ``reference="shrunk"``: between what is the least possible risk? From the in-sample minimum to the
+        held-out risk of the context's own model or the pooled one, the lower of the two, both ends moved outwards by
+        1.96 standard errors.
+    adjustments_ : ndarray of shape (n_contexts,)
+        What was added to the scores; zeros where ``adjust`` is None, or is ``"standard-error"`` with a radius of 0.
     radius_ : float
         In bits.
     certificate_ : Certificate
-        Proven bounds of the optimum.
+        Proven bounds of the optimum, adjustments included.
     n_iter_, n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Where X has names.
@@ -115,6 +150,7 @@ class RobustLinearModel(ScoredByParameter):
         alpha: float = 1e-4,
         fit_intercept: bool = True,
         reference: Reference = "in-sample",
+        adjust: Adjust = None,
         tol: float = 1e-6,
         max_iter: int = 100,
         verbose: int = 0,
@@ -127,6 +163,7 @@ class RobustLinearModel(ScoredByParameter):
         self.alpha = alpha
         self.fit_intercept = fit_intercept
         self.reference = reference
+        self.adjust = adjust
         self.tol = tol
         self.max_iter = max_iter
         self.verbose = verbose
@@ -162,11 +199,11 @@ class RobustLinearModel(ScoredByParameter):
         line = ProgressLine(type(self).__name__) if self.verbose else None
         with speaking_as(self):
             ball = self._robustness.ball(problem.counts)
-            references, scored = self._references(problem, ball)
+            scoring = self._scoring(problem, ball)
             fit = fit_problem(
                 problem,
                 ball,
-                scored,
+                scoring.scored,
                 tol=self.tol,
                 max_iter=self.max_iter,
                 callback=line,
@@ -177,7 +214,7 @@ class RobustLinearModel(ScoredByParameter):
             line.close()
         if isinstance(problem, SummedProblem):
             problem.finish()
-        return self._keep(fit, references)
+        return self._keep(fit, scoring)
 
     @property
     def _robustness(self) -> Robustness:
@@ -255,26 +292,32 @@ class RobustLinearModel(ScoredByParameter):
         """Return rows in the form that is solved."""
         return oracle
 
-    def _references(
-        self, problem: LinearProblem | SummedProblem, ball: KLBall
-    ) -> tuple[ReferenceRisks, ReferenceRisks]:
+    def _scoring(self, problem: LinearProblem | SummedProblem, ball: KLBall) -> Scoring:
         """Return the least risk of each context, and what is taken off the risks in the score."""
+        # With one mix a shift of the scores moves nothing, and is not worth holding rows out.
+        idle = self.adjust == "standard-error" and ball.is_point and isinstance(problem, LinearProblem)
+        adjustments = problem.adjustments(None if idle else self.adjust, self.tol)
         in_sample = isinstance(self.reference, str) and self.reference == "in-sample"
         if in_sample and self._robustness.score == "excess" and not ball.is_point:
             in_memory = isinstance(problem, LinearProblem)
             warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters, in_memory)
         references = problem.references(self.reference, self.tol)
-        return references, self._robustness.scored(references)
+        scored = self._robustness.scored(references).less(adjustments)
+        shrunk = isinstance(self.reference, str) and self.reference == "shrunk"
+        bracket = problem.reference_bracket(self.tol) if shrunk and isinstance(problem, LinearProblem) else None
+        return Scoring(references, adjustments, scored, bracket)
 
-    def _keep(self, fit: LinearFit, references: ReferenceRisks) -> Self:
+    def _keep(self, fit: LinearFit, scoring: Scoring) -> Self:
         """Store what a fit found."""
         whole = np.array_equal(fit.counts, fit.contexts.counts)
         self.contexts_: NDArray[Any] = fit.contexts.labels
         self.context_counts_: NDArray[Any] = fit.contexts.counts if whole else fit.counts
         self.context_weights_ = fit.solution.p_worst
         self.context_risks_ = fit.solution.risks
-        self.reference_risks_ = references.upper
-        self.excess_risks_ = fit.solution.risks - references.upper
+        self.reference_risks_ = scoring.references.upper
+        self.reference_bracket_ = scoring.bracket
+        self.adjustments_ = scoring.adjustments
+        self.excess_risks_ = fit.solution.risks - scoring.references.upper
         self.radius_ = fit.ball.radius
         self.certificate_ = fit.solution.certificate
         self.n_iter_ = max(fit.solution.n_iter, 1)
@@ -486,6 +529,7 @@ class RobustHuberRegressor(RobustRegressor):
         alpha: float = 1e-4,
         fit_intercept: bool = True,
         reference: Reference = "in-sample",
+        adjust: Adjust = None,
         tol: float = 1e-6,
         max_iter: int = 100,
         verbose: int = 0,
@@ -499,6 +543,7 @@ class RobustHuberRegressor(RobustRegressor):
             alpha=alpha,
             fit_intercept=fit_intercept,
             reference=reference,
+            adjust=adjust,
             tol=tol,
             max_iter=max_iter,
             verbose=verbose,
@@ -541,6 +586,7 @@ class RobustQuantileRegressor(RobustRegressor):
         alpha: float = 1e-4,
         fit_intercept: bool = True,
         reference: Reference = "in-sample",
+        adjust: Adjust = None,
         tol: float = 1e-6,
         max_iter: int = 100,
         verbose: int = 0,
@@ -554,6 +600,7 @@ class RobustQuantileRegressor(RobustRegressor):
             alpha=alpha,
             fit_intercept=fit_intercept,
             reference=reference,
+            adjust=adjust,
             tol=tol,
             max_iter=max_iter,
             verbose=verbose,

@@ -14,7 +14,7 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import Score
 from counterpoise.losses import Hinges, Loss, Newsvendor
 from counterpoise.oracle import LinearOracle
-from counterpoise.problem import Reference
+from counterpoise.problem import Adjust, Reference
 from counterpoise.sets import RadiusMethod
 from counterpoise.stock.problem import Terms
 
@@ -62,6 +62,7 @@ class RobustNewsvendorRegressor(RobustRegressor):
         alpha: float = 1e-4,
         fit_intercept: bool = True,
         reference: Reference = "in-sample",
+        adjust: Adjust = None,
         tol: float = 1e-6,
         max_iter: int = 100,
         verbose: int = 0,
@@ -75,6 +76,7 @@ class RobustNewsvendorRegressor(RobustRegressor):
             alpha=alpha,
             fit_intercept=fit_intercept,
             reference=reference,
+            adjust=adjust,
             tol=tol,
             max_iter=max_iter,
             verbose=verbose,

@@ -272,6 +272,15 @@ class LinearOracle(Coefficients):
 
     def risks_of_each(self, theta: Array) -> Array:
         """Return the risk of each context under parameters of its own, given as (n_contexts, n_parameters)."""
+        rows = self.row_weight * self.losses_of_each(theta)
+        return np.asarray(np.add.reduceat(rows, self.starts[:-1]) + self.ridges_of_each(theta))
+
+    def ridges_of_each(self, theta: Array) -> Array:
+        """Return what the ridge adds to the risk of each context under parameters of its own."""
+        return 0.5 * self.alpha * np.sum(np.square(theta * self.penalised), axis=1)
+
+    def losses_of_each(self, theta: Array) -> Array:
+        """Return the loss of each row under the parameters of its context, without the ridge."""
         outputs = self.loss.n_outputs
         matrix = theta.reshape(self.n_contexts, outputs, self.width)
         d = self.X.shape[1]
@@ -280,16 +289,14 @@ class LinearOracle(Coefficients):
             for c, (first, last) in enumerate(zip(self.starts[:-1], self.starts[1:], strict=True)):
                 z[first:last] = self.X[first:last] @ matrix[c, :, :d].T
         else:
-            owner = np.repeat(np.arange(self.n_contexts), np.diff(self.starts))
+            owner = self.owner
             step = max(1, LARGEST_BLOCK // max(outputs * d, 1))
             for first in range(0, len(z), step):
                 block = slice(first, first + step)
                 z[block] = np.einsum("nd,nkd->nk", self.X[block], matrix[owner[block], :, :d])
         if self.fit_intercept:
             z += np.repeat(matrix[:, :, -1], np.diff(self.starts), axis=0)
-        rows = self.row_weight * self.loss.value(self.target, z[:, 0] if outputs == 1 else z)
-        ridge = 0.5 * self.alpha * np.sum(np.square(theta * self.penalised), axis=1)
-        return np.asarray(np.add.reduceat(rows, self.starts[:-1]) + ridge)
+        return self.loss.value(self.target, z[:, 0] if outputs == 1 else z)
 
 
 @dataclass(frozen=True, eq=False)

@@ -310,10 +310,15 @@ def pose_large(
     budget : float
         Bytes of memory that may be used.
     """
-    if switches.get("reference") == "cross-fit":
+    if switches.get("reference") in ("cross-fit", "shrunk"):
         raise InvalidInputError(
-            "--reference cross-fit needs all rows in memory, and they are read in chunks. Pass --reference in-sample, "
-            "or more --memory."
+            f"--reference {switches['reference']} needs all rows in memory, and they are read in chunks. Pass "
+            "--reference in-sample, or more --memory."
+        )
+    if switches.get("adjust") == "standard-error":
+        raise InvalidInputError(
+            "--adjust standard-error needs all rows in memory, and they are read in chunks. Pass a number, such as "
+            "--adjust 1, or more --memory."
         )
     roles = Roles.of(table.path, table.names, target, context, drop, only, group)
     check_task(task)
