@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts, encode, shown
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.judging.differences import difference_interval
 from counterpoise.judging.intervals import (
     UNKNOWN,
     Excess,
     Interval,
-    difference_interval,
     drawn_excess,
     enough,
     mean_interval,

@@ -1,0 +1,132 @@
+"""The difference between the worst cases of two methods."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from counterpoise.judging.intervals import STARTS, Excess, Interval, ascended, quantile, single
+from counterpoise.judging.worst_mix import WorstMix
+
+Array = NDArray[np.float64]
+
+_BLENDS = 7
+"""Blends of two bounds for which the worst scenario is sought."""
+
+_FINALISTS = 4
+"""Scenarios for which both bounds are calibrated."""
+
+_NEARLY_SAME = 0.01
+"""Total variation between scenarios of which one will do."""
+
+_ROUNDING = 1e-7
+"""Share of standard errors below which that of a difference is none."""
+
+
+def difference_interval(one: Excess, other: Excess, worst: WorstMix, confidence: float) -> Interval:
+    """Bound the worst case of one method minus that of another."""
+    levels = (0.5 + 0.5 * confidence, 0.5)
+    upper, above = difference_upper(one, other, worst, levels).tolist()
+    lower, below = (-difference_upper(other, one, worst, levels)).tolist()
+    # Zero without a sign.
+    estimate = 0.5 * (above + below) + 0.0
+    return Interval(estimate, min(lower, estimate) + 0.0, max(upper, estimate) + 0.0)
+
+
+def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[float, ...]) -> Array:
+    r"""Return upper ends of :math:`V(\mu_1) - V(\mu_2)` for two methods, at several levels, the highest first.
+
+    For the scenario q that is worst for the first, :math:`V(\mu_2)` is at least its value in q and in any other
+    scenario, so the difference is at most :math:`q \mu_1 - V(\mu_2)`, and at most :math:`q (\mu_1 - \mu_2)`, in which
+    what is common to both methods cancels. Both are bounded together, for every q that may be the one.
+    """
+    ours, theirs = (np.where(each.known, each.mean, 0.0) for each in (one, other))
+    centre = other.centre()
+
+    def scales(q: Array) -> tuple[Array, Array]:
+        """Return the standard errors of q against every score of the other method, and against its own in q."""
+        joint = one.pairs.covered(one.embedded(q))
+        covariance = (one.pairs.factor.T @ joint.T).T.reshape(len(q), *one.pairs.mean.shape)[:, :, other.columns]
+        squares = np.square(other.error) + np.square(joint).sum(axis=1)[:, None, None] - 2.0 * covariance
+        paired = np.linalg.norm(joint - one.pairs.covered(other.embedded(q)), axis=1)
+        # Of methods that agree nothing is left but rounding.
+        least = _ROUNDING * (np.linalg.norm(joint, axis=1) + other.spread(q))
+        apart = np.sqrt(np.maximum(squares, 0.0))
+        return np.where(apart > least[:, None, None], apart, 0.0), np.where(paired > least, paired, 0.0)
+
+    def limits(q: Array, scale: Array, spread: float) -> list[tuple[float, float]]:
+        """Return how many standard errors both bounds need to hold together, at each level."""
+        error = np.einsum("bck,ck->b", one.drawn, q)
+        kappa = worst.excesses(centre, other.drawn - error[:, None, None], scale)
+        if spread == 0.0:
+            return [(quantile(kappa, level), 0.0) for level in levels]
+        paired = np.einsum("bck,ck->b", other.drawn, q) - error
+        return [_balanced(kappa, paired / spread, level) for level in levels]
+
+    def upper(q: Array, scale: Array, spread: Array, kappa: float, multiple: float) -> Array:
+        own = np.einsum("bck,ck->b", q, ours)
+        apart = own - worst.value(theirs - kappa * scale)
+        return np.minimum(apart, own - np.einsum("bck,ck->b", q, theirs) + multiple * spread)
+
+    candidates = _candidates(one, other, worst, levels[0])
+    first = candidates[np.einsum("bck,ck->b", candidates, ours).argmax()][None]
+    scale, spread = scales(first)
+    at_first = limits(first[0], scale[0], float(spread[0]))[0]
+
+    def rough(q: Array) -> Array:
+        return upper(q, *scales(q), *at_first)
+
+    if not worst.everything:
+        # The smaller of two bounds may be largest between scenarios at which either is.
+        best = candidates[_apart(candidates, np.argsort(-rough(candidates)), 2 * _FINALISTS)]
+        one_of, another = np.triu_indices(len(best))
+        candidates = 0.5 * (best[one_of] + best[another])
+    finalists = _apart(candidates, np.argsort(-rough(candidates)), STARTS if worst.everything else _FINALISTS)
+    ends = np.full(len(levels), -np.inf)
+    for k in finalists:
+        q = candidates[k : k + 1]
+        scale, spread = scales(q)
+        found = limits(q[0], scale[0], float(spread[0]))
+        ends = np.maximum(ends, [float(upper(q, scale, spread, *pair)[0]) for pair in found])
+    return ends
+
+
+def _candidates(one: Excess, other: Excess, worst: WorstMix, level: float) -> Array:
+    """Return scenarios among which is the one that makes both bounds of a difference largest."""
+    ours, theirs = (np.where(each.known, each.mean, 0.0) for each in (one, other))
+    if worst.everything:
+        return single(one.upper_ends(level), 4 * STARTS)
+    # The smaller of two bounds is largest where some blend of them is; never the paired one alone, of which
+    # competitors cancel.
+    blends = np.linspace(0.01, 1.0, _BLENDS)[:, None, None]
+    goals = blends * ours + (1.0 - blends) * (ours - theirs)
+    starts = worst.solve(goals)[1]
+    return np.concatenate(
+        [
+            ascended(starts, goals, one.embedded, one, worst, level),
+            ascended(starts, goals, lambda q: one.embedded(q) - other.embedded(q), one, worst, level),
+        ]
+    )
+
+
+def _apart(scenarios: Array, order: NDArray[np.intp], most: int) -> list[int]:
+    """Return the first scenarios in an order that are not nearly the same as an earlier one."""
+    chosen: list[int] = []
+    for k in order.tolist():
+        distance = 0.5 * np.abs(scenarios[chosen] - scenarios[k]).sum(axis=(1, 2))
+        if (distance > _NEARLY_SAME).all():
+            chosen.append(k)
+        if len(chosen) == most:
+            break
+    return chosen
+
+
+def _balanced(first: Array, second: Array, level: float) -> tuple[float, float]:
+    """Return limits of two statistics that hold together at a level, each as often exceeded as the other."""
+    # Values that rounding alone keeps apart have one rank.
+    ranks = [rankdata(np.round(values, 9), method="min") - 1.0 for values in (first, second)]
+    place = min(math.ceil(quantile(np.maximum(*ranks), level)), len(first) - 1)
+    return float(np.sort(first)[place]), float(np.sort(second)[place])
