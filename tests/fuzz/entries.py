@@ -7,7 +7,7 @@ from functools import partial
 
 from hypothesis.strategies import SearchStrategy
 
-from tests.fuzz import linear, pages, rest, sets, tables_on_disk
+from tests.fuzz import judging, linear, pages, rest, sets, tables_on_disk
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ ENTRIES = {
     "boosting": Entry(rest.booster_case, rest.check_booster, 1_500),
     "confidence_path": Entry(rest.path_case, rest.check_path, 3_000),
     "compare": Entry(rest.compare_case, rest.check_compare, 300),
+    "excess_bounds": Entry(judging.bounds_case, judging.check_bounds, 3_000),
     "metrics": Entry(rest.metric_case, rest.check_metrics, 4_000),
     "pages and figures": Entry(pages.page_case, pages.check_page, 400),
     "text files": Entry(tables_on_disk.text_case, tables_on_disk.check_reading, 4_000),
