@@ -304,7 +304,7 @@ def _judged(
     labels, erm = held_out.contexts.labels, rows["erm"]
     competitors, nothing = np.column_stack([own, erm]), np.zeros((len(erm), 1))
     excess = {
-        name: held_out.excess_bounds(losses, competitors, list(COMPETITORS), plausible, confidence)
+        name: held_out.excess_bounds(losses, competitors, list(COMPETITORS), plausible, confidence, name == "erm")
         for name, losses in rows.items()
     }
     risk = {name: held_out.excess_bounds(losses, nothing, [""], None, confidence) for name, losses in rows.items()}

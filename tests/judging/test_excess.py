@@ -179,6 +179,29 @@ def test_losses_without_errors_are_not_taken_for_certain():
     assert bands["high"][2] > 0
 
 
+def test_classifiers_that_never_disagreed_may_yet_differ():
+    errors = np.zeros(60)
+    errors[::20] = 1.0
+    sites = np.repeat(["a", "b"], 30)
+    found = excess_bounds(errors, errors, sites)
+    # Four events of thirty rows, as in the rule of three.
+    assert found.upper == pytest.approx(1.96 * 2 / 30, rel=0.1)
+    assert found.lower < 0
+    numbers_ = np.random.default_rng(0).exponential(size=60)
+    same = excess_bounds(numbers_, numbers_, sites)
+    assert (same.lower, same.upper) == (0.0, 0.0)
+
+
+def test_a_tiny_context_does_not_widen_what_is_said_of_others():
+    losses, competitors, codes = rows([0.5, 0.0], [400, 400])
+    alone = excess_bounds(losses, competitors, codes)
+    beside = excess_bounds(np.r_[losses, 1.0, 1.5], np.r_[competitors[:, 0], 1.2, 1.4], np.r_[codes, 2, 2])
+    assert beside.lower == pytest.approx(alone.lower, abs=0.4 * (alone.estimate - alone.lower))
+    assert beside.p_value < 0.01
+    width = alone.by_context["high"][0] - alone.by_context["low"][0]
+    assert beside.by_context["high"][0] - beside.by_context["low"][0] < 1.3 * width
+
+
 # --- truth ----------------------------------------------------------------------------------------------------------
 
 

@@ -27,26 +27,21 @@ def test_rows_of_equal_weight_have_the_textbook_standard_error():
     assert (covariance(pairs)[:2, 2:] == 0).all()
 
 
-def test_groups_and_weights_have_the_jackknife_of_groups():
+def test_groups_and_weights_have_the_variance_of_sums_over_groups():
     groups, weight = RNG.integers(0, 15, 49), RNG.uniform(0.5, 2.0, 49)
     pairs = PairedMeans.of(VALUES, CODES, 3, weight, groups)
-
-    def means(kept):
-        return np.concatenate(
-            [np.average(VALUES[k], axis=0, weights=weight[k]) for k in (kept & (c == CODES) for c in range(3))]
-        )
-
-    whole, total = means(np.ones(49, dtype=bool)), np.zeros((6, 6))
-    sizes = np.array([len(np.unique(groups[c == CODES])) for c in range(3)])
+    total = np.zeros((6, 6))
     for g in range(15):
-        moved = np.zeros(6)
+        moved = np.zeros((3, 2))
         for c in range(3):
-            out = (groups == g) & (c == CODES)
-            if out.any():
-                moved[2 * c : 2 * c + 2] = (means(~out) - whole)[2 * c : 2 * c + 2] * np.sqrt((sizes[c] - 1) / sizes[c])
-        total += np.outer(moved, moved)
+            own, here = c == CODES, (c == CODES) & (groups == g)
+            share = weight[here].sum() / weight[own].sum()
+            mean = np.average(VALUES[own], axis=0, weights=weight[own])
+            moved[c] = weight[here] @ (VALUES[here] - mean) / weight[own].sum() / np.sqrt(1.0 - share)
+        total += np.outer(moved.ravel(), moved.ravel())
+    sizes = [len(np.unique(groups[c == CODES])) for c in range(3)]
     np.testing.assert_allclose(covariance(pairs), total, atol=1e-12)
-    assert pairs.n_units.tolist() == sizes.tolist()
+    assert pairs.n_units.tolist() == sizes
     # Some group has rows in several contexts, so their means err together.
     assert np.abs(covariance(pairs)[:2, 2:]).max() > 0
 
@@ -94,6 +89,33 @@ def test_variances_of_other_contexts_are_not_borrowed_where_rows_show_their_own(
     scale = np.where(CODES == 1, 1e6, 1.0)[:, None]
     pairs = PairedMeans.of(VALUES * scale, CODES, 3, np.ones(49))
     np.testing.assert_allclose(pairs.error[0], stats.sem(VALUES[CODES == 0], axis=0))
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 6])
+def test_few_rows_that_differ_are_not_taken_for_tied(size):
+    codes = np.repeat([0, 1], [size, 30])
+    rows = RNG.standard_normal((size + 30, 1))
+    small, large = (
+        PairedMeans.of(np.where(codes[:, None] == 1, k * rows, rows), codes, 2, np.ones(size + 30)) for k in (1, 100)
+    )
+    assert small.error[0, 0] == large.error[0, 0] == pytest.approx(stats.sem(rows[:size, 0]))
+
+
+def test_an_event_that_was_never_seen_has_the_size_it_is_told():
+    values, codes = np.zeros((40, 1)), np.repeat([0, 1], 20)
+    assert (PairedMeans.of(values, codes, 2, np.ones(40)).error == 0.0).all()
+    np.testing.assert_allclose(PairedMeans.of(values, codes, 2, np.ones(40), event=1.0).error, 2 / 20)
+
+
+def test_contexts_that_share_groups_do_not_add_their_degrees_of_freedom():
+    groups = np.tile(np.arange(6), 20)
+    codes = np.repeat(np.arange(4), 30)
+    pairs = PairedMeans.of(RNG.standard_normal((120, 1)), codes, 4, np.ones(120), groups)
+    assert pairs.equivalent_degrees(np.full((1, 4), 0.25)) == pytest.approx(5.0)
+    apart = PairedMeans.of(RNG.standard_normal((120, 1)), codes, 4, np.ones(120), groups + 6 * codes)
+    assert apart.equivalent_degrees(np.full((1, 4), 0.25)) is None
+    drawn = pairs.drawn(4000, np.random.default_rng(0))[:, :, 0] / pairs.error[:, 0]
+    assert np.quantile(drawn[:, 0], 0.975) == pytest.approx(stats.t.ppf(0.975, pairs.degrees[0]), rel=0.1)
 
 
 def test_draws_have_the_covariance_and_the_tails_of_few_units():

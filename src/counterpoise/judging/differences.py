@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from counterpoise.judging.intervals import STARTS, Excess, Interval, ascended, quantile, single
+from counterpoise.judging.intervals import MIX_DRAWS, STARTS, Excess, Interval, ascended, quantile, single
 from counterpoise.judging.worst_mix import WorstMix
 
 Array = NDArray[np.float64]
@@ -45,6 +45,7 @@ def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[
     """
     ours, theirs = (np.where(each.known, each.mean, 0.0) for each in (one, other))
     centre = other.centre()
+    drawn, others = (each.draws_for(worst)[:MIX_DRAWS] for each in (one, other))
 
     def scales(q: Array) -> tuple[Array, Array]:
         """Return the standard errors of q against every score of the other method, and against its own in q."""
@@ -54,16 +55,16 @@ def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[
         paired = np.linalg.norm(joint - one.pairs.covered(other.embedded(q)), axis=1)
         # Of methods that agree nothing is left but rounding.
         least = _ROUNDING * (np.linalg.norm(joint, axis=1) + other.spread(q))
-        apart = np.sqrt(np.maximum(squares, 0.0))
+        apart = other.tails * np.sqrt(np.maximum(squares, 0.0))
         return np.where(apart > least[:, None, None], apart, 0.0), np.where(paired > least, paired, 0.0)
 
     def limits(q: Array, scale: Array, spread: float) -> list[tuple[float, float]]:
         """Return how many standard errors both bounds need to hold together, at each level."""
-        error = np.einsum("bck,ck->b", one.drawn, q)
-        kappa = worst.excesses(centre, other.drawn - error[:, None, None], scale)
+        error = np.einsum("bck,ck->b", drawn, q)
+        kappa = worst.excesses(centre, others - error[:, None, None], scale)
         if spread == 0.0:
             return [(quantile(kappa, level), 0.0) for level in levels]
-        paired = np.einsum("bck,ck->b", other.drawn, q) - error
+        paired = np.einsum("bck,ck->b", others, q) - error
         return [_balanced(kappa, paired / spread, level) for level in levels]
 
     def upper(q: Array, scale: Array, spread: Array, kappa: float, multiple: float) -> Array:

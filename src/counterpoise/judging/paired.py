@@ -34,8 +34,8 @@ _DENSE = 1500
 class PairedMeans:
     r"""Means of several columns of losses in each context, paired row by row, with their joint sampling error.
 
-    The unit of sampling is a row, or all rows of a group. Standard errors are those of the jackknife, which are the
-    textbook ones for rows of equal weight.
+    The unit of sampling is a row, or all rows of a group. Standard errors allow for the pull of heavy units (HC2); for
+    rows of equal weight they are the textbook ones.
 
     Attributes
     ----------
@@ -48,6 +48,8 @@ class PairedMeans:
     degrees : ndarray of shape (n_contexts,)
         Degrees of freedom of the variances, fewer than units where these weigh unequally.
     n_units : ndarray of shape (n_contexts,)
+    shares : sparse array of shape (n_groups, n_contexts), optional
+        Of each group in each context, where some group has rows in several contexts.
     """
 
     mean: Array
@@ -55,6 +57,7 @@ class PairedMeans:
     skewness: Array
     degrees: Array
     n_units: NDArray[np.intp]
+    shares: sparse.csr_array | None = None
 
     @classmethod
     def of(
@@ -64,6 +67,7 @@ class PairedMeans:
         n_contexts: int,
         weight: Array,
         groups: NDArray[np.intp] | None = None,
+        event: float = 0.0,
     ) -> PairedMeans:
         """Return the means of rows.
 
@@ -75,6 +79,8 @@ class PairedMeans:
             The context of each row.
         groups : ndarray of shape (n_samples,), optional
             Rows with one code belong together; by default each is a unit of its own.
+        event : float
+            How far off its value a unit might be in a column in which all units of every context agree.
         """
         known = _sums(~np.isfinite(values), codes, n_contexts) == 0
         values = np.where(known[codes], values, 0.0)
@@ -90,32 +96,34 @@ class PairedMeans:
         home[unit] = codes
         share = np.bincount(unit, weight, n_all) / total[home]
         n_units = np.bincount(home, minlength=n_contexts)
-        # A unit's influence: what the mean would move by if it were left out.
+        # A unit's influence: by how much it moves the mean.
         moved = _sums(weight[:, None] * (values - mean[codes]), unit, n_all) / total[home][:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
-            size = n_units[home]
-            influence = moved * (np.sqrt((size - 1) / size) / (1.0 - share))[:, None]
+            influence = moved / np.sqrt(1.0 - share)[:, None]
             equivalent = np.bincount(home, share**2, n_contexts) ** 2 / np.bincount(home, share**4, n_contexts)
-        influence[size == 1] = 0.0
+        influence[n_units[home] == 1] = 0.0
         blocks = _gram(influence, home, n_contexts)
         spread = np.sqrt(np.einsum("cdd->cd", blocks))
         with np.errstate(divide="ignore", invalid="ignore"):
             third = _sums(influence**3, home, n_contexts) / spread**3
             third *= (np.sqrt(n_units * (n_units - 1.0)) / (n_units - 2.0))[:, None]
         third = np.where(np.isfinite(third), third, 0.0)
-        extra = _unseen_variance(moved / share[:, None], home, n_units)
-        if groups is None or n_all == int(groups.max()) + 1:
+        extra = _unseen_variance(moved / share[:, None] + mean[home], home, n_units, event)
+        shares = None
+        if groups is None or n_all == len(np.unique(groups)):
             factor = _block_factor(blocks + extra)
         else:
             across = np.empty(n_all, dtype=np.intp)
-            across[unit] = groups
+            across[unit] = np.unique(groups, return_inverse=True)[1]
             factor = _group_factor(influence, home, across, extra)
+            shares = sparse.csr_array((share, (across, home)), shape=(int(across.max()) + 1, n_contexts))
         return cls(
             np.where(known, mean, np.nan),
             factor,
             _pooled(third, n_units),
             np.maximum(equivalent * (1.0 - 1.0 / n_units), 1.0),
             n_units,
+            shares,
         )
 
     @property
@@ -146,14 +154,28 @@ class PairedMeans:
         """
         half = rng.standard_normal((-(-n_draws // 2), self.factor.shape[0])) @ self.factor
         # Each draw with its mirror image: what is linear in the errors then has no Monte Carlo error in its median.
-        normal = np.concatenate([half, -half]).reshape(-1, *self.mean.shape)
+        normal = np.stack([half, -half], axis=1).reshape(-1, *self.mean.shape)
         with np.errstate(invalid="ignore", divide="ignore"):
             score = np.where(self.error > 0, normal / self.error, 0.0)
         errors = self.error * lengthened(score, self.skewness)
         few = self.degrees < _MANY_DEGREES
-        squares = rng.chisquare(self.degrees[few], (len(half), few.sum())) / self.degrees[few]
-        errors[:, few] /= np.sqrt(np.tile(squares, (2, 1)))[..., None]
+        degrees = self.degrees[few]
+        if self.shares is None:
+            squares = rng.chisquare(degrees, (len(half), few.sum())) / degrees
+        else:
+            # Groups that contexts share make their variances err together (Wilson and Hilferty's approximation).
+            spread = np.sqrt(2.0 / (9.0 * degrees))
+            squares = np.maximum(1.0 - spread**2 + spread * rng.standard_normal((len(half), 1)), 0.05) ** 3
+        errors[:, few] /= np.sqrt(np.repeat(squares, 2, axis=0))[..., None]
         return errors
+
+    def equivalent_degrees(self, mixes: Array) -> Array | None:
+        """Return degrees of freedom of means in mixes, of shape (n_mixes, n_contexts), where contexts share groups."""
+        if self.shares is None:
+            return None
+        weight = np.square((self.shares @ np.abs(mixes).T).T)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.maximum(weight.sum(axis=1) ** 2 / np.square(weight).sum(axis=1) - 1.0, 1.0)
 
 
 def lengthened(score: Array, skewness: Array) -> Array:
@@ -191,7 +213,7 @@ def _gram(influence: Array, home: NDArray[np.intp], n_contexts: int) -> Array:
     return blocks
 
 
-def _unseen_variance(units: Array, home: NDArray[np.intp], n_units: NDArray[np.intp]) -> Array:
+def _unseen_variance(units: Array, home: NDArray[np.intp], n_units: NDArray[np.intp], event: float) -> Array:
     """Return the variance to add where nearly all units of a context are tied, from events in all contexts.
 
     Three rows without an error do not prove that there are none. An event is a unit off the value that most units of
@@ -206,13 +228,15 @@ def _unseen_variance(units: Array, home: NDArray[np.intp], n_units: NDArray[np.i
         near = np.isclose(column, common, rtol=0.0, atol=1e-12 * np.abs(column).max(initial=0.0))
         moved[:, k] = np.where(near, 0.0, column - common)
     events = _sums(moved != 0.0, home, n_contexts)
-    tied = (events < np.minimum(_FEW_EVENTS, n_units)[:, None]) & (n_units > 1)[:, None]
+    agree = n_units[:, None] - events
+    tied = (events < _FEW_EVENTS) & (agree >= np.maximum(2.0, 0.5 * n_units[:, None]))
     if not tied.any():
         return np.zeros((n_contexts, width, width))
     # Only contexts that are tied show what an event is there; elsewhere every unit is off the median.
     shown = np.where(tied[home], moved, 0.0)
-    number = np.sqrt(np.maximum(np.count_nonzero(shown, axis=0), 1))
-    size = (shown / number).T @ (shown / number)
+    number = np.count_nonzero(shown, axis=0)
+    root = np.sqrt(np.maximum(number, 1))
+    size = (shown / root).T @ (shown / root) + event**2 * np.diag(number == 0)
     both = tied[:, :, None] & tied[:, None, :]
     return np.where(both, size, 0.0) * (_PSEUDO_EVENTS / np.square(np.maximum(n_units, 1.0)))[:, None, None]
 
