@@ -187,6 +187,8 @@ def test_classifiers_that_never_disagreed_may_yet_differ():
     # Four events of thirty rows, as in the rule of three.
     assert found.upper == pytest.approx(1.96 * 2 / 30, rel=0.1)
     assert found.lower < 0
+    without = excess_bounds(np.zeros(60), np.zeros(60), sites)
+    assert without.upper == pytest.approx(found.upper)
     numbers_ = np.random.default_rng(0).exponential(size=60)
     same = excess_bounds(numbers_, numbers_, sites)
     assert (same.lower, same.upper) == (0.0, 0.0)

@@ -311,9 +311,12 @@ class HeldOut:
 def _event(losses: Array) -> float:
     """Return how far a loss might be off another that it never was: nothing, but for losses of a few values.
 
-    Errors of two classifiers that agree on thirty rows need not be those of one; numbers that do, are.
+    Errors of two classifiers that agree on thirty rows need not be those of one; numbers that do, are. Losses that are
+    all alike are taken for errors, of which there were none.
     """
     values = np.unique(losses)
+    if len(values) == 1:
+        return 1.0
     return float(values[-1] - values[0]) if len(values) <= _FEW_VALUES else 0.0
 
 
