@@ -311,7 +311,7 @@ class Report:
             "worst context": _with_interval(summary, "worst_excess"),
             "in": summary["worst_context"],
             "average risk": summary["nominal_risk"],
-            "its change ": _with_interval(summary, "nominal_risk_change"),
+            "change of average": _with_interval(summary, "nominal_risk_change"),
         }
         level = f"{100 * self.comparison.confidence:g}% intervals"
         return table(

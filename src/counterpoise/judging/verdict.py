@@ -13,16 +13,16 @@ from counterpoise.tables import Table
 
 Array = NDArray[np.float64]
 
-_NEGLIGIBLE = 0.1
-"""Of the standard deviation of the plain model's losses: an excess below it matters to nobody."""
+_NEGLIGIBLE = 0.05
+"""Of the mean absolute deviation of the plain model's losses: an excess below it matters to nobody."""
 
 _NAMED = 3
 
 
 def negligible(held_out: HeldOut, losses: Array) -> float:
-    """Return the excess risk below which a difference does not matter: a tenth of the losses' standard deviation."""
+    """Return the excess risk below which a difference does not matter: a twentieth of the losses' mean deviation."""
     mean = np.average(losses, weights=held_out.weight)
-    return float(_NEGLIGIBLE * np.sqrt(np.average(np.square(losses - mean), weights=held_out.weight)))
+    return float(_NEGLIGIBLE * np.average(np.abs(losses - mean), weights=held_out.weight))
 
 
 def change_in_words(low: float, high: float) -> str:
@@ -47,21 +47,23 @@ def verdict(
     rows = {row["method"]: row for row in summary.rows()}
     robust, erm = rows["robust"], rows["erm"]
     verb = change_in_words(robust["mix_excess_change_low"], robust["mix_excess_change_high"])
+    mixed, worst, mean = (
+        [written(row[name]) for row in (robust, erm)] for name in ("mix_excess", "worst_excess", "nominal_risk")
+    )
+    where = [shown(row["worst_context"]) for row in (robust, erm)]
     words = [
-        f"Robust {verb} the excess risk in the worst plausible mix: {robust['mix_excess']:.4g} against "
-        f"{erm['mix_excess']:.4g} for plain empirical risk minimisation, a difference of "
-        f"{_signed(robust, 'mix_excess_change')}.",
-        f"In the worst single context it is {robust['worst_excess']:.4g} ({shown(robust['worst_context'])}) against "
-        f"{erm['worst_excess']:.4g} ({shown(erm['worst_context'])}), a difference of "
+        f"Robust {verb} the excess risk in the worst plausible mix: {mixed[0]} against {mixed[1]} for plain empirical "
+        f"risk minimisation, a difference of {_signed(robust, 'mix_excess_change')}.",
+        f"In the worst single context it is {worst[0]} ({where[0]}) against {worst[1]} ({where[1]}), a difference of "
         f"{_signed(robust, 'worst_excess_change')}.",
-        f"On average its risk is {robust['nominal_risk']:.4g} against {erm['nominal_risk']:.4g}, a difference of "
+        f"On average its risk is {mean[0]} against {mean[1]}, a difference of "
         f"{_signed(robust, 'nominal_risk_change')}.",
         to_gain(erm["p_value"], erm["worst_excess_high"], small, confidence, bool(brackets["too_small"].any())),
     ]
     if inverse_frequency is not None:
         words.append(_plain_weights(rows["inverse-frequency"]["mix_excess"], inverse_frequency))
     best = min(rows, key=lambda name: (np.nan_to_num(rows[name]["mix_excess"], nan=np.inf), name != "robust"))
-    words.append(f"Lowest estimate in the worst mix: {best} ({rows[best]['mix_excess']:.4g}).")
+    words.append(f"Lowest estimate in the worst mix: {best} ({written(rows[best]['mix_excess'])}).")
     small_ones = [row for row in brackets.rows() if row["too_small"]]
     if small_ones:
         words.append(f"Too small to judge: {_listed(small_ones)}.")
@@ -71,8 +73,9 @@ def verdict(
 def _plain_weights(value: float, difference: ExcessDifference) -> str:
     """Say how inverse-frequency weights compare; the difference is that of robust to them."""
     low, high = difference.mix_lower, difference.mix_upper
-    change = f"; robust is {difference.mix_estimate:+.4g} [{low:+.4g}, {high:+.4g}] from it" if low == low else ""
-    against = f"{value:.4g}{change}"
+    moved, *ends = (written(one, "+") for one in (difference.mix_estimate, low, high))
+    change = f"; robust is {moved} [{', '.join(ends)}] from it" if low == low else ""
+    against = f"{written(value)}{change}"
     if low > 0:
         return f"Plain inverse-frequency weights do better in the worst mix ({against})."
     if high < 0:
@@ -88,17 +91,23 @@ def to_gain(p_value: float, upper: float, small: float, confidence: float, some_
         which = " that can be judged" if some_unjudged else ""
         return (
             f"One model is enough for all contexts{which}: none is served worse than by a model of its own by more "
-            f"than {upper:.2g}, which is negligible, so robustness has nothing to buy."
+            f"than {written(upper, digits=2)}, which is negligible, so robustness has nothing to buy."
         )
     return (
         f"The data cannot tell whether any context's own model is better than the plain one (p = {p_value:.2g}; by "
-        f"{upper:.2g} at most)."
+        f"{written(upper, digits=2)} at most)."
     )
+
+
+def written(value: float, sign: str = "", digits: int = 4) -> str:
+    """Return a number with a few digits; large ones without an exponent, which few readers like."""
+    return f"{value:{sign},.0f}" if 10.0**digits <= abs(value) < 1e15 else f"{value:{sign}.{digits}g}"
 
 
 def _signed(row: dict[str, Any], name: str) -> str:
     low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return f"{row[name]:+.4g}" + (f" [{low:+.4g}, {high:+.4g}]" if low == low else "")
+    ends = f" [{written(low, '+')}, {written(high, '+')}]" if low == low else ""
+    return f"{written(row[name], '+')}{ends}"
 
 
 def _listed(rows: list[dict[str, Any]]) -> str:
