@@ -59,7 +59,6 @@ __all__ = [
     "compare",
     "confidence_path",
     "confidence_radius",
-    "metrics",
     "minimize",
     "plan_stock",
     "pool_rare",
@@ -98,4 +97,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "metrics"])
