@@ -11,7 +11,7 @@ from counterpoise.sets import KLBall, WorstCase, confidence_radius
 from counterpoise.solvers import Solution, Status
 
 if TYPE_CHECKING:
-    from counterpoise import metrics
+    from counterpoise import metrics as metrics
     from counterpoise.comparison import compare
     from counterpoise.confidence import confidence_path
     from counterpoise.estimators.any_learner import ContextRobust
