@@ -63,7 +63,7 @@ covered = {name: [] for name in METHODS}
 for n_contexts in counts:
     some = np.array([judged(n_contexts, seed) for seed in range(100)])
     for k, name in enumerate(METHODS):
-        covered[name].append(np.mean((some[:, k, 0] <= TRUTH) & (TRUTH <= some[:, k, 1])))
+        covered[name].append(np.mean((some[:, k, 0] <= TRUTH) & (some[:, k, 1] >= TRUTH)))
 
 fig, ax = plt.subplots(figsize=(5.5, 3.2), layout="constrained")
 for name, colour in METHODS.items():
