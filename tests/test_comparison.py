@@ -115,6 +115,16 @@ def test_contexts_with_few_rows_for_their_parameters_are_called_too_small():
     assert "Too small to judge: small (30 rows)" in result.verdict
 
 
+def test_errors_on_which_own_and_plain_model_agree_leave_room_for_others():
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((80, 1))
+    y = (features[:, 0] > 0).astype(int)
+    result = cpo.compare(features, y, np.repeat(["a", "b"], 40), loss="zero_one", methods=["robust", "erm"])
+    row = next(result.summary.where(method="erm").rows())
+    assert row["worst_excess_high"] > 0.0
+    assert "One model is enough" not in result.verdict
+
+
 def test_a_learner_that_memorises_has_no_lower_bracket():
     learner = cpo.ContextRobust(HistGradientBoostingClassifier(max_iter=5), radius=0.1, cv=2, max_iter=1)
     result = cpo.compare(X, Y, LABELS, estimator=learner, methods=["robust", "erm"], cv=2)
@@ -302,6 +312,7 @@ def test_one_group_per_context_says_nothing_about_chance():
     result = cpo.compare(features, y, codes, estimator=Known(), groups=codes, cv=LeaveOneGroupOut())
     assert np.isnan(result.summary["worst_excess_low"]).all()
     assert "does not clearly change" in result.verdict
+    assert "nan" not in result.verdict
 
 
 # --- groups and weights -------------------------------------------------------------------------------------

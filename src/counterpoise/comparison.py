@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -72,7 +73,8 @@ class Comparison:
     brackets : Table
         A row per context: what is known of its least possible risk. ``in_sample``, that of the context's own model on
         the rows it was fitted to, is too low; ``held_out``, the lowest that a competitor reached, is too high.
-        ``too_small`` tells where the two are so far apart that the excess there cannot be judged.
+        ``differ`` tells where they differ by more than noise, ``too_small`` where the two are so far apart that the
+        excess there cannot be judged.
     references : dict
         The lowest risk of each context that a competitor reached on held-out rows.
     verdict : str
@@ -107,6 +109,8 @@ class Comparison:
                 [f"{value:.3g} [{a:.2g}, {b:.2g}]" for value, a, b in zip(self.summary[name], low, high, strict=True)]
             )
 
+        size = f"plausible mixes lie within {self.radius:.3g} bits of the data"
+        plausible = "every mix is plausible" if math.isinf(self.radius) else size
         return Table(
             {
                 "method": self.summary["method"],
@@ -117,8 +121,7 @@ class Comparison:
                 "mean risk": self.summary["nominal_risk"],
                 "its change": with_interval("nominal_risk_change"),
             },
-            f"excess risk of {self.model} on held-out rows; {100 * self.confidence:g}% intervals; plausible mixes lie "
-            f"within {self.radius:.3g} bits of the data",
+            f"excess risk of {self.model} on held-out rows; {100 * self.confidence:g}% intervals; {plausible}",
         )
 
     def __repr__(self) -> str:
@@ -301,15 +304,17 @@ def _judged(
 
     ``own`` and ``fitted`` are the losses of each context's own model on rows held out, and on those it was fitted to.
     """
-    labels, erm = held_out.contexts.labels, rows["erm"]
+    labels, erm, pooled = held_out.contexts.labels, rows["erm"], COMPETITORS.index("pooled")
     competitors, nothing = np.column_stack([own, erm]), np.zeros((len(erm), 1))
     excess = {
-        name: held_out.excess_bounds(losses, competitors, list(COMPETITORS), plausible, confidence, name == "erm")
+        name: held_out.excess_bounds(
+            losses, competitors, list(COMPETITORS), plausible, confidence, pooled if name == "erm" else None
+        )
         for name, losses in rows.items()
     }
     risk = {name: held_out.excess_bounds(losses, nothing, [""], None, confidence) for name, losses in rows.items()}
     change = {
-        name: held_out.excess_difference(losses, erm, competitors, plausible, confidence)
+        name: held_out.excess_difference(losses, erm, competitors, plausible, confidence, pooled)
         for name, losses in rows.items()
         if name != "erm"
     }
@@ -333,9 +338,9 @@ def _judged(
     put("nominal_risk", (held_out.mean(losses, confidence) for losses in rows.values()))
     put("nominal_risk_change", (held_out.mean(losses - erm, confidence) for losses in rows.values()))
     put("worst_risk", ((one.estimate, one.lower, one.upper) for one in risk.values()))
-    columns["worst_context"] = [labels[_largest(one.by_context)] for one in excess.values()]
     columns["p_value"] = [one.p_value for one in excess.values()]
-    summary = Table({name: _column(values) for name, values in columns.items()})
+    worst = labels[[_largest(one.by_context) for one in excess.values()]]
+    summary = Table({**{name: np.array(values) for name, values in columns.items()}, "worst_context": worst})
     cells = [_cells(name, excess[name].by_context, risk[name].by_context) for name in rows]
     by_context = Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]})
     brackets = _brackets(held_out, own, erm, fitted, excess["erm"].estimate)
@@ -364,15 +369,6 @@ def _largest(by_context: Table) -> int:
     judged = np.isfinite(by_context["low"])
     excess = by_context["excess"]
     return int(np.nanargmax(np.where(judged, excess, np.nan) if judged.any() else excess))
-
-
-def _column(values: list[Any]) -> NDArray[Any]:
-    """Return labels as they are, and numbers as floats."""
-    if all(isinstance(value, float) for value in values):
-        return np.array(values, dtype=np.float64)
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column if any(isinstance(value, tuple) for value in values) else np.array(values)
 
 
 def _cells(method: str, excess: Table, risk: Table) -> dict[str, NDArray[Any]]:

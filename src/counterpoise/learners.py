@@ -24,10 +24,10 @@ from counterpoise.validation import unwrapped
 Array = NDArray[np.float64]
 LossName = Literal["log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"]
 RowLoss = LossName | Callable[[Any, Any], Any]
-
-_LARGEST_LOSS = 1e150
-"""Losses from here on are refused: their squares, and sums of these, need not be floats."""
 """A loss by name, or a function of the targets and the predictions that returns one number per row."""
+
+LARGEST_LOSS = 1e150
+"""Losses from here on are refused: their squares, and sums of these, need not be floats."""
 
 
 def fit_weighted(learner: Any, X: Any, y: Any, weight: Array, tilt: Array | float = 1.0) -> Any:
@@ -93,7 +93,7 @@ def row_losses(learner: Any, X: Any, y: Any, loss: RowLoss | None = None, floor:
         check_consistent_length(X, y)
         own = _own_losses(learner, X, y)
         if own is not None:
-            return own
+            return _finite_losses(own)
         loss = default_loss(learner)
     target = np.asarray(unwrapped(y))
     check_consistent_length(X, target)
@@ -123,8 +123,13 @@ def row_losses(learner: Any, X: Any, y: Any, loss: RowLoss | None = None, floor:
             f"loss is {loss!r}; choose 'log_loss', 'zero_one', 'half_squared_error', 'squared_error' or "
             "'absolute_error', or pass a function of targets and predictions."
         )
-    if not (np.abs(rows) < _LARGEST_LOSS).all():
-        row = int(np.flatnonzero(~(np.abs(rows) < _LARGEST_LOSS))[0])
+    return _finite_losses(rows)
+
+
+def _finite_losses(rows: Array) -> Array:
+    """Return losses, or name the first that is too large to be added up."""
+    if not (np.abs(rows) < LARGEST_LOSS).all():
+        row = int(np.flatnonzero(~(np.abs(rows) < LARGEST_LOSS))[0])
         raise InvalidInputError(f"the loss of row {row} is {rows[row]}. Check the learner's predictions there.")
     return rows
 

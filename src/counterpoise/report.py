@@ -107,7 +107,11 @@ class Report:
         if self.n_rows is None:
             return self.model
         # A sample is a smaller table: its own set would be larger, and its in-sample minima too good to be true.
-        like = {"radius": innermost(self.fitted).radius_, "draws": None, "reference": "cross-fit"}
+        like: dict[str, Any] = {"radius": innermost(self.fitted).radius_, "draws": None, "reference": "cross-fit"}
+        adjust = innermost(self.model).get_params().get("adjust")
+        if isinstance(adjust, (int, float)):
+            # Over the root of the rows, of which a sample has fewer.
+            like["adjust"] = float(adjust) * math.sqrt(len(self.y) / self.n_rows)
         prefix = step_name(self.model)
         return clone(self.model).set_params(**{f"{prefix}{name}": value for name, value in like.items()})
 
@@ -327,11 +331,12 @@ class Report:
         counts = np.asarray(innermost(self.fitted).context_counts_, dtype=np.float64)
         shares = counts[self._places(path.contexts)]
         average = path.excess_risks @ (shares / shares.sum())
+        worst = np.einsum("lc,lc->l", path.context_weights, path.excess_risks)
         chart = line_chart(
             [
                 Line("largest", place, path["worst_excess"].tolist(), COLOURS["minimax-risk"]),
                 Line("average", place, average.tolist(), COLOURS["erm"]),
-                Line("worst mix", place, path["objective"].tolist(), COLOURS["robust"], dashed=True),
+                Line("worst mix", place, worst.tolist(), COLOURS["robust"], dashed=True),
             ],
             title="Excess risk as the set of plausible mixes grows",
             x_label="size of the set (bits)",
@@ -361,7 +366,8 @@ class Report:
             x_ticks=RADIUS_TICKS,
             alt="One line per context, from its share in the data to its weight when any mix is possible.",
         )
-        return figure(chart, "The model is optimal for this mix, and for no other is its excess risk larger.")
+        scored = {"excess": "excess risk"}.get(score := self._scored(innermost(self.fitted)), score)
+        return figure(chart, f"The model is optimal for this mix, and for no other is its {scored} larger.")
 
     @property
     def _chosen(self) -> Mark:
@@ -379,11 +385,16 @@ class Report:
             return ["Nothing is proven about a model of this kind; it is judged by the rows held out."]
         scope = "" if proof.scope == "global" else " This is an estimate around the solution, not a theorem."
         return [
-            f"The worst-case {vars(own)['score']} of these coefficients over the set is {number(proof.upper, 6)}; no "
+            f"The worst-case {self._scored(own)} of these coefficients over the set is {number(proof.upper, 6)}; no "
             f"coefficients have less than {number(proof.lower, 6)}. The gap is {number(proof.gap, 2)}.{scope}",
             f"The set holds every mix within {number(own.radius_, 4)} bits of the shares in the data. The certificate "
             "is about optimisation; the size of the set is about sampling.",
         ]
+
+    def _scored(self, own: Any) -> str:
+        """What the fit takes the worst case of."""
+        adjusted = np.any(getattr(own, "adjustments_", 0.0) != 0.0)
+        return f"{'adjusted ' if adjusted else ''}{vars(own)['score']}"
 
     def _explained(self) -> list[str]:
         radius = self.comparison.radius

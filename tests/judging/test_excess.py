@@ -204,6 +204,21 @@ def test_a_tiny_context_does_not_widen_what_is_said_of_others():
     assert beside.by_context["high"][0] - beside.by_context["low"][0] < 1.3 * width
 
 
+def test_rows_without_weight_count_as_dropped():
+    losses, competitors, codes = rows([0.1, 0.5, -0.2], [50, 40, 30], n_competitors=2)
+    weight = np.ones(120)
+    weight[::3] = 0.0
+    kept = weight > 0
+    mix = cpo.KLBall([0.4, 0.3, 0.3], 0.1)
+    some = excess_bounds(losses, competitors, codes, sample_weight=weight, mix=mix)
+    fewer = excess_bounds(losses[kept], competitors[kept], codes[kept], mix=mix)
+    np.testing.assert_array_equal(numbers(some), numbers(fewer))
+    assert some.by_context["n"].tolist() == fewer.by_context["n"].tolist()
+    weight[codes == 2] = 0.0
+    weight[-1] = 1.0
+    assert excess_bounds(losses, competitors, codes, sample_weight=weight).unjudged == (2,)
+
+
 # --- truth ----------------------------------------------------------------------------------------------------------
 
 
@@ -294,6 +309,24 @@ def test_exchanging_the_methods_turns_the_interval_around():
     np.testing.assert_allclose([one.lower, one.upper], [-other.upper, -other.lower], atol=0.1 * length)
     length = one.mix_upper - one.mix_lower
     np.testing.assert_allclose([one.mix_lower, one.mix_upper], [-other.mix_upper, -other.mix_lower], atol=0.1 * length)
+
+
+def test_a_difference_agrees_with_the_intervals_of_both():
+    # A competitor that is far off in one small context must not decide what is said of the others.
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        codes = np.repeat(np.arange(8), [60, 50, 40, 30, 25, 20, 10, 5])
+        common = rng.exponential(size=240)
+        pooled, model = common + 0.02 * rng.standard_normal(240), common + 0.05 * rng.standard_normal(240)
+        own = common + np.where(codes == 7, rng.exponential(20.0, 240), 0.3 * rng.exponential(size=240))
+        competitors, mix = np.column_stack([own, pooled]), cpo.KLBall(np.bincount(codes) / 240, 0.3)
+        change = excess_difference(model, pooled, competitors, codes, mix=mix)
+        first, second = (excess_bounds(losses, competitors, codes, mix=mix) for losses in (model, pooled))
+        # Both estimates are within .02 or so of each other, whatever the competitor does.
+        assert abs(change.mix_estimate) < 0.05
+        assert change.mix_lower < change.mix_estimate < change.mix_upper
+        assert change.mix_lower <= first.mix_upper - second.mix_lower
+        assert change.mix_upper >= first.mix_lower - second.mix_upper
 
 
 TIES, PEAK = np.full(8, 0.2), np.r_[0.2, np.full(7, -0.6)]

@@ -31,9 +31,11 @@ def difference_interval(one: Excess, other: Excess, worst: WorstMix, confidence:
     levels = (0.5 + 0.5 * confidence, 0.5)
     upper, above = difference_upper(one, other, worst, levels).tolist()
     lower, below = (-difference_upper(other, one, worst, levels)).tolist()
+    if lower > upper:
+        # Each end holds by itself; that they cross is chance.
+        lower = upper = 0.5 * (lower + upper)
     # Zero without a sign.
-    estimate = 0.5 * (above + below) + 0.0
-    return Interval(estimate, min(lower, estimate) + 0.0, max(upper, estimate) + 0.0)
+    return Interval(min(max(0.5 * (above + below), lower), upper) + 0.0, lower + 0.0, upper + 0.0)
 
 
 def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[float, ...]) -> Array:
@@ -45,7 +47,7 @@ def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[
     """
     ours, theirs = (np.where(each.known, each.mean, 0.0) for each in (one, other))
     centre = other.centre()
-    drawn, others = (each.draws_for(worst)[:MIX_DRAWS] for each in (one, other))
+    drawn, others = (each.drawn[:MIX_DRAWS] for each in (one, other))
 
     def scales(q: Array) -> tuple[Array, Array]:
         """Return the standard errors of q against every score of the other method, and against its own in q."""
@@ -75,17 +77,20 @@ def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[
     candidates = _candidates(one, other, worst, levels[0])
     first = candidates[np.einsum("bck,ck->b", candidates, ours).argmax()][None]
     scale, spread = scales(first)
-    at_first = limits(first[0], scale[0], float(spread[0]))[0]
+    at_first = limits(first[0], scale[0], float(spread[0]))
 
-    def rough(q: Array) -> Array:
-        return upper(q, *scales(q), *at_first)
+    def best(q: Array, most: int) -> list[int]:
+        """Return the scenarios whose bounds are largest at some level, by the limits of the first one."""
+        scale, spread = scales(q)
+        found = [_apart(q, np.argsort(-upper(q, scale, spread, *pair)), most) for pair in at_first]
+        return sorted(set().union(*found))
 
     if not worst.everything:
         # The smaller of two bounds may be largest between scenarios at which either is.
-        best = candidates[_apart(candidates, np.argsort(-rough(candidates)), 2 * _FINALISTS)]
-        one_of, another = np.triu_indices(len(best))
-        candidates = 0.5 * (best[one_of] + best[another])
-    finalists = _apart(candidates, np.argsort(-rough(candidates)), STARTS if worst.everything else _FINALISTS)
+        some = candidates[best(candidates, 2 * _FINALISTS)]
+        one_of, another = np.triu_indices(len(some))
+        candidates = 0.5 * (some[one_of] + some[another])
+    finalists = best(candidates, STARTS if worst.everything else _FINALISTS)
     ends = np.full(len(levels), -np.inf)
     for k in finalists:
         q = candidates[k : k + 1]

@@ -26,13 +26,12 @@ from counterpoise.judging.intervals import (
 )
 from counterpoise.judging.paired import PairedMeans
 from counterpoise.judging.worst_mix import WorstMix
+from counterpoise.learners import LARGEST_LOSS
 from counterpoise.sets import ContextSet
 from counterpoise.tables import Table
 from counterpoise.validation import checked_row_weights, unwrapped
 
 Array = NDArray[np.float64]
-
-_LARGEST_LOSS = 1e150
 
 _FEW_VALUES = 10
 """Values up to which losses are taken for errors of classes and the like."""
@@ -159,7 +158,8 @@ def excess_bounds(
     """
     held_out = HeldOut.of(losses, contexts, groups, sample_weight)
     names, others = _competitors(competitors, held_out)
-    return held_out.excess_bounds(_checked(losses, "losses"), others, names, mix, confidence)
+    held_out, ours, others = held_out.weighted(_checked(losses, "losses"), others)
+    return held_out.excess_bounds(ours, others, names, mix, confidence)
 
 
 def excess_difference(
@@ -194,6 +194,7 @@ def excess_difference(
     ours, theirs = _checked(losses, "losses"), _checked(others, "others")
     if ours.shape != theirs.shape:
         raise InvalidInputError(f"losses has {len(ours)} rows and others has {len(theirs)}. Pass the same rows.")
+    held_out, ours, theirs, references = held_out.weighted(ours, theirs, references)
     return held_out.excess_difference(ours, theirs, references, mix, confidence)
 
 
@@ -219,6 +220,15 @@ class HeldOut:
         encoded = encode(contexts, n_rows)
         return cls(encoded, group_codes(groups, n_rows), checked_row_weights(sample_weight, encoded))
 
+    def weighted(self, *columns: Array) -> tuple[Any, ...]:
+        """Return the rows that have weight, and every other per-row array of them."""
+        kept = self.weight > 0
+        if kept.all():
+            return self, *columns
+        contexts = Contexts(self.contexts.labels, self.contexts.codes[kept])
+        groups = None if self.groups is None else self.groups[kept]
+        return HeldOut(contexts, groups, self.weight[kept]), *(column[kept] for column in columns)
+
     def excess_bounds(
         self,
         losses: Array,
@@ -226,11 +236,11 @@ class HeldOut:
         names: list[str],
         mix: ContextSet | None,
         confidence: float,
-        known_same: bool = False,
+        same: int | None = None,
     ) -> ExcessBounds:
-        """See :func:`excess_bounds`; ``known_same`` says that a competitor without differences is the same model."""
+        """See :func:`excess_bounds`; ``same`` is the competitor that is the model itself."""
         check_confidence(confidence)
-        pairs = self._pairs(losses[:, None] - competitors, 0.0 if known_same else _event(losses))
+        pairs = self._pairs(losses[:, None] - competitors, _events(losses, competitors, same))
         excess = drawn_excess(pairs)[0]
         worst, plausible = self._worst(excess, mix)
         labels = self.contexts.labels
@@ -264,12 +274,19 @@ class HeldOut:
         return ExcessBounds(*single, *mixed, enough(excess), table, confidence, unjudged)
 
     def excess_difference(
-        self, losses: Array, others: Array, competitors: Array, mix: ContextSet | None, confidence: float
+        self,
+        losses: Array,
+        others: Array,
+        competitors: Array,
+        mix: ContextSet | None,
+        confidence: float,
+        same: int | None = None,
     ) -> ExcessDifference:
-        """See :func:`excess_difference`."""
+        """See :func:`excess_difference`; ``same`` is the competitor that is the second model itself."""
         check_confidence(confidence)
         both = np.concatenate([losses[:, None] - competitors, others[:, None] - competitors], axis=1)
-        one, other = drawn_excess(self._pairs(both, _event(losses)), 2)
+        events = np.r_[_events(losses, competitors, None), _events(others, competitors, same)]
+        one, other = drawn_excess(self._pairs(both, events), 2)
         worst, plausible = self._worst(one, mix)
         unjudged = tuple(self.contexts.labels[~worst.judged].tolist())
         if not worst.judged.any():
@@ -288,7 +305,7 @@ class HeldOut:
             pairs, shares = PairedMeans.of(values[:, None], codes, 1, self.weight, self.groups), np.ones(1)
         return mean_interval(Excess(pairs, slice(0, 1), np.empty(0)), shares, confidence)
 
-    def _pairs(self, values: Array, event: float = 0.0) -> PairedMeans:
+    def _pairs(self, values: Array, event: float | Array = 0.0) -> PairedMeans:
         return PairedMeans.of(values, self.contexts.codes, len(self.contexts.labels), self.weight, self.groups, event)
 
     def _worst(self, excess: Excess, mix: ContextSet | None) -> tuple[WorstMix, WorstMix | None]:
@@ -308,16 +325,18 @@ class HeldOut:
         return every, None if plausible.everything else plausible
 
 
-def _event(losses: Array) -> float:
-    """Return how far a loss might be off another that it never was: nothing, but for losses of a few values.
+def _events(losses: Array, competitors: Array, same: int | None) -> Array:
+    """Return how far a loss might be off each competitor's that it never was: nothing, but for losses of a few values.
 
     Errors of two classifiers that agree on thirty rows need not be those of one; numbers that do, are. Losses that are
     all alike are taken for errors, of which there were none.
     """
     values = np.unique(losses)
-    if len(values) == 1:
-        return 1.0
-    return float(values[-1] - values[0]) if len(values) <= _FEW_VALUES else 0.0
+    size = 1.0 if len(values) == 1 else float(values[-1] - values[0]) if len(values) <= _FEW_VALUES else 0.0
+    events = np.full(competitors.shape[1], size)
+    if same is not None:
+        events[same] = 0.0
+    return events
 
 
 def group_codes(groups: Any, n_rows: int) -> NDArray[np.intp] | None:
@@ -352,7 +371,7 @@ def _competitors(given: Any, held_out: HeldOut) -> tuple[list[str], Array]:
             f"competitors have shapes {shapes or 'none'} for {n_rows} rows. Pass one loss per row and model."
         )
     together = np.column_stack(columns)
-    bad = np.isnan(together) | (together <= -_LARGEST_LOSS) | ((together >= _LARGEST_LOSS) & np.isfinite(together))
+    bad = np.isnan(together) | (together <= -LARGEST_LOSS) | ((together >= LARGEST_LOSS) & np.isfinite(together))
     if bad.any():
         row, k = (int(at[0]) for at in np.nonzero(bad))
         raise InvalidInputError(
@@ -365,7 +384,7 @@ def _checked(losses: Any, name: str) -> Array:
     values = _numbers(losses, name)
     if values.ndim != 1 or values.size == 0:
         raise InvalidInputError(f"{name} must hold one number per row, got shape {values.shape}.")
-    bad = np.flatnonzero(~(np.abs(values) < _LARGEST_LOSS))
+    bad = np.flatnonzero(~(np.abs(values) < LARGEST_LOSS))
     if bad.size:
         raise InvalidInputError(f"{name} in row {bad[0]} is {values[bad[0]]}; a loss is a finite number.")
     return values

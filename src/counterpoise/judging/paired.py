@@ -67,7 +67,7 @@ class PairedMeans:
         n_contexts: int,
         weight: Array,
         groups: NDArray[np.intp] | None = None,
-        event: float = 0.0,
+        event: float | Array = 0.0,
     ) -> PairedMeans:
         """Return the means of rows.
 
@@ -79,7 +79,7 @@ class PairedMeans:
             The context of each row.
         groups : ndarray of shape (n_samples,), optional
             Rows with one code belong together; by default each is a unit of its own.
-        event : float
+        event : float or ndarray of shape (n_columns,)
             How far off its value a unit might be in a column in which all units of every context agree.
         """
         known = _sums(~np.isfinite(values), codes, n_contexts) == 0
@@ -125,11 +125,6 @@ class PairedMeans:
             n_units,
             shares,
         )
-
-    @property
-    def n_contexts(self) -> int:
-        """Contexts."""
-        return int(self.mean.shape[0])
 
     @cached_property
     def error(self) -> Array:
@@ -213,7 +208,7 @@ def _gram(influence: Array, home: NDArray[np.intp], n_contexts: int) -> Array:
     return blocks
 
 
-def _unseen_variance(units: Array, home: NDArray[np.intp], n_units: NDArray[np.intp], event: float) -> Array:
+def _unseen_variance(units: Array, home: NDArray[np.intp], n_units: NDArray[np.intp], event: float | Array) -> Array:
     """Return the variance to add where nearly all units of a context are tied, from events in all contexts.
 
     Three rows without an error do not prove that there are none. An event is a unit off the value that most units of
@@ -236,7 +231,7 @@ def _unseen_variance(units: Array, home: NDArray[np.intp], n_units: NDArray[np.i
     shown = np.where(tied[home], moved, 0.0)
     number = np.count_nonzero(shown, axis=0)
     root = np.sqrt(np.maximum(number, 1))
-    size = (shown / root).T @ (shown / root) + event**2 * np.diag(number == 0)
+    size = (shown / root).T @ (shown / root) + np.diag(np.where(number == 0, np.square(event), 0.0))
     both = tied[:, :, None] & tied[:, None, :]
     return np.where(both, size, 0.0) * (_PSEUDO_EVENTS / np.square(np.maximum(n_units, 1.0)))[:, None, None]
 

@@ -46,6 +46,12 @@ def verdict(
     """
     rows = {row["method"]: row for row in summary.rows()}
     robust, erm = rows["robust"], rows["erm"]
+    if np.isnan(robust["mix_excess"]):
+        return [
+            "Robust does not clearly change anything that can be judged: every context is a single row or a single "
+            "group, and nobody knows what another would have been.",
+            f"On average its risk is {written(robust['nominal_risk'])} against {written(erm['nominal_risk'])}.",
+        ]
     verb = change_in_words(robust["mix_excess_change_low"], robust["mix_excess_change_high"])
     mixed, worst, mean = (
         [written(row[name]) for row in (robust, erm)] for name in ("mix_excess", "worst_excess", "nominal_risk")
@@ -80,7 +86,10 @@ def _plain_weights(value: float, difference: ExcessDifference) -> str:
         return f"Plain inverse-frequency weights do better in the worst mix ({against})."
     if high < 0:
         return f"Inverse-frequency weights do not do as well in the worst mix ({against})."
-    return f"Plain inverse-frequency weights are as good in the worst mix, as far as these rows tell ({against})."
+    return (
+        "Plain inverse-frequency weights are as good in the worst mix as far as these rows tell, which cannot tell the "
+        f"two apart ({against})."
+    )
 
 
 def to_gain(p_value: float, upper: float, small: float, confidence: float, some_unjudged: bool = False) -> str:
@@ -112,5 +121,6 @@ def _signed(row: dict[str, Any], name: str) -> str:
 
 def _listed(rows: list[dict[str, Any]]) -> str:
     named = [f"{shown(row['context']):.40} ({row['n']} {'row' if row['n'] == 1 else 'rows'})" for row in rows[:_NAMED]]
-    more = f" and {len(rows) - _NAMED} more contexts" if len(rows) > _NAMED else ""
+    left = len(rows) - _NAMED
+    more = f" and {left} more {'context' if left == 1 else 'contexts'}" if left > 0 else ""
     return f"{', '.join(named)}{more}"
