@@ -1,7 +1,7 @@
 """References of many small contexts: what a model of its own gains a context, shrunk to what contexts gain in common.
 
-The gain is estimated on held-out rows, each judged by the context's own model and by the pooled one, so that noise
-common to both cancels. Contexts are then taken for draws of a population, with gains of mean ``g0`` and variance
+The gain is that of the context's own model over the pooled one on the same rows, so that noise common to both
+cancels; its standard error is that of held-out rows. Contexts are then taken for draws of a population, with gains of mean ``g0`` and variance
 ``tau^2``, and each estimate is moved towards ``g0`` the more, the less its own rows say (empirical Bayes).
 """
 
