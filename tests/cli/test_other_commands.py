@@ -78,7 +78,8 @@ def test_compare_as_json(file):
     code, printed, said = called("compare", file, *ILL, "--drop", "family", *QUICK, "--json", "--quiet")
     assert (code, said) == (0, "")
     result = json.loads(printed)
-    assert set(result) == {"verdict", "methods", "contexts", "notes"}
+    assert set(result) == {"verdict", "methods", "contexts", "brackets", "radius_bits", "notes"}
+    assert len(result["brackets"]) == 3
     assert result["notes"] == ["classification of ill (ill holds words)"]
     assert [row["method"] for row in result["methods"]][:2] == ["robust", "erm"]
     assert len(result["contexts"]) == 5 * 3
@@ -147,7 +148,7 @@ def test_compare_is_verbose_and_interrupted(file, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(comparison, "held_out_losses", interrupted)
+    monkeypatch.setattr(comparison, "specialist_losses", interrupted)
     assert called("compare", file, *ILL, *QUICK)[0] == 130
 
 

@@ -1,8 +1,9 @@
 """References of many small contexts: what a model of its own gains a context, shrunk to what contexts gain in common.
 
 The gain is that of the context's own model over the pooled one on the same rows, so that noise common to both
-cancels; its standard error is that of held-out rows. Contexts are then taken for draws of a population, with gains of mean ``g0`` and variance
-``tau^2``, and each estimate is moved towards ``g0`` the more, the less its own rows say (empirical Bayes).
+cancels; its standard error is that of held-out rows. Contexts are then taken for draws of a population, with gains of
+mean ``g0`` and variance ``tau^2``, and each estimate is moved towards ``g0`` the more, the less its own rows say
+(empirical Bayes).
 """
 
 from __future__ import annotations
