@@ -26,7 +26,7 @@ LossName = Literal["log_loss", "zero_one", "half_squared_error", "squared_error"
 RowLoss = LossName | Callable[[Any, Any], Any]
 """A loss by name, or a function of the targets and the predictions that returns one number per row."""
 
-LARGEST_LOSS = 1e150
+LARGEST_LOSS = 1e100
 """Losses from here on are refused: their squares, and sums of these, need not be floats."""
 
 

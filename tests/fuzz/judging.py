@@ -35,7 +35,7 @@ def _rows(drawn):
         case "constant":
             losses[:], competitors[:] = 1.0, 0.0
         case "huge":
-            losses, competitors = 1e140 * losses, 1e140 * competitors
+            losses, competitors = 1e98 * losses, 1e98 * competitors
         case "tiny":
             losses, competitors = 1e-200 * losses, 1e-200 * competitors
         case "skewed":

@@ -138,11 +138,12 @@ class Excess:
 
     def multiplier(self, scenario: Array, level: float) -> Array:
         """Return how many standard errors a combination of means may lie too low, at a level."""
-        share = np.square(scenario * self.error).sum(axis=2)
-        total = np.square(self.spread(scenario))
+        # As shares of the whole, whose powers are floats.
         with np.errstate(divide="ignore", invalid="ignore"):
+            part = scenario * self.error / self.spread(scenario)[:, None, None]
+            share = np.square(part).sum(axis=2)
             degrees = np.square(share.sum(axis=1)) / (np.square(share) / self.pairs.degrees).sum(axis=1)
-            skewness = (scenario**3 * self.skewness * self.error**3).sum(axis=(1, 2)) / total**1.5
+            skewness = (part**3 * self.skewness).sum(axis=(1, 2))
         shared = self.pairs.equivalent_degrees(scenario.sum(axis=2))
         degrees = degrees if shared is None else np.minimum(degrees, shared)
         degrees = np.where(np.isfinite(degrees), degrees, _ENDLESS)

@@ -84,6 +84,9 @@ class PairedMeans:
         """
         known = _sums(~np.isfinite(values), codes, n_contexts) == 0
         values = np.where(known[codes], values, 0.0)
+        # In units in which squares and cubes are floats.
+        size = float(np.abs(values).max(initial=0.0)) or 1.0
+        values, event = values / size, event / size
         # Weights count relative to each other, and as they stand their products may overflow.
         weight = weight / weight.max()
         total = np.bincount(codes, weight, n_contexts)
@@ -118,8 +121,8 @@ class PairedMeans:
             factor = _group_factor(influence, home, across, extra)
             shares = sparse.csr_array((share, (across, home)), shape=(int(across.max()) + 1, n_contexts))
         return cls(
-            np.where(known, mean, np.nan),
-            factor,
+            np.where(known, mean * size, np.nan),
+            factor * size,
             _pooled(third, n_units),
             np.maximum(equivalent * (1.0 - 1.0 / n_units), 1.0),
             n_units,
