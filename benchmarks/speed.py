@@ -127,7 +127,7 @@ def conic(repeats: int, peers: str) -> Iterator[Result]:
         # The one-dimensional dual of the worst case: nu less a weighted geometric mean of the slacks.
         slack, mean = cp.Variable(len(scores), nonneg=True), cp.Variable(nonneg=True)
         shares = model.context_counts_ / model.context_counts_.sum()
-        constraints = [score <= nu - slack[k] for k, score in enumerate(scores)]
+        constraints = [criterion <= nu - slack[k] for k, criterion in enumerate(scores)]
         constraints += [cp.sum(cp.multiply(shares, cp.rel_entr(mean * np.ones(len(scores)), slack))) <= 0]
         problem = cp.Problem(cp.Minimize(nu - 2.0**-model.radius_ * mean), constraints)
         reached["theirs"] = problem.solve(solver=cp.CLARABEL)
@@ -163,16 +163,16 @@ def _paper_task() -> Any:
     return task.sample(generator(0, task.name, 0))
 
 
-def _paper_objective(data: Any, score: str, confidence: float) -> tuple[Any, float]:
+def _paper_objective(data: Any, criterion: str, confidence: float) -> tuple[Any, float]:
     """Return the paper's classification problem, and its optimum."""
     from counterpoise.fit import Robustness, fit_problem, scored_references
     from counterpoise.losses import Logistic
     from counterpoise.objective import RobustObjective
     from counterpoise.problem import LinearProblem
 
-    robustness = Robustness(confidence=confidence, score=score)  # type: ignore[arg-type]
+    robustness = Robustness(confidence=confidence, criterion=criterion)  # type: ignore[arg-type]
     problem = LinearProblem.from_data(data.X, data.y, data.contexts, Logistic(), alpha=0.0)
-    references = scored_references(problem, robustness.score, "in-sample", 1e-10)
+    references = scored_references(problem, robustness.criterion, "in-sample", 1e-10)
     ball = robustness.ball(problem.counts)
     best = fit_problem(problem, ball, references, tol=1e-10).solution.certificate.upper
     return RobustObjective(problem.oracle, ball, references), best

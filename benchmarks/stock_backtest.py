@@ -31,9 +31,9 @@ PERIOD = pd.Timedelta(days=28)
 METHODS: dict[str, dict[str, Any]] = {
     "robust": {"radius": "types"},
     "robust, agrawal": {"radius": "agrawal"},
-    "erm": {"radius": 0.0, "score": "risk"},
-    "inverse-frequency": {"radius": 0.0, "score": "risk"},
-    "minimax-risk": {"radius": math.inf, "score": "risk"},
+    "erm": {"radius": 0.0, "criterion": "risk"},
+    "inverse-frequency": {"radius": 0.0, "criterion": "risk"},
+    "minimax-risk": {"radius": math.inf, "criterion": "risk"},
     "minimax-regret": {"radius": math.inf},
 }
 OURS, PLAIN, INFORMED = "robust", "erm", "context known"

@@ -35,27 +35,27 @@ def _holds(certificate, optimum, within):
 @pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("radius", RADII)
-@pytest.mark.parametrize("score", ["excess", "risk"])
-def test_the_optimum_of_cvxpy_lies_between_the_bounds(name, radius, score):
+@pytest.mark.parametrize("criterion", ["excess", "risk"])
+def test_the_optimum_of_cvxpy_lies_between_the_bounds(name, radius, criterion):
     estimator, parameters = SMALL[name]
     X, y, codes = make(_Loss(name, **parameters), 3, 2, seed=21, rows=(8, 14))
-    model = estimator(radius=radius, score=score, alpha=1e-2, reference="in-sample", **parameters)
+    model = estimator(radius=radius, criterion=criterion, alpha=1e-2, reference="in-sample", **parameters)
     model.fit(X, y, contexts=codes)
-    referee = robust.solve(name, X, y, codes, radius, score, 1e-2, True, **parameters)
+    referee = robust.solve(name, X, y, codes, radius, criterion, 1e-2, True, **parameters)
     _holds(model.certificate_, referee.value, 1e-7)
-    if score == "excess":
+    if criterion == "excess":
         assert model.reference_risks_ == pytest.approx(referee.reference_risks, abs=1e-7 * model.certificate_.scale)
 
 
 @pytest.mark.parametrize("radius", RADII)
-@pytest.mark.parametrize("score", ["excess", "risk"])
-def test_the_stock_level_of_cvxpy_lies_between_the_bounds(radius, score):
+@pytest.mark.parametrize("criterion", ["excess", "risk"])
+def test_the_stock_level_of_cvxpy_lies_between_the_bounds(radius, criterion):
     rng = np.random.default_rng(4)
     codes = np.repeat([0, 1, 2], [20, 8, 6])
     cost, demand = rng.uniform(2.0, 8.0, len(codes)), rng.gamma(4.0, 3.0 + 2.0 * codes)
-    model = cpo.RobustNewsvendor(10.0, radius=radius, score=score).fit(cost, demand, contexts=codes)
+    model = cpo.RobustNewsvendor(10.0, radius=radius, criterion=criterion).fit(cost, demand, contexts=codes)
     y = np.column_stack([cost, demand])
-    referee = robust.solve("newsvendor", np.empty((len(y), 0)), y, codes, radius, score, 0.0, True, price=10.0)
+    referee = robust.solve("newsvendor", np.empty((len(y), 0)), y, codes, radius, criterion, 0.0, True, price=10.0)
     _holds(model.certificate_, referee.value, 1e-7)
 
 
@@ -76,24 +76,24 @@ def _tiny(name, width, seed):
 @pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
 @pytest.mark.parametrize("name", ["logistic", "squared", "poisson"])
 @pytest.mark.parametrize("radius", [0.0, 0.2, np.inf])
-@pytest.mark.parametrize("score", ["excess", "risk"])
-def test_the_optimum_with_fifty_digits_lies_between_the_bounds(name, radius, score):
+@pytest.mark.parametrize("criterion", ["excess", "risk"])
+def test_the_optimum_with_fifty_digits_lies_between_the_bounds(name, radius, criterion):
     X, y, codes, rows = _tiny(name, 1, seed=3)
-    model = SMALL[name][0](radius=radius, score=score, alpha=0.1).fit(X, y, contexts=codes)
-    optimum = verifier.tiny_optimum(name, rows, radius, score, 0.1, True)
+    model = SMALL[name][0](radius=radius, criterion=criterion, alpha=0.1).fit(X, y, contexts=codes)
+    optimum = verifier.tiny_optimum(name, rows, radius, criterion, 0.1, True)
     _holds(model.certificate_, optimum, 1e-13)
 
 
 @pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("radius", [0.0, 0.2, np.inf])
-@pytest.mark.parametrize("score", ["excess", "risk"])
-def test_the_optimum_on_a_line_with_fifty_digits_lies_between_the_bounds(name, radius, score):
+@pytest.mark.parametrize("criterion", ["excess", "risk"])
+def test_the_optimum_on_a_line_with_fifty_digits_lies_between_the_bounds(name, radius, criterion):
     estimator, parameters = SMALL[name]
     X, y, codes, rows = _tiny(name, 1, seed=5)
-    model = estimator(radius=radius, score=score, alpha=0.1, fit_intercept=False, **parameters)
+    model = estimator(radius=radius, criterion=criterion, alpha=0.1, fit_intercept=False, **parameters)
     model.fit(X, y, contexts=codes)
-    optimum = verifier.tiny_optimum_on_line(name, rows, radius, score, 0.1, **parameters)
+    optimum = verifier.tiny_optimum_on_line(name, rows, radius, criterion, 0.1, **parameters)
     _holds(model.certificate_, optimum, 1e-13)
 
 

@@ -193,9 +193,9 @@ SEEN = []
 class Known(RegressorMixin, BaseEstimator):
     """A model whose loss in every row is a feature of it: the columns of X are the losses of each method."""
 
-    def __init__(self, radius=0.1, score="excess"):
+    def __init__(self, radius=0.1, criterion="excess"):
         self.radius = radius
-        self.score = score
+        self.criterion = criterion
 
     def fit(self, X, y, contexts=None, sample_weight=None):
         if contexts is None:
@@ -203,7 +203,7 @@ class Known(RegressorMixin, BaseEstimator):
         elif self.radius == 0.0 and np.ptp(sample_weight) > 0:
             self.column_ = COLUMNS.index("inverse-frequency")
         else:
-            switches = {"radius": self.radius, "score": self.score}
+            switches = {"radius": self.radius, "criterion": self.criterion}
             self.column_ = next((k for k, name in enumerate(COLUMNS[:5]) if BASELINES[name] == switches), 0)
         self.trained_on_ = np.asarray(y)
         return self

@@ -41,7 +41,7 @@ def identified(fit):
     return np.column_stack([fit.coef, intercept]).ravel()
 
 
-def referee(loss, data, fit, score, alpha, **options):
+def referee(loss, data, fit, criterion, alpha, **options):
     """Return the answer of a convex program to the problem a fit has solved."""
     X, y, codes = data
     return robust.solve(
@@ -50,7 +50,7 @@ def referee(loss, data, fit, score, alpha, **options):
         y=y,
         codes=codes,
         radius_bits=fit.ball.radius,
-        score=score,
+        criterion=criterion,
         alpha=alpha,
         fit_intercept=True,
         **options,
@@ -83,9 +83,9 @@ def test_parts_of_a_fit_agree(loss, method, seed, n_contexts, n_features, alpha)
 @every_loss
 @PROPERTY
 @given(SEEDS, st.sampled_from([0.0, 1e-3, 0.3, math.inf]), st.sampled_from(["excess", "risk"]))
-def test_no_other_theta_is_better_than_the_certificate_allows(loss, seed, radius, score):
+def test_no_other_theta_is_better_than_the_certificate_allows(loss, seed, radius, criterion):
     X, y, codes = make(loss, 3, 2, seed, (8, 20))
-    fit = fit_linear(X, y, codes, loss, robustness=Robustness(radius=radius, score=score))
+    fit = fit_linear(X, y, codes, loss, robustness=Robustness(radius=radius, criterion=criterion))
     rng = np.random.default_rng(seed)
     for size in (1e-4, 1e-2, 1.0):
         theta = theta_of(fit) + size * rng.normal(size=fit.solution.theta.size)
@@ -105,12 +105,12 @@ def risks_at(loss, X, y, codes, theta, alpha):
 
 
 @every_loss
-@pytest.mark.parametrize("score", ["excess", "risk"])
+@pytest.mark.parametrize("criterion", ["excess", "risk"])
 @pytest.mark.parametrize("radius", [1e-3, 0.3, 2.0, math.inf])
-def test_certificate_brackets_the_optimum_of_a_convex_program(loss, score, radius):
+def test_certificate_brackets_the_optimum_of_a_convex_program(loss, criterion, radius):
     data = make(loss, 3, 2, 17, (10, 25))
-    fit = fit_linear(*data, loss, robustness=Robustness(radius=radius, score=score), alpha=1e-2)
-    answer = referee(loss, data, fit, score, alpha=1e-2)
+    fit = fit_linear(*data, loss, robustness=Robustness(radius=radius, criterion=criterion), alpha=1e-2)
+    answer = referee(loss, data, fit, criterion, alpha=1e-2)
     room = 1e-7 * (1.0 + abs(answer.value))
     assert fit.solution.certificate.lower <= answer.value + room
     assert fit.solution.certificate.upper >= answer.value - room
@@ -215,9 +215,9 @@ def test_minimax_values_are_the_largest_risk_and_the_largest_excess(loss):
 @every_loss
 def test_full_confidence_is_an_infinite_radius(loss):
     X, y, codes = make(loss, 3, 2, 7)
-    for score in ("excess", "risk"):
-        one = fit_linear(X, y, codes, loss, robustness=Robustness(confidence=1.0, score=score))
-        other = fit_linear(X, y, codes, loss, robustness=Robustness(radius=math.inf, score=score))
+    for criterion in ("excess", "risk"):
+        one = fit_linear(X, y, codes, loss, robustness=Robustness(confidence=1.0, criterion=criterion))
+        other = fit_linear(X, y, codes, loss, robustness=Robustness(radius=math.inf, criterion=criterion))
         np.testing.assert_array_equal(theta_of(one), theta_of(other))
 
 
@@ -230,7 +230,7 @@ def test_one_context_is_erm(loss, method):
     assert one.solution.risks == pytest.approx(erm.solution.risks, rel=1e-7)
     np.testing.assert_allclose(identified(one), identified(erm), atol=1e-3)
     np.testing.assert_array_equal(one.solution.p_worst, [1.0])
-    if METHODS[method].score == "excess":
+    if METHODS[method].criterion == "excess":
         assert one.solution.value == pytest.approx(0.0, abs=1e-6 * abs(erm.solution.value))
 
 
@@ -738,7 +738,10 @@ REFUSED = {
     "infinite alpha": ({"alpha": math.inf}, "alpha = inf; the ridge is"),
     "text as alpha": ({"alpha": "strong"}, "alpha"),
     "unknown method": ({"robustness": "brave"}, "no method 'brave'; choose one of robust, erm"),
-    "unknown score": ({"robustness": Robustness(score="pain")}, "score is 'pain'; choose 'excess' or 'risk'"),
+    "unknown criterion": (
+        {"robustness": Robustness(criterion="pain")},
+        "criterion is 'pain'; choose 'excess' or 'risk'",
+    ),
     "unknown radius": ({"robustness": Robustness(radius="wide")}, "'wide'; choose 'types', 'agrawal' or 'chi2'"),
     "negative radius": ({"robustness": Robustness(radius=-1.0)}, r"radius = -1\.0"),
     "NaN radius": ({"robustness": Robustness(radius=math.nan)}, "radius = nan"),

@@ -17,7 +17,7 @@ def fitted(loss, y, X, contexts, robustness):
 
 
 @pytest.mark.parametrize(
-    "robustness", [Robustness(), Robustness(confidence=1.0), Robustness(radius=0.01, score="risk")]
+    "robustness", [Robustness(), Robustness(confidence=1.0), Robustness(radius=0.01, criterion="risk")]
 )
 @pytest.mark.parametrize("loss", [Logistic(), Squared(), Poisson()], ids=lambda loss: loss.name)
 def test_a_model_of_the_risks_and_a_tenth_of_the_rows_lead_to_the_same_optimum(loss, robustness, monkeypatch):

@@ -43,20 +43,20 @@ every_case = pytest.mark.parametrize(("loss", "kind"), CASES, ids=lambda part: g
 
 
 @functools.cache
-def posed(loss, kind, seed=3, score="excess"):
+def posed(loss, kind, seed=3, criterion="excess"):
     X, y, codes = make(loss, 4, 2, seed, (30, 60))
     X, weight = KINDS[kind](X, y)
     problem = LinearProblem.from_data(X, y, codes, loss, alpha=1e-3, sample_weight=weight)
     zero = np.zeros(4)
     # The same numbers in both, so that what is compared is the solving alone.
-    risks = problem.references("in-sample", 1e-8).upper if score == "excess" else zero
+    risks = problem.references("in-sample", 1e-8).upper if criterion == "excess" else zero
     return problem, ReferenceRisks.exactly(risks), problem.counts / problem.counts.sum()
 
 
 @functools.cache
-def solved(loss, kind, seed=3, score="excess"):
+def solved(loss, kind, seed=3, criterion="excess"):
     """Return for each level its radius, the solution on the path, and one of high accuracy."""
-    problem, references, centre = posed(loss, kind, seed, score)
+    problem, references, centre = posed(loss, kind, seed, criterion)
     path = list(solve_path(problem, references, centre, RADII, TOL))
     exact = [fit_problem(problem, KLBall(centre, r), references, tol=1e-9).solution for r in RADII]
     return list(zip(RADII, path, exact, strict=True))
@@ -247,7 +247,7 @@ def test_columns_are_those_of_the_models():
     ("estimator", "loss"),
     [
         (cpo.RobustLogisticRegression(alpha=1e-2), Multinomial(3)),
-        (cpo.RobustLinearRegression(score="risk"), Squared()),
+        (cpo.RobustLinearRegression(criterion="risk"), Squared()),
         (cpo.RobustPoissonRegressor(), Poisson()),
         (cpo.RobustHuberRegressor(), Squared()),
         (cpo.RobustQuantileRegressor(quantile=0.3), Squared()),
@@ -350,7 +350,7 @@ def test_any_learner_is_fitted_anew_at_every_level():
         ({"radii": [math.nan]}, "0 bits or more"),
         ({"levels": 1}, "levels"),
         ({"levels": 2.5}, "levels"),
-        ({"model": cpo.RobustLogisticRegression(score="loss")}, "score"),
+        ({"model": cpo.RobustLogisticRegression(criterion="loss")}, "criterion"),
         ({"sample_weight": [1.0]}, "sample_weight"),
     ],
     ids=str,

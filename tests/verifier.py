@@ -87,7 +87,7 @@ def _least_smooth(name, weighted, width, alpha, intercept, parameters):
     return here
 
 
-def tiny_optimum(name, contexts, radius, score, alpha, intercept, **parameters):
+def tiny_optimum(name, contexts, radius, criterion, alpha, intercept, **parameters):
     """Return the optimum of a problem of two contexts and a smooth loss, as a float of a number with 50 digits.
 
     Parameters
@@ -98,7 +98,7 @@ def tiny_optimum(name, contexts, radius, score, alpha, intercept, **parameters):
         width = len(contexts[0][0][0]) + int(intercept)
         shape = (width, alpha, intercept, parameters)
         references = [mpf(0), mpf(0)]
-        if score == "excess":
+        if criterion == "excess":
             references = [_least_smooth(name, [(mpf(1), rows)], *shape) for rows in contexts]
         n = [mpf(len(rows)) for rows in contexts]
         low, high = share_interval(n[0] / (n[0] + n[1]), radius)
@@ -132,7 +132,7 @@ def _golden(function, low, high, steps=60):
     return min(ends, at_left, at_right)
 
 
-def tiny_optimum_on_line(name, contexts, radius, score, alpha, **parameters):
+def tiny_optimum_on_line(name, contexts, radius, criterion, alpha, **parameters):
     """Return the same for one parameter and any convex loss: the larger of two means at the ends of the interval."""
     with mp.workdps(DIGITS):
 
@@ -140,7 +140,7 @@ def tiny_optimum_on_line(name, contexts, radius, score, alpha, **parameters):
             return [_risk(name, rows, [t], alpha, False, parameters) for rows in contexts]
 
         references = [mpf(0), mpf(0)]
-        if score == "excess":
+        if criterion == "excess":
             references = [least_on_line(lambda t, c=c: risks(t)[c]) for c in (0, 1)]
         n = [mpf(len(rows)) for rows in contexts]
         ends = share_interval(n[0] / (n[0] + n[1]), radius)

@@ -285,7 +285,7 @@ def _variant(base: Any, method: str, contexts: Iterable[Any]) -> Any:
     """Return the estimator with its switches set for a method; without contexts a fit has one, 0."""
     prefix, switches = step_name(base), dict(BASELINES[method])
     given = innermost(base).get_params()
-    if switches.get("score") == "risk" and "reference" in given:
+    if switches.get("criterion") == "risk" and "reference" in given:
         # What is not scored need not be estimated.
         switches["reference"] = dict.fromkeys(map(plain, contexts), 0.0)
     if method != "robust" and "adjust" in given:

@@ -9,6 +9,10 @@ class InvalidInputError(CounterpoiseError, ValueError):
     """The caller's data or parameters cannot be used as they are; the message says which, and what to do."""
 
 
+class RenamedParameterError(InvalidInputError, TypeError):
+    """A parameter has another name now; the message says which."""
+
+
 class EmptyContextError(InvalidInputError):
     """A declared context has no training samples, so nothing can be said about its risk."""
 

@@ -7,13 +7,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts
-from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning, RenamedParameterError
 from counterpoise.losses import Hinged, Loss
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Bounds, LinearOracle, Oracle
@@ -52,11 +52,29 @@ _ADRIFT = 1e3
 _ENOUGH = 50
 """Rows of a context that say something of its risk."""
 
-Score = Literal["excess", "risk"]
+Criterion = Literal["excess", "risk"]
+
+
+class Criterial:
+    """Something with a parameter ``criterion``, which was called ``score`` once."""
+
+    def __new__(cls, *args: Any, **params: Any) -> Self:
+        """Name the parameter's new name to whoever passes the old one."""
+        refuse_score(params)
+        return super().__new__(cls)
+
+
+def refuse_score(params: Mapping[str, Any]) -> None:
+    """Raise where a parameter has its old name."""
+    if "score" in params:
+        raise RenamedParameterError(
+            "score= is now called criterion=, since score is the name of a method in scikit-learn. "
+            f"Pass criterion={params['score']!r}."
+        )
 
 
 @dataclass(frozen=True)
-class Robustness:
+class Robustness(Criterial):
     """What is scored, and how large the set is: two switches that name every method of the family.
 
     Parameters
@@ -67,7 +85,7 @@ class Robustness:
         How the radius follows from the confidence, or the radius itself in bits.
     draws : float, optional
         Independent draws of a context in the data, where rows are not. Of no use with a radius in bits.
-    score : {"excess", "risk"}
+    criterion : {"excess", "risk"}
     balanced : bool
         Centre the set on equal shares instead of on the empirical ones.
     """
@@ -75,17 +93,17 @@ class Robustness:
     confidence: float = 0.99
     radius: RadiusMethod | float = "types"
     draws: float | None = None
-    score: Score = "excess"
+    criterion: Criterion = "excess"
     balanced: bool = False
 
     @property
     def switches(self) -> dict[str, Any]:
-        """The same in the words of an estimator: its radius and its score."""
-        return {"radius": math.inf if self.confidence == 1.0 else self.radius, "score": self.score}
+        """The same in the words of an estimator: its radius and its criterion."""
+        return {"radius": math.inf if self.confidence == 1.0 else self.radius, "criterion": self.criterion}
 
     def scored(self, references: ReferenceRisks) -> ReferenceRisks:
-        """Return what is taken off each risk: the references, or nothing where the score is the risk itself."""
-        return references if self.score == "excess" else ReferenceRisks.exactly(np.zeros_like(references.upper))
+        """Return what is taken off each risk: the references, or nothing where the criterion is the risk itself."""
+        return references if self.criterion == "excess" else ReferenceRisks.exactly(np.zeros_like(references.upper))
 
     def ball(self, counts: Array) -> KLBall:
         """Return the set of context distributions for these counts."""
@@ -111,7 +129,7 @@ def check_parameters(params: Mapping[str, Any]) -> None:
             params["draws"] is None or (_is_number(params["draws"], 0.0) and 0 < params["draws"] < math.inf),
             "a positive number, how many independent draws of a context the data hold, or None",
         ),
-        "score": (params["score"] in ("excess", "risk"), "'excess' or 'risk'"),
+        "criterion": (params["criterion"] in ("excess", "risk"), "'excess' or 'risk'"),
         "reference": (
             not isinstance(params["reference"], str) or params["reference"] in ("in-sample", "cross-fit", "shrunk"),
             "'in-sample', 'cross-fit' or 'shrunk', or a mapping from context to risk",
@@ -145,11 +163,11 @@ def _is_whole(value: Any) -> bool:
 
 METHODS: Mapping[str, Robustness] = {
     "robust": Robustness(),
-    "erm": Robustness(radius=0.0, score="risk"),
-    "inverse-frequency": Robustness(radius=0.0, score="risk", balanced=True),
-    "minimax-risk": Robustness(confidence=1.0, score="risk"),
-    "minimax-regret": Robustness(confidence=1.0, score="excess"),
-    "likelihood-robust": Robustness(score="risk"),
+    "erm": Robustness(radius=0.0, criterion="risk"),
+    "inverse-frequency": Robustness(radius=0.0, criterion="risk", balanced=True),
+    "minimax-risk": Robustness(confidence=1.0, criterion="risk"),
+    "minimax-regret": Robustness(confidence=1.0, criterion="excess"),
+    "likelihood-robust": Robustness(criterion="risk"),
 }
 """The methods of the family by name; every one is the same problem with its switches set."""
 
@@ -272,19 +290,19 @@ def fit_linear(
         declared=declared,
         bounds=bounds,
     )
-    references = scored_references(problem, robustness.score, reference, tol if solver is None else solver.tol)
+    references = scored_references(problem, robustness.criterion, reference, tol if solver is None else solver.tol)
     ball = robustness.ball(problem.counts)
     return fit_problem(problem, ball, references, solver=solver, tol=tol, max_iter=max_iter, callback=callback)
 
 
-def scored_references(problem: LinearProblem, score: Score, reference: Reference, tol: float) -> ReferenceRisks:
-    """Return what is taken off each risk: nothing where the score is the risk itself."""
-    if score == "excess":
+def scored_references(problem: LinearProblem, criterion: Criterion, reference: Reference, tol: float) -> ReferenceRisks:
+    """Return what is taken off each risk: nothing where the criterion is the risk itself."""
+    if criterion == "excess":
         return problem.references(reference, tol)
-    if score != "risk":
-        raise InvalidInputError(f"score is {score!r}; choose 'excess' or 'risk'.")
+    if criterion != "risk":
+        raise InvalidInputError(f"criterion is {criterion!r}; choose 'excess' or 'risk'.")
     if not isinstance(reference, str):
-        raise InvalidInputError("references are for score='excess'; with score='risk' there are none to use.")
+        raise InvalidInputError("references are for criterion='excess'; with criterion='risk' there are none to use.")
     return ReferenceRisks.exactly(np.zeros(problem.oracle.n_contexts))
 
 

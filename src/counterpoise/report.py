@@ -366,7 +366,7 @@ class Report:
             x_ticks=RADIUS_TICKS,
             alt="One line per context, from its share in the data to its weight when any mix is possible.",
         )
-        scored = {"excess": "excess risk"}.get(score := self._scored(innermost(self.fitted)), score)
+        scored = {"excess": "excess risk"}.get(criterion := self._scored(innermost(self.fitted)), criterion)
         return figure(chart, f"The model is optimal for this mix, and for no other is its {scored} larger.")
 
     @property
@@ -394,7 +394,7 @@ class Report:
     def _scored(self, own: Any) -> str:
         """What the fit takes the worst case of."""
         adjusted = np.any(getattr(own, "adjustments_", 0.0) != 0.0)
-        return f"{'adjusted ' if adjusted else ''}{vars(own)['score']}"
+        return f"{'adjusted ' if adjusted else ''}{own.criterion}"
 
     def _explained(self) -> list[str]:
         radius = self.comparison.radius
@@ -432,7 +432,8 @@ class Report:
         parameters = {
             name: value
             for name, value in own.get_params().items()
-            if name in ("confidence", "radius", "draws", "score", "alpha", "reference", "adjust", "quantile", "delta")
+            if name
+            in ("confidence", "radius", "draws", "criterion", "alpha", "reference", "adjust", "quantile", "delta")
             and value is not None
         }
         written = {

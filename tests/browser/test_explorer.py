@@ -77,8 +77,8 @@ return {
 """
 
 
-def check_numbers(found, score, method, k, read):
-    own = found.scores[score]
+def check_numbers(found, criterion, method, k, read):
+    own = found.by_criterion[criterion]
     for name, expected, digits in (
         ("nominal", own.nominal[k], 4),
         ("price", own.prices[k], 3),
@@ -99,8 +99,8 @@ def check_numbers(found, score, method, k, read):
     assert number(float(own.worst[k])) in read["verdict"]
 
 
-def check_contexts(found, score, k, rows):
-    own = found.scores[score]
+def check_contexts(found, criterion, k, rows):
+    own = found.by_criterion[criterion]
     assert [row["context"] for row in rows] == list(range(len(found.contexts)))
     for c, row in enumerate(rows):
         assert float(row["share"][1]) == found.shares[c]
@@ -112,25 +112,25 @@ def check_contexts(found, score, k, rows):
         assert row["worst"] == (c == own.worst_contexts[k])
 
 
-def check_decision(found, score, k, read):
+def check_decision(found, criterion, k, read):
     decision = found.decision
     if hasattr(decision, "orders"):
-        assert float(read) == decision.orders[score][k]
+        assert float(read) == decision.orders[criterion][k]
     else:
-        assert json.loads(read) == [decision.intercepts[score][k], *decision.slopes[score][k]]
+        assert json.loads(read) == [decision.intercepts[criterion][k], *decision.slopes[criterion][k]]
 
 
 @pytest.mark.parametrize("name", list(EXAMPLES))
 def test_every_number_at_every_level_is_the_librarys(opened, name):
     browser, found = opened(name), EXAMPLES[name]()
-    for score, method in (("risk", "chi2"), ("excess", "types")):
-        choose(browser, "score", score)
+    for criterion, method in (("risk", "chi2"), ("excess", "types")):
+        choose(browser, "criterion", criterion)
         choose(browser, "method", method)
         for k in range(len(found.levels.radii)):
             read = browser.execute_script(READ, k)
-            check_numbers(found, score, method, k, read)
-            check_contexts(found, score, k, read["rows"])
-            check_decision(found, score, k, read["equation"])
+            check_numbers(found, criterion, method, k, read)
+            check_contexts(found, criterion, k, read["rows"])
+            check_decision(found, criterion, k, read["equation"])
 
 
 def test_it_opens_at_the_level_that_was_fitted(opened):
@@ -149,7 +149,7 @@ def test_the_keyboard_moves_the_slider(opened):
     start, edge = index(browser), by_id(browser, "edge").get_attribute("d")
     slider.send_keys(Keys.ARROW_RIGHT)
     assert index(browser) == start + 1
-    assert value(browser, "worst") == found.scores["excess"].worst[start + 1]
+    assert value(browser, "worst") == found.by_criterion["excess"].worst[start + 1]
     assert by_id(browser, "edge").get_attribute("d") != edge
     slider.send_keys(Keys.HOME)
     assert value(browser, "label") == 0.0
@@ -194,7 +194,7 @@ def test_another_method_keeps_the_confidence_or_else_the_radius(opened):
 def test_another_score_swaps_the_sweep_and_keeps_the_level(opened):
     browser, found = opened("stock"), stock()
     start, order = index(browser), value(browser, "equation")
-    choose(browser, "score", "risk")
+    choose(browser, "criterion", "risk")
     assert index(browser) == start
     assert value(browser, "equation") == found.decision.orders["risk"][start] != order
     assert "has a mean cost of" in by_id(browser, "verdict").text

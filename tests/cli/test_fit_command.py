@@ -266,7 +266,7 @@ WRONG = {
     "confidence": ("2", "confidence is 2.0"),
     "radius": ("wide", "radius is 'wide'"),
     "draws": ("0", "draws is 0.0"),
-    "score": ("both", "score is 'both'"),
+    "criterion": ("both", "criterion is 'both'"),
     "alpha": ("-1", "alpha = -1.0"),
     "reference": ("mine", "--reference is 'mine'; choose cross-fit, shrunk or in-sample"),
     "adjust": ("0", "--adjust is '0'; choose none or standard-error, or pass a positive number"),

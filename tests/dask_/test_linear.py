@@ -41,7 +41,7 @@ def known_references(name, X, columns, **options):
     """Fit in memory with given references, so that they are the same to the last bit."""
     if name not in CURVED:
         return model(name, **options).fit(X, **columns)
-    first = model(name, **options | {"score": "excess"}).fit(X, **columns)
+    first = model(name, **options | {"criterion": "excess"}).fit(X, **columns)
     return model(name, **options, reference=first.reference_risks_).fit(X, **columns)
 
 
@@ -71,7 +71,7 @@ def test_any_partitioning_gives_the_fit_in_memory(name, n_contexts, n_features, 
 
 
 @pytest.mark.parametrize("name", CURVED)
-@pytest.mark.parametrize("options", [{}, {"confidence": 1.0}, {"score": "risk"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"confidence": 1.0}, {"criterion": "risk"}], ids=str)
 def test_references_that_are_solved_for_agree_to_their_tolerance(name, options):
     X, columns = rows(name, size=(30, 40))
     like = model(name, tol=1e-8, **options).fit(X, **columns)

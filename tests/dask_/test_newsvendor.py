@@ -30,7 +30,7 @@ def sales(seed, n=60, n_contexts=3, tied=False):
     st.integers(1, 6),
     st.booleans(),
     st.sampled_from(
-        [{}, {"radius": 0.0}, {"confidence": 1.0}, {"score": "risk"}, {"max_stock": 14.5}, {"integer": True}]
+        [{}, {"radius": 0.0}, {"confidence": 1.0}, {"criterion": "risk"}, {"max_stock": 14.5}, {"integer": True}]
     ),
 )
 def test_levels_are_those_in_memory(seed, n_parts, tied, options):

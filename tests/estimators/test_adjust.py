@@ -30,7 +30,7 @@ MODELS = {
     "orders": (cpo.RobustNewsvendorRegressor, Newsvendor(10.0), {"price": 10.0, "cost": 4.0}),
 }
 every_model = pytest.mark.parametrize("name", MODELS)
-every_score = pytest.mark.parametrize("score", ["excess", "risk"])
+every_score = pytest.mark.parametrize("criterion", ["excess", "risk"])
 
 
 def rows_of(name, seed=3, n_contexts=4, size=(10, 30)):
@@ -54,10 +54,10 @@ def assert_same_model(one, other, atol=1e-4):
 @every_model
 @pytest.mark.parametrize("adjust", [0.7, "standard-error"])
 @every_score
-def test_adjusting_is_the_same_as_shifting_the_references_by_hand(name, adjust, score):
+def test_adjusting_is_the_same_as_shifting_the_references_by_hand(name, adjust, criterion):
     X, y, codes = rows_of(name)
-    model = model_of(name, adjust=adjust, score=score).fit(X, y, contexts=codes)
-    taken = model.reference_risks_ if score == "excess" else 0.0
+    model = model_of(name, adjust=adjust, criterion=criterion).fit(X, y, contexts=codes)
+    taken = model.reference_risks_ if criterion == "excess" else 0.0
     shifted = dict(enumerate(taken - model.adjustments_))
     by_hand = model_of(name, reference=shifted).fit(X, y, contexts=codes)
     assert_same_model(model, by_hand)
@@ -65,7 +65,7 @@ def test_adjusting_is_the_same_as_shifting_the_references_by_hand(name, adjust, 
     assert model.certificate_.upper == pytest.approx(by_hand.certificate_.upper, rel=1e-6)
     assert model.certificate_.relative_gap <= 1e-8
     np.testing.assert_array_equal(model.excess_risks_, model.context_risks_ - model.reference_risks_)
-    plain = model_of(name, score=score).fit(X, y, contexts=codes)
+    plain = model_of(name, criterion=criterion).fit(X, y, contexts=codes)
     np.testing.assert_array_equal(plain.adjustments_, np.zeros(4))
     np.testing.assert_allclose(plain.reference_risks_, model.reference_risks_, rtol=1e-9)
     assert not np.allclose(plain.context_weights_, model.context_weights_, atol=1e-4)
@@ -280,15 +280,15 @@ def test_standard_errors_of_any_learner_are_those_of_the_plain_one(patients):
 
 @every_score
 @pytest.mark.parametrize("adjust", [0.7, "standard-error"])
-def test_adjusting_any_learner_is_the_same_as_shifting_its_references(patients, adjust, score):
+def test_adjusting_any_learner_is_the_same_as_shifting_its_references(patients, adjust, criterion):
     X, y, codes = patients
-    model = game(adjust=adjust, score=score).fit(X, y, contexts=codes)
-    taken = model.reference_risks_ if score == "excess" else 0.0
+    model = game(adjust=adjust, criterion=criterion).fit(X, y, contexts=codes)
+    taken = model.reference_risks_ if criterion == "excess" else 0.0
     by_hand = game(reference=dict(enumerate(taken - model.adjustments_))).fit(X, y, contexts=codes)
     np.testing.assert_allclose(model.context_weights_, by_hand.context_weights_, atol=1e-6)
     np.testing.assert_allclose(model.history_, by_hand.history_, atol=1e-9)
     assert model.certificate_.upper == pytest.approx(by_hand.certificate_.upper)
-    plain = game(score=score).fit(X, y, contexts=codes)
+    plain = game(criterion=criterion).fit(X, y, contexts=codes)
     assert not plain.adjustments_.any()
     # The first round is the plain learner with or without: the same risks, other scores.
     assert (model.history_[0] > plain.history_[0]).all()

@@ -202,7 +202,7 @@ def test_pickle_and_clone(name):
     model = fitted(name)
     copy = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(answers(copy), answers(model))
-    assert copy.get_params()["score"] == "excess"
+    assert copy.get_params()["criterion"] == "excess"
     fresh = clone(model)
     assert not hasattr(fresh, "estimator_")
     assert repr(fresh) == repr(robust(LEARNERS[name]))
@@ -218,11 +218,11 @@ def test_learners_kept_with_skops():
 
 
 def test_parameters_reach_through_to_the_learner():
-    model = robust(make_pipeline(StandardScaler(), clone(TREE)), score="risk")
+    model = robust(make_pipeline(StandardScaler(), clone(TREE)), criterion="risk")
     name = "estimator__decisiontreeclassifier__max_depth"
     assert model.get_params()[name] == 3
-    assert model.get_params()["score"] == "risk"
-    model.set_params(**{name: 1, "score": "excess", "radius": 0.2})
+    assert model.get_params()["criterion"] == "risk"
+    model.set_params(**{name: 1, "criterion": "excess", "radius": 0.2})
     model.fit(X, Y, contexts=LABELS)
     assert model.estimator_[-1].get_depth() == 1
     assert model.radius_ == 0.2
@@ -299,7 +299,7 @@ def test_risks_are_mean_losses_of_rows_held_out(learner, target, loss, by_hand):
 def test_a_learner_that_memorises_is_not_fooled():
     # In sample it makes no error anywhere, so nothing would seem worth weighing.
     memoriser = DecisionTreeClassifier(random_state=0)
-    model = robust(memoriser, loss="zero_one", score="risk", max_iter=5).fit(X, Y, contexts=LABELS)
+    model = robust(memoriser, loss="zero_one", criterion="risk", max_iter=5).fit(X, Y, contexts=LABELS)
     assert (model.predict(X) == Y).all()
     assert (model.context_risks_ > 0.1).all()
     plain = held_out_risks(memoriser, Y, lambda m, rows, y: m.predict(rows) != y)
@@ -334,7 +334,7 @@ def test_references_can_be_given_and_risk_can_be_scored():
     given = {"east": 0.3, "north": 0.2, "west": 0.1}
     model = robust(TREE, reference=given).fit(X, Y, contexts=LABELS)
     np.testing.assert_array_equal(model.reference_risks_, [0.3, 0.2, 0.1])
-    risk = robust(TREE, score="risk").fit(X, Y, contexts=LABELS)
+    risk = robust(TREE, criterion="risk").fit(X, Y, contexts=LABELS)
     expected = KLBall(P_HAT, risk.radius_).worst_case(risk.context_risks_).value
     assert risk.certificate_.upper == pytest.approx(expected)
 
@@ -364,7 +364,7 @@ class LearnsLate(ClassifierMixin, BaseEstimator):
 
 def test_a_lower_value_that_a_later_answer_undercuts_is_no_proof_of_optimality():
     # A learner that does not minimise: the first round's lower value is above the last round's upper one.
-    model = robust(LearnsLate(), radius=2.0, max_iter=2, score="risk").fit(X, Y, contexts=LABELS)
+    model = robust(LearnsLate(), radius=2.0, max_iter=2, criterion="risk").fit(X, Y, contexts=LABELS)
     assert model.history_[:, 0].max() > model.history_[:, 1].min()
     assert model.certificate_.gap > 0.0
 
@@ -376,7 +376,7 @@ def test_a_learner_that_minimises_its_risk_comes_near_the_certified_optimum():
     p_hat = problem.counts / problem.counts.sum()
     nothing = ReferenceRisks.exactly(np.zeros(3))
     optimum = fit_problem(problem, KLBall(p_hat, 0.3), nothing).solution.value
-    model = cpo.ContextRobust(Ridge(alpha=1e-6), radius=0.3, score="risk", tol=1e-4)
+    model = cpo.ContextRobust(Ridge(alpha=1e-6), radius=0.3, criterion="risk", tol=1e-4)
     model.fit(features, y, contexts=codes)
     assert model.certificate_.upper == pytest.approx(optimum, rel=5e-3)
 
@@ -542,7 +542,7 @@ BAD_PARAMETERS = [
     ("confidence", 1.5),
     ("confidence", "high"),
     ("draws", 0),
-    ("score", "loss"),
+    ("criterion", "loss"),
     ("reference", "best"),
     ("reference", {"east": 0.1}),
     ("reference", [0.1]),

@@ -328,7 +328,7 @@ def test_risks_are_not_those_of_rows_the_trees_have_seen(kind):
 
 def test_score_risk_counts_no_references():
     X, y, codes, _ = data_for(RobustXGBRegressor)
-    model = small(RobustXGBRegressor, radius=0.5, score="risk").fit(X, y, codes)
+    model = small(RobustXGBRegressor, radius=0.5, criterion="risk").fit(X, y, codes)
     ball = KLBall(np.bincount(codes) / len(codes), 0.5)
     assert ball.worst_case(model.context_risks_).value == pytest.approx(model.history_.min())
     assert (model.reference_risks_ > 0).all()
@@ -464,7 +464,7 @@ def test_missing_library_is_named_with_its_remedy(kind, monkeypatch):
         ({"params": {"eta": 0.1}}, "Pass learning_rate= instead"),
         ({"params": {"nthread": 2}}, "Pass n_jobs= instead"),
         ({"params": {"objective": "huber"}}, "log loss"),
-        ({"score": "regret"}, "pass 'excess' or 'risk'"),
+        ({"criterion": "regret"}, "pass 'excess' or 'risk'"),
         ({"reference": "in-sample"}, "choose 'cross-fit'"),
         ({"reference": {0: 1.0}}, "no risk for context 1"),
         ({"n_estimators": 0}, "n_estimators = 0"),

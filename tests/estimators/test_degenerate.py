@@ -93,7 +93,7 @@ def test_boosting_has_a_result_or_is_refused_in_words(name, case):
 @pytest.mark.parametrize("case", ["identical contexts", "one row per context", "weights of 1e300", "one context"])
 def test_a_stock_level_has_a_result_and_a_proof(case):
     own = {"price": 10.0, "salvage": 0.0, "shortage": 0.0, "max_stock": None, "integer": False}
-    common = {"radius": 0.2, "score": "excess"}
+    common = {"radius": 0.2, "criterion": "excess"}
     assert linear.check_stock(({**PLAIN, **CASES[case]}, common, own, 4.0, True))
 
 
@@ -118,7 +118,7 @@ def test_a_context_with_next_to_no_share_is_certified_at_every_radius(name, radi
     y = np.exp(score / 2 + 0.5 * rng.standard_normal(60))
     y = y > 1 if "Logistic" in name else np.round(y) if "Poisson" in name else y
     weight = np.where(contexts == 0, share, 1.0)
-    model = linear.ESTIMATORS[name][1](radius=radius, score="risk", **_own(name))
+    model = linear.ESTIMATORS[name][1](radius=radius, criterion="risk", **_own(name))
     found = model.fit(X, y, contexts=contexts, sample_weight=weight).certificate_
     assert found.relative_gap <= 1e-6
     if radius >= 60.0:

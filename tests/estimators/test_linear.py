@@ -111,17 +111,17 @@ def assert_same_model(one, other, **tolerance):
 # --- no robustness is scikit-learn --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("score", ["excess", "risk"])
+@pytest.mark.parametrize("criterion", ["excess", "risk"])
 @pytest.mark.parametrize("alpha", [1e-3, 0.1])
 @pytest.mark.parametrize("case", ["binary", "multinomial", "linear", "poisson"])
-def test_zero_radius_is_scikit_learns_fit(case, alpha, score):
+def test_zero_radius_is_scikit_learns_fit(case, alpha, criterion):
     X, y, codes = rows_of(case)
     n = len(y)
     theirs = {
         "linear": Ridge(alpha=n * alpha, tol=1e-14),
         "poisson": PoissonRegressor(alpha=alpha, solver="newton-cholesky", tol=1e-12),
     }.get(case, LogisticRegression(C=1.0 / (n * alpha), solver="newton-cg", tol=1e-12, max_iter=10_000))
-    ours = estimator(case, radius=0, alpha=alpha, score=score, tol=1e-11).fit(X, y, codes)
+    ours = estimator(case, radius=0, alpha=alpha, criterion=criterion, tol=1e-11).fit(X, y, codes)
     assert_same_model(ours, theirs.fit(X, y), atol=5e-6)
     np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(ours.context_weights_, np.bincount(codes) / n)
@@ -151,7 +151,7 @@ def test_zero_radius_reaches_the_objective_of_scikit_learns_quantile_fit(quantil
 def test_zero_radius_is_the_least_mean_huber_loss():
     X, y, codes = rows_of("huber")
     least, theta = minimise(Huber(0.7), X, y, np.full(len(y), 1.0 / len(y)), 0.01)
-    ours = cpo.RobustHuberRegressor(delta=0.7, radius=0, alpha=0.01, tol=1e-10, score="risk").fit(X, y, codes)
+    ours = cpo.RobustHuberRegressor(delta=0.7, radius=0, alpha=0.01, tol=1e-10, criterion="risk").fit(X, y, codes)
     assert ours.certificate_.upper == pytest.approx(least, rel=1e-8)
     np.testing.assert_allclose(theta_of(ours), theta, atol=1e-4)
 
@@ -232,15 +232,15 @@ def test_full_confidence_is_an_infinite_radius(case):
     assert full.certificate_.upper == pytest.approx(full.excess_risks_.max(), abs=1e-6 * full.certificate_.scale)
 
 
-@pytest.mark.parametrize("score", ["risk", "excess"])
+@pytest.mark.parametrize("criterion", ["risk", "excess"])
 @every_estimator
-def test_score_names_what_is_least_at_worst(case, score):
+def test_criterion_names_what_is_least_at_worst(case, criterion):
     alpha = 1e-2
-    models = {name: fitted(case, confidence=1.0, alpha=alpha, score=name) for name in ("risk", "excess")}
-    model, reference = models[score], models["excess"].reference_risks_
+    models = {name: fitted(case, confidence=1.0, alpha=alpha, criterion=name) for name in ("risk", "excess")}
+    model, reference = models[criterion], models["excess"].reference_risks_
 
     def worst(risks):
-        return np.max(risks if score == "risk" else risks - reference)
+        return np.max(risks if criterion == "risk" else risks - reference)
 
     room = 1e-5 * model.certificate_.scale
     assert worst(model.context_risks_) == pytest.approx(model.certificate_.upper, abs=room)
@@ -253,7 +253,7 @@ def test_score_names_what_is_least_at_worst(case, score):
 
 @every_estimator
 def test_risk_score_still_reports_references(case):
-    risk, excess = fitted(case, score="risk"), fitted(case)
+    risk, excess = fitted(case, criterion="risk"), fitted(case)
     np.testing.assert_allclose(risk.reference_risks_, excess.reference_risks_)
     np.testing.assert_allclose(risk.excess_risks_, risk.context_risks_ - risk.reference_risks_)
 
@@ -566,7 +566,7 @@ def test_small_contexts_are_warned_of_by_name():
     [
         {"reference": "cross-fit"},
         {"reference": {"east": 0.5, "north": 0.5, "west": 0.5}},
-        {"score": "risk"},
+        {"criterion": "risk"},
         {"radius": 0},
     ],
     ids=["cross-fitted", "known references", "risk", "zero radius"],
@@ -745,7 +745,7 @@ def assert_same_attributes(one, other):
 def test_model_kept_on_disk_is_the_same(case, keep):
     X, y, codes = rows_of(case)
     frame = pd.DataFrame(X, columns=COLUMNS)
-    model = estimator(case, score="risk", confidence=0.9).fit(frame, y, NAMES[codes])
+    model = estimator(case, criterion="risk", confidence=0.9).fit(frame, y, NAMES[codes])
     copy = KEPT[keep](model)
     assert_same_attributes(model, copy)
     np.testing.assert_array_equal(copy.predict(frame), model.predict(frame))
@@ -778,7 +778,7 @@ def test_parameters_are_stored_as_given(case):
         "confidence": 0.9,
         "radius": "chi2",
         "draws": 7.0,
-        "score": "risk",
+        "criterion": "risk",
         "alpha": 0.3,
         "fit_intercept": False,
         "reference": {"a": 1.0},
@@ -797,23 +797,22 @@ def test_parameters_are_stored_as_given(case):
 
 
 @every_estimator
-def test_score_is_a_parameter_and_a_method(case):
+def test_criterion_is_a_parameter_and_score_a_method(case):
     X, y, codes = rows_of(case)
     model = estimator(case)
-    assert model.get_params()["score"] == "excess"
-    assert "score" not in repr(model)
-    assert model.set_params(score="risk") is model
-    assert model.get_params()["score"] == "risk"
-    assert "score='risk'" in repr(model)
-    assert clone(model).get_params()["score"] == "risk"
+    assert model.get_params()["criterion"] == "excess"
+    assert "criterion" not in repr(model)
+    assert model.set_params(criterion="risk") is model
+    assert model.get_params()["criterion"] == "risk"
+    assert "criterion='risk'" in repr(model)
+    assert clone(model).get_params()["criterion"] == "risk"
     assert "risk" in model._repr_html_()
     assert isinstance(model.fit(X, y, codes).score(X, y), float)
-    assert model.get_params()["score"] == "risk"
-    np.testing.assert_array_equal(theta_of(model), theta_of(fitted(case, score="risk")))
+    assert model.get_params()["criterion"] == "risk"
+    np.testing.assert_array_equal(theta_of(model), theta_of(fitted(case, criterion="risk")))
     assert not np.array_equal(theta_of(model), theta_of(fitted(case)))
-    assert callable(type(model).score)
-    model.score = "excess"
-    assert model.get_params()["score"] == "excess"
+    with pytest.raises(InvalidInputError, match=r"score= is now called criterion=.*Pass criterion='risk'"):
+        type(model)(score="risk")
 
 
 @every_estimator
@@ -926,7 +925,7 @@ REFUSED_PARAMETERS = {
     "radius that is no number": ({"radius": math.nan}, "radius .*nan.* 0 or more"),
     "no radius": ({"radius": None}, "radius .*None.*number of bits"),
     "negative draws": ({"draws": -1}, "draws .*-1.* positive"),
-    "unknown score": ({"score": "foo"}, "score .*'foo'.*pass .*risk"),
+    "unknown criterion": ({"criterion": "foo"}, "criterion .*'foo'.*pass .*risk"),
     "unknown reference": ({"reference": "foo"}, "reference .*'foo'.*pass .*cross-fit"),
     "reference that is no number": ({"reference": {0: 0.0, 1: math.nan, 2: 0.0}}, "reference.* finite"),
     "negative tol": ({"tol": -1}, "tol .*-1.* 0 or more"),

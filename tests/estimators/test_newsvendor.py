@@ -110,7 +110,7 @@ def conic_optimum(data, radius, references, high=math.inf, salvage=0.0, shortage
     else:
         lam, shift, slack = cp.Variable(nonneg=True), cp.Variable(), cp.Variable(len(scores))
         spread = p_hat @ cp.rel_entr(lam * np.ones(len(scores)), slack + lam)
-        bound = [slack[c] <= shift - score for c, score in enumerate(scores)]
+        bound = [slack[c] <= shift - criterion for c, criterion in enumerate(scores)]
         program = cp.Problem(cp.Minimize(shift + lam * radius * math.log(2.0) + spread), bound + room)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -141,7 +141,7 @@ def test_no_level_has_a_smaller_worst_case_excess(seed, radius):
 @pytest.mark.parametrize("seed", [10, 11])
 def test_no_level_has_a_smaller_worst_case_risk(seed, radius):
     data = sales(seed)
-    model = RobustNewsvendor(PRICE, radius=radius, score="risk").fit(*data)
+    model = RobustNewsvendor(PRICE, radius=radius, criterion="risk").fit(*data)
     value = attained(model, data, radius, np.zeros(3))
     assert value == pytest.approx(least_worst(data, radius, np.zeros(3)), abs=1e-7)
 
@@ -166,12 +166,12 @@ def test_the_value_agrees_with_a_conic_solver_on_terms_of_every_kind(seed):
     salvage = (0.0, 0.3, 4.0 if seed % 3 else 0.2)[seed // 3 % 3]
     prices = {"salvage": salvage, "shortage": (0.0, 5.0)[seed // 2 % 2]}
     radius = (0.0, 0.02, 0.1, 1.0, math.inf)[seed % 5]
-    score = ("excess", "risk")[seed // 5 % 2]
+    criterion = ("excess", "risk")[seed // 5 % 2]
     capacity = high if math.isfinite(high) else None
-    model = RobustNewsvendor(PRICE, radius=radius, score=score, max_stock=capacity, **prices).fit(*data)
+    model = RobustNewsvendor(PRICE, radius=radius, criterion=criterion, max_stock=capacity, **prices).fit(*data)
     references = best_of_each(data, high, **prices)
     assert model.reference_risks_ == pytest.approx(references, rel=1e-9, abs=1e-9)
-    taken_off = references if score == "excess" else np.zeros(len(references))
+    taken_off = references if criterion == "excess" else np.zeros(len(references))
     expected = conic_optimum(data, radius, taken_off, high, **prices)
     assert model.certificate_.upper == pytest.approx(expected, rel=1e-7, abs=1e-7)
     assert attained(model, data, radius, taken_off, **prices) == pytest.approx(expected, rel=1e-7, abs=1e-7)
@@ -258,7 +258,7 @@ def test_context_levels_are_the_best_of_each_context_alone(seed):
 def test_zero_radius_is_the_critical_quantile_of_all_demand(cost, seed):
     rng = np.random.default_rng(seed)
     demand, contexts = rng.gamma(4.0, 5.0, 101), rng.integers(0, 3, 101)
-    level = RobustNewsvendor(PRICE, radius=0.0, score="risk").fit(cost, demand, contexts).stock_level_
+    level = RobustNewsvendor(PRICE, radius=0.0, criterion="risk").fit(cost, demand, contexts).stock_level_
     # Exceeded by a share cost / price of demand.
     assert level == pytest.approx(np.quantile(demand, 1.0 - cost / PRICE, method="inverted_cdf"))
 
@@ -399,7 +399,7 @@ def test_the_order_of_rows_does_not_matter():
         ({"radius": -0.1}, "radius"),
         ({"radius": "wide"}, "radius"),
         ({"draws": 0}, "draws"),
-        ({"score": "regret"}, "score"),
+        ({"criterion": "regret"}, "criterion"),
         ({"reference": "known"}, "reference"),
         ({"reference": {0: 0.0}}, "context 1"),
     ],

@@ -91,7 +91,7 @@ def size_of(data, terms):
     return float(np.mean(demand * (terms["price"] + terms["shortage"] + np.abs(data[3]))))
 
 
-def conic_optimum(data, radius, alpha, score="excess", fit_intercept=True, weight=None, **terms):
+def conic_optimum(data, radius, alpha, criterion="excess", fit_intercept=True, weight=None, **terms):
     """Return the least worst-case score of a linear rule and each context's least risk, by exponential cones."""
     X, demand, contexts, paid = data
     # In a unit of money in which costs are near one, or the cones are too long for the solver.
@@ -105,7 +105,7 @@ def conic_optimum(data, radius, alpha, score="excess", fit_intercept=True, weigh
     own = [contexts == c for c in range(contexts.max() + 1)]
     risks = [weight[rows_c] @ rows[rows_c] / weight[rows_c].sum() for rows_c in own]
     least = np.array([solved(risk + ridge) for risk in risks])
-    scores = [risk - (best if score == "excess" else 0.0) for risk, best in zip(risks, least, strict=True)]
+    scores = [risk - (best if criterion == "excess" else 0.0) for risk, best in zip(risks, least, strict=True)]
     shares = shares_of(contexts, weight)
     if radius == 0.0 or len(scores) == 1:
         return unit * solved(shares @ cp.hstack(scores) + ridge), unit * least
@@ -129,11 +129,11 @@ def convexified_risks(model, data, weight=None, **terms):
 def assert_optimal(model, data, weight=None, **terms):
     """Check a fit, coefficients first, against the conic program; to 1e-6 of the size of the costs."""
     value, least = conic_optimum(
-        data, model.radius_, model.alpha, model.get_params()["score"], model.fit_intercept, weight, **terms
+        data, model.radius_, model.alpha, model.get_params()["criterion"], model.fit_intercept, weight, **terms
     )
     size = size_of(data, terms)
     risks = convexified_risks(model, data, weight, **terms)
-    taken_off = least if model.get_params()["score"] == "excess" else np.zeros(len(least))
+    taken_off = least if model.get_params()["criterion"] == "excess" else np.zeros(len(least))
     attained = worst_mean(risks - taken_off, shares_of(data[2], weight), model.radius_)
     assert model.context_risks_ == pytest.approx(risks, abs=1e-9 * size)
     assert model.reference_risks_ == pytest.approx(least, abs=1e-6 * size)
@@ -174,7 +174,7 @@ def test_no_rule_is_better_in_problems_of_every_kind(seed):
     model = RobustNewsvendorRegressor(
         **terms,
         radius=(0.02, 0.5, 4.0)[seed % 3],
-        score=("excess", "risk")[seed // 2 % 2],
+        criterion=("excess", "risk")[seed // 2 % 2],
         alpha=(0.0, 1e-4, 1.0)[seed // 3 % 3],
         fit_intercept=bool(seed % 3) or seed % 4 == 0,
     ).fit(*data[:3], sample_weight=weight, costs=data[3])
@@ -407,40 +407,40 @@ def test_losses_of_rows_take_the_cost_of_the_model_or_their_own():
         rule(cost=1.0).row_losses(X, demand)
 
 
-@pytest.mark.parametrize("score", ["excess", "risk"])
+@pytest.mark.parametrize("criterion", ["excess", "risk"])
 @pytest.mark.parametrize("radius", ["types", 0.0, 0.1, math.inf])
 @pytest.mark.parametrize("terms", [{}, {"max_stock": 5.0}, {"shortage": 1.0, "salvage": 2.0}, {"shortage": 1.0}])
-def test_goods_that_sell_at_a_loss_are_not_ordered(terms, radius, score):
+def test_goods_that_sell_at_a_loss_are_not_ordered(terms, radius, criterion):
     X, demand, contexts, paid = shop(52, costs=(14.0, 30.0))
-    model = fitted((X, demand, contexts, paid), radius=radius, score=score, **terms)
+    model = fitted((X, demand, contexts, paid), radius=radius, criterion=criterion, **terms)
     assert model.predict(X) == pytest.approx(np.zeros(len(X)), abs=1e-6)
     assert model.excess_risks_ == pytest.approx(np.zeros(3), abs=1e-5)
     assert model.certificate_.gap <= 1e-5
 
 
-@pytest.mark.parametrize("score", ["excess", "risk"])
+@pytest.mark.parametrize("criterion", ["excess", "risk"])
 @pytest.mark.parametrize("radius", ["types", 0.0, 0.1, math.inf])
 @pytest.mark.parametrize("terms", [{}, {"shortage": 6.0}, {"salvage": 3.0}], ids=["plain", "shortage", "salvage"])
 @pytest.mark.parametrize("seed", range(3))
-def test_goods_that_always_run_out_are_ordered_to_the_capacity(seed, terms, radius, score):
+def test_goods_that_always_run_out_are_ordered_to_the_capacity(seed, terms, radius, criterion):
     X, demand, contexts, paid = shop(seed, costs=(0.6, 6.0))
     terms = PLAIN | {"max_stock": 1.0} | terms
     data = X, demand + 2.0, contexts, paid
-    model = fitted(data, radius=radius, score=score, **terms)
+    model = fitted(data, radius=radius, criterion=criterion, **terms)
     assert model.predict(X) == pytest.approx(np.full(len(X), 1.0), rel=1e-5)
     assert model.excess_risks_ == pytest.approx(np.zeros(3), abs=1e-4)
     assert model.certificate_.gap <= 1e-6 * size_of(data, terms)
 
 
-@pytest.mark.parametrize("score", ["excess", "risk"])
+@pytest.mark.parametrize("criterion", ["excess", "risk"])
 @pytest.mark.parametrize("radius", ["types", 0.0, 0.1, math.inf])
 @pytest.mark.parametrize("seed", range(3))
-def test_goods_that_gain_when_left_over_are_ordered_to_the_capacity(seed, radius, score):
+def test_goods_that_gain_when_left_over_are_ordered_to_the_capacity(seed, radius, criterion):
     X, demand, contexts, _ = shop(57 + seed)
     paid = np.random.default_rng(seed).uniform(0.5, 2.5, len(demand))
     terms = PLAIN | {"max_stock": 60.0, "salvage": 3.0}
     data = X, demand, contexts, paid
-    model = fitted(data, radius=radius, score=score, **terms)
+    model = fitted(data, radius=radius, criterion=criterion, **terms)
     assert model.predict(X) == pytest.approx(np.full(len(X), 60.0), rel=1e-5)
     assert model.certificate_.gap <= 1e-6 * size_of(data, terms)
 
@@ -694,7 +694,7 @@ def test_no_contexts_is_plain_risk_minimisation_and_is_said():
         ({"integer": "yes"}, "integer"),
         ({"alpha": -1.0}, "alpha"),
         ({"radius": -0.1}, "radius"),
-        ({"score": "regret"}, "score"),
+        ({"criterion": "regret"}, "criterion"),
         ({"cost": "dear"}, "cost"),
         ({"cost": math.nan}, "finite"),
     ],

@@ -118,7 +118,7 @@ def test_table_of_contexts_is_handed_on():
     "contexts", [LABELS, LABELS.tolist(), pd.Series(LABELS)], ids=["array", "list", "pandas series"]
 )
 def test_grid_search_fits_every_fold_with_its_contexts(contexts):
-    grid = {"alpha": [1e-3, 1.0], "score": ["risk", "excess"]}
+    grid = {"alpha": [1e-3, 1.0], "criterion": ["risk", "excess"]}
     search = GridSearchCV(robust(), grid, cv=FOLDS).fit(X, Y, contexts=contexts)
     assert_same_model(search.best_estimator_, robust(**search.best_params_).fit(X, Y, LABELS))
     assert_contexts_mattered(search.best_estimator_, X, Y)
@@ -133,7 +133,7 @@ def test_grid_search_fits_every_fold_with_its_contexts(contexts):
 @pytest.mark.usefixtures("routing")
 def test_grid_search_over_a_pipeline_hands_contexts_on():
     pipeline = Pipeline([("scale", StandardScaler()), ("model", robust())])
-    grid = {"model__confidence": [0.5, 1.0], "model__score": ["risk", "excess"]}
+    grid = {"model__confidence": [0.5, 1.0], "model__criterion": ["risk", "excess"]}
     search = GridSearchCV(pipeline, grid, cv=FOLDS, scoring="neg_log_loss").fit(X, Y, contexts=LABELS)
     params = {name.removeprefix("model__"): value for name, value in search.best_params_.items()}
     by_hand = robust(**params).fit(StandardScaler().fit_transform(X), Y, LABELS)
@@ -217,7 +217,7 @@ def test_bagging_survives_a_context_that_is_not_drawn():
 @pytest.mark.parametrize(
     "meta",
     [
-        VotingClassifier([("one", robust()), ("two", robust(score="risk"))]),
+        VotingClassifier([("one", robust()), ("two", robust(criterion="risk"))]),
         OneVsRestClassifier(robust()),
         RFE(robust(), n_features_to_select=2),
     ],
@@ -280,7 +280,9 @@ def test_contexts_can_be_turned_down():
 def test_pipeline_takes_contexts_by_the_name_of_the_step():
     pipeline = Pipeline([("scale", StandardScaler()), ("model", robust())]).fit(X, Y, model__contexts=LABELS)
     assert_same_model(pipeline[-1], robust().fit(StandardScaler().fit_transform(X), Y, LABELS))
-    search = GridSearchCV(pipeline, {"model__score": ["risk", "excess"]}, cv=FOLDS).fit(X, Y, model__contexts=LABELS)
+    search = GridSearchCV(pipeline, {"model__criterion": ["risk", "excess"]}, cv=FOLDS).fit(
+        X, Y, model__contexts=LABELS
+    )
     assert search.best_estimator_[-1].contexts_.tolist() == ["east", "north", "west"]
 
 
@@ -319,7 +321,7 @@ def test_estimator_kept_with_skops_still_requests_contexts(estimator):
 
 @pytest.mark.usefixtures("routing")
 def test_pipeline_kept_with_skops_still_hands_contexts_on():
-    pipeline = make_pipeline(StandardScaler(), robust(score="risk")).fit(X, Y, contexts=LABELS)
+    pipeline = make_pipeline(StandardScaler(), robust(criterion="risk")).fit(X, Y, contexts=LABELS)
     data = skops.io.dumps(pipeline)
     copy = skops.io.loads(data, trusted=skops.io.get_untrusted_types(data=data))
     np.testing.assert_array_equal(copy.predict_proba(X), pipeline.predict_proba(X))

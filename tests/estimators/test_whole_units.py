@@ -49,9 +49,9 @@ def table_of_risks(data, weight=None, price=10.0, salvage=0.0, shortage=0.0, max
     return table
 
 
-def worst_of_each_level(table, shares, radius, score):
+def worst_of_each_level(table, shares, radius, criterion):
     """Return the worst-case score of every whole level."""
-    references = table.min(axis=0) if score == "excess" else np.zeros(table.shape[1])
+    references = table.min(axis=0) if criterion == "excess" else np.zeros(table.shape[1])
     return np.array([worst_mean(risks - references, shares, radius) for risks in table])
 
 
@@ -60,9 +60,9 @@ def shares_of(contexts, weight=None):
     return totals / totals.sum()
 
 
-def assert_is_the_best_whole_level(model, data, radius, score, weight=None, **terms):
+def assert_is_the_best_whole_level(model, data, radius, criterion, weight=None, **terms):
     table = table_of_risks(data, weight, **terms)
-    worst = worst_of_each_level(table, shares_of(data[2], weight), radius, score)
+    worst = worst_of_each_level(table, shares_of(data[2], weight), radius, criterion)
     size = 1.0 + np.abs(table).max()
     level = int(model.stock_level_)
     assert model.stock_level_ == level
@@ -81,16 +81,16 @@ def assert_is_the_best_whole_level(model, data, radius, score, weight=None, **te
     assert proof.gap <= 1e-9 * size
 
 
-@pytest.mark.parametrize("score", ["risk", "excess"])
+@pytest.mark.parametrize("criterion", ["risk", "excess"])
 @pytest.mark.parametrize("radius", [0.0, 0.1, math.inf])
 @pytest.mark.parametrize("terms", TERMS)
 @pytest.mark.parametrize("whole", [True, False], ids=["whole demand", "fractional demand"])
 @pytest.mark.parametrize("seed", range(3))
-def test_no_whole_level_has_a_smaller_worst_case(seed, whole, terms, radius, score):
+def test_no_whole_level_has_a_smaller_worst_case(seed, whole, terms, radius, criterion):
     terms = TERMS[terms]
     data = sales(seed, 2 + seed, whole)
-    model = RobustNewsvendor(**({"price": 10.0} | terms), integer=True, radius=radius, score=score).fit(*data)
-    assert_is_the_best_whole_level(model, data, radius, score, **terms)
+    model = RobustNewsvendor(**({"price": 10.0} | terms), integer=True, radius=radius, criterion=criterion).fit(*data)
+    assert_is_the_best_whole_level(model, data, radius, criterion, **terms)
 
 
 @pytest.mark.parametrize("seed", range(100, 120))
@@ -123,8 +123,8 @@ def test_one_context_gets_its_best_whole_level(radius):
 @pytest.mark.parametrize("seed", range(5))
 def test_whole_levels_are_no_better_than_any_and_next_to_the_best_of_all(seed):
     data = sales(50 + seed, whole=False)
-    free = RobustNewsvendor(10.0, radius=0.3, score="risk").fit(*data)
-    whole = RobustNewsvendor(10.0, radius=0.3, score="risk", integer=True).fit(*data)
+    free = RobustNewsvendor(10.0, radius=0.3, criterion="risk").fit(*data)
+    whole = RobustNewsvendor(10.0, radius=0.3, criterion="risk", integer=True).fit(*data)
     assert whole.certificate_.upper >= free.certificate_.lower - 1e-9
     # Worst-case risk is convex, so the best whole level is beside the best of all, where that is one level.
     assert abs(whole.stock_level_ - free.stock_level_) < 1.0 + 1e-9

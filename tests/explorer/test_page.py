@@ -23,8 +23,8 @@ def test_numbers_in_the_page_are_the_librarys(example):
     assert data["shares"] == found.shares.tolist()
     assert data["low"] == found.intervals[:, :, 0].tolist()
     assert data["high"] == found.intervals[:, :, 1].tolist()
-    for score, own in found.scores.items():
-        read = data["scores"][score]
+    for criterion, own in found.by_criterion.items():
+        read = data["criteria"][criterion]
         assert read["weights"] == own.weights.tolist()
         assert read["values"] == own.values.tolist()
         for name in ("nominal", "prices", "worst", "objective", "gaps"):
@@ -89,8 +89,10 @@ def test_many_contexts_are_cut_and_the_page_stays_small():
     assert len(data["drawn"]) == MOST_DRAWN
     assert data["others"] == 100 - MOST_DRAWN
     assert f"The {MOST_DRAWN} contexts" in page
-    weights = np.max([np.max(data["scores"][score]["weights"], axis=0) for score in ("excess", "risk")], axis=0)
-    worst = {c for score in ("excess", "risk") for c in data["scores"][score]["worst_in"]}
+    weights = np.max(
+        [np.max(data["criteria"][criterion]["weights"], axis=0) for criterion in ("excess", "risk")], axis=0
+    )
+    worst = {c for criterion in ("excess", "risk") for c in data["criteria"][criterion]["worst_in"]}
     assert worst <= set(data["drawn"])
     assert min(weights[k] for k in set(data["drawn"]) - worst) >= max(
         weights[k] for k in range(100) if k not in data["drawn"]
@@ -104,8 +106,8 @@ def test_very_many_contexts_keep_the_page_small():
     data = data_in(page)
     assert len(page.encode()) < 2_000_000
     assert len(data["names"]) == MOST_EMBEDDED
-    for score, own in found.scores.items():
-        worst = [data["names"][k] for k in data["scores"][score]["worst_in"]]
+    for criterion, own in found.by_criterion.items():
+        worst = [data["names"][k] for k in data["criteria"][criterion]["worst_in"]]
         assert worst == [str(found.contexts[k]) for k in own.worst_contexts]
 
 

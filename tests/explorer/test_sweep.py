@@ -27,19 +27,19 @@ from counterpoise.sets import implied_confidence
 from tests.explorer.examples import boundary, noisy_lines, plan, stock, two_classes
 
 
-@pytest.mark.parametrize("score", ["excess", "risk"])
-def test_numbers_are_those_of_confidence_path(score):
+@pytest.mark.parametrize("criterion", ["excess", "risk"])
+def test_numbers_are_those_of_confidence_path(criterion):
     found = boundary()
-    model = make_pipeline(StandardScaler(), RobustLogisticRegression(radius="agrawal", score=score))
+    model = make_pipeline(StandardScaler(), RobustLogisticRegression(radius="agrawal", criterion=criterion))
     path = confidence_path(model, *two_classes(), radii=found.levels.radii.tolist())
-    own = found.scores[score]
+    own = found.by_criterion[criterion]
     np.testing.assert_array_equal(found.contexts, path.contexts)
     np.testing.assert_array_equal(found.levels.radii, path["radius"])
     np.testing.assert_array_equal(own.weights, path.context_weights)
     np.testing.assert_array_equal(own.risks, path.risks)
     np.testing.assert_array_equal(own.excess, path.excess_risks)
     np.testing.assert_array_equal(own.nominal, path["nominal_risk"])
-    np.testing.assert_array_equal(own.worst, path[f"worst_{score}"])
+    np.testing.assert_array_equal(own.worst, path[f"worst_{criterion}"])
     np.testing.assert_array_equal(own.objective, path["objective"])
     np.testing.assert_array_equal(own.gaps, path["gap"])
     np.testing.assert_array_equal(own.values[np.arange(len(own.worst)), own.worst_contexts], own.worst)
@@ -69,9 +69,9 @@ def test_ladder_reaches_from_the_mix_of_the_data_to_every_mix_with_exact_stops()
 
 def test_chosen_radius_in_bits_is_a_level():
     X, y, c = noisy_lines(3)
-    found = sweep(RobustLinearRegression(radius=0.1234, score="risk"), X, y, c, levels=3)
+    found = sweep(RobustLinearRegression(radius=0.1234, criterion="risk"), X, y, c, levels=3)
     assert found.levels.radii[found.levels.chosen] == 0.1234
-    assert (found.levels.method, found.score) == ("types", "risk")
+    assert (found.levels.method, found.criterion) == ("types", "risk")
     sure = sweep(RobustLinearRegression(confidence=1.0), X, y, c, levels=3)
     assert sure.levels.chosen == len(sure.levels.radii) - 1
 
@@ -81,21 +81,21 @@ def test_intervals_are_those_of_the_ball():
     for k, radius in enumerate(found.levels.radii):
         ball = KLBall(found.shares, radius)
         np.testing.assert_allclose(found.intervals[k], [ball.interval(c) for c in range(3)], atol=1e-15)
-    inside = found.scores["excess"].weights
+    inside = found.by_criterion["excess"].weights
     assert (inside >= found.intervals[:, :, 0] - 1e-9).all()
     assert (inside <= found.intervals[:, :, 1] + 1e-9).all()
 
 
-@pytest.mark.parametrize("score", ["excess", "risk"])
-def test_orders_are_those_of_robust_newsvendor(score):
+@pytest.mark.parametrize("criterion", ["excess", "risk"])
+def test_orders_are_those_of_robust_newsvendor(criterion):
     found, rng = stock(), np.random.default_rng(1)
     c = rng.choice(4, 200, p=[0.5, 0.3, 0.15, 0.05])
     demand = rng.normal(np.array([40.0, 55.0, 25.0, 90.0])[c], 6.0).clip(0.0)
-    own = found.scores[score]
+    own = found.by_criterion[criterion]
     for k, radius in enumerate(found.levels.radii):
-        fit = RobustNewsvendor(10.0, radius=float(radius), score=score)
+        fit = RobustNewsvendor(10.0, radius=float(radius), criterion=criterion)
         fit.fit(4.0, demand, contexts=np.array(["sun", "cloud", "rain", "fair"])[c])
-        assert found.decision.orders[score][k] == fit.stock_level_
+        assert found.decision.orders[criterion][k] == fit.stock_level_
         np.testing.assert_array_equal(own.risks[k], fit.context_risks_)
         np.testing.assert_array_equal(own.excess[k], fit.excess_risks_)
         np.testing.assert_array_equal(own.weights[k], fit.context_weights_)
@@ -113,7 +113,7 @@ def test_order_at_the_level_of_a_plan_is_the_plans_own():
     )  # fmt: skip
     for one in made.plans:
         found = stock_sweep(one, made.money, levels=3)
-        own = found.scores["excess"]
+        own = found.by_criterion["excess"]
         assert found.decision.orders["excess"][found.levels.chosen] == one.order
         np.testing.assert_array_equal(own.excess[found.levels.chosen], one.excess(one.order))
 
@@ -224,7 +224,7 @@ def test_whole_weights_are_repeated_rows():
     repeated = sweep(RobustLinearRegression(), *(np.repeat(a, weight, axis=0) for a in (X, y, c)), levels=3)
     np.testing.assert_array_equal(weighted.counts, repeated.counts)
     np.testing.assert_allclose(weighted.levels.radii, repeated.levels.radii)
-    np.testing.assert_allclose(weighted.scores["risk"].risks, repeated.scores["risk"].risks, atol=1e-6)
+    np.testing.assert_allclose(weighted.by_criterion["risk"].risks, repeated.by_criterion["risk"].risks, atol=1e-6)
 
 
 def test_few_rows_for_chi2_are_said_on_the_page_and_not_warned_about():
@@ -257,26 +257,26 @@ def test_one_context_and_one_level_are_refused():
 
 def test_the_model_is_left_as_it_was():
     X, y, c = noisy_lines(2)
-    model = RobustLinearRegression(score="risk")
+    model = RobustLinearRegression(criterion="risk")
     sweep(model, X, pd.Series(y), c, levels=2)
     assert not hasattr(model, "coef_")
-    assert model.get_params()["score"] == "risk"
+    assert model.get_params()["criterion"] == "risk"
 
 
 def test_price_is_never_below_nothing_beyond_the_gap():
     for found in (boundary(), stock()):
-        for own in found.scores.values():
+        for own in found.by_criterion.values():
             assert (own.prices >= -(own.gaps[0] + own.gaps)).all()
-    assert replace(boundary()).scores["excess"].worst[-1] < boundary().scores["excess"].worst[0]
+    assert replace(boundary()).by_criterion["excess"].worst[-1] < boundary().by_criterion["excess"].worst[0]
 
 
 def test_contexts_that_agree_cost_nothing():
     X, y, _ = noisy_lines(1, rows=100)
     both = [np.concatenate([a, a]) for a in (X, y)]
     found = sweep(RobustLinearRegression(), *both, np.repeat(["a", "b"], 100), levels=4)
-    assert not any(own.paid.any() for own in found.scores.values())
-    assert boundary().scores["excess"].paid[-1]
-    assert not boundary().scores["excess"].paid[0]
+    assert not any(own.paid.any() for own in found.by_criterion.values())
+    assert boundary().by_criterion["excess"].paid[-1]
+    assert not boundary().by_criterion["excess"].paid[0]
 
 
 @pytest.mark.parametrize("wrap", [list, pd.Series, pl.Series, pa.array, pd.Categorical])

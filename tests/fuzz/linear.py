@@ -32,7 +32,7 @@ _ALPHAS = [1e-4, 1e-4, 1.0, 1e-2, 1e-10, 0.0, 1e-300, 1e10, 1e300, 5e-324]
 _SWITCHES = {
     "radius": data.often(data.switch_radius, data.wrong_radius),
     "confidence": data.often(data.confidences, data.wrong_confidence),
-    "score": st.sampled_from([*["excess", "risk"] * 20, "profit"]),
+    "criterion": st.sampled_from([*["excess", "risk"] * 20, "profit"]),
     "alpha": data.often(st.sampled_from(_ALPHAS), st.sampled_from([-1.0, float("nan"), "x", None])),
     "reference": st.sampled_from([*["in-sample"] * 60, "cross-fit", "shrunk", "odd", {0: 0.1, 1: 0.2}]),
     "adjust": st.sampled_from([*[None] * 30, 1.0, 1.0, "standard-error", "standard-error", "odd"]),
@@ -113,7 +113,7 @@ def _check_certificate(kind, model, rows, own, kept, codes, p_hat, certified):
         y = np.searchsorted(model.classes_, y).astype(float)
         kind = "multinomial" if len(model.classes_) > 2 else kind
     certificate, alpha = model.certificate_, params["alpha"]
-    references = (model.reference_risks_ if params["score"] == "excess" else 0.0) - model.adjustments_
+    references = (model.reference_risks_ if params["criterion"] == "excess" else 0.0) - model.adjustments_
     coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
 
     def risks(coef, intercept):
@@ -146,7 +146,7 @@ def _check_certificate(kind, model, rows, own, kept, codes, p_hat, certified):
             assert not value < certificate.lower - slack, "lower is above a value that is attained"
         # The certificate vouches for references where they are a part of the objective.
         solved = isinstance(params["reference"], str) and params["reference"] == "in-sample"
-        if certified and solved and params["score"] == "excess":
+        if certified and solved and params["criterion"] == "excess":
             room = slack + 1e-6 * np.abs(there - model.reference_risks_).astype(float) + 1e-5 * certificate.scale
             assert (there >= model.reference_risks_ - room).all(), "a reference is above a risk that is attained"
 
@@ -181,7 +181,7 @@ _COSTS = [4.0, 0.1, 9.99, 1e-13, 1e11, 1e300, 0.0, -1.0, float("nan")]
 
 def stock_case():
     """Return the strategy of a stock level's inputs."""
-    shared = ("radius", "confidence", "score", "reference", "draws")
+    shared = ("radius", "confidence", "criterion", "reference", "draws")
     common = st.fixed_dictionaries({key: _SWITCHES[key] for key in shared})
     return st.tuples(
         data.recipes,
@@ -220,7 +220,7 @@ def check_stock(drawn):
     demand = np.asarray(rows.y, float)
     y = np.column_stack([np.broadcast_to(cost, demand.shape), demand])[kept].astype(np.longdouble)
     weight = rows.row_weight[kept].astype(np.longdouble)
-    references = model.reference_risks_ if common["score"] == "excess" else np.zeros(len(p_hat))
+    references = model.reference_risks_ if common["criterion"] == "excess" else np.zeros(len(p_hat))
 
     def objective(level):
         losses = row_losses("newsvendor", np.full(len(y), level, np.longdouble), y, own)

@@ -32,7 +32,7 @@ any_learner_case = st.tuples(
     st.fixed_dictionaries(
         {
             "radius": _radius,
-            "score": st.sampled_from(_SCORES),
+            "criterion": st.sampled_from(_SCORES),
             "cv": st.sampled_from([2, 2, 3, 1, 100]),
             "max_iter": st.sampled_from([3, 3, 1, 0]),
             "reference": st.sampled_from(["cross-fit", "cross-fit", "in-sample", "shrunk", {0: 0.1}]),
@@ -79,11 +79,11 @@ booster_case = st.tuples(data.recipes, st.sampled_from(sorted(BOOSTERS)), _radiu
 
 def check_booster(drawn):
     """The same for boosting."""
-    recipe, name, radius, score = drawn
+    recipe, name, radius, criterion = drawn
     rows = data.table(recipe, BOOSTERS[name])
 
     def run():
-        estimator = getattr(cpo, name)(radius=radius, score=score, n_estimators=3, n_jobs=1, random_state=0)
+        estimator = getattr(cpo, name)(radius=radius, criterion=criterion, n_estimators=3, n_jobs=1, random_state=0)
         model = estimator.fit(rows.X, rows.y, contexts=rows.contexts, sample_weight=rows.weight)
         return model, model.predict(rows.X)
 
@@ -101,10 +101,10 @@ path_case = st.tuples(
 
 def check_path(drawn):
     """Every level has numbers, and bounds in order."""
-    recipe, name, score, radii, levels = drawn
+    recipe, name, criterion, radii, levels = drawn
     kind, estimator, own = ESTIMATORS[name]
     rows = data.table(recipe, kind)
-    model = estimator(score=score, **{key: values[0] for key, values in own.items()})
+    model = estimator(criterion=criterion, **{key: values[0] for key, values in own.items()})
 
     def run():
         return cpo.confidence_path(

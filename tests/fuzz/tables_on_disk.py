@@ -167,7 +167,7 @@ _ROLES += [
     ("--memory", "1MB"),
     ("--json",),
 ]
-_ROLES += [("--confidence", "2"), ("--draws", "-1"), ("--score", "risk"), ("--folds", "1"), ("--nonsense",)]
+_ROLES += [("--confidence", "2"), ("--draws", "-1"), ("--criterion", "risk"), ("--folds", "1"), ("--nonsense",)]
 _ROLES += [("--pool-below", "9"), ("--pool-below", "2"), ("--pool-below", "0")]
 
 

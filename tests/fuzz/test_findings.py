@@ -126,14 +126,14 @@ def test_a_date_beyond_the_calendar_is_refused(tmp_path, seconds):
 @pytest.mark.filterwarnings("ignore::counterpoise.exceptions.CounterpoiseWarning")
 def test_the_smallest_radius_is_no_division_by_zero():
     rng = np.random.default_rng(17)
-    model = cpo.RobustLogisticRegression(radius=5e-324, alpha=1e-300, score="risk")
+    model = cpo.RobustLogisticRegression(radius=5e-324, alpha=1e-300, criterion="risk")
     model.fit(rng.normal(size=(10, 3)), np.arange(10) % 3, contexts=np.arange(10) % 4)
     assert np.isfinite(model.coef_).all()
 
 
 def fit_of(name, switches, **recipe):
     """Judge one fit of the fuzzer's own."""
-    common = {"confidence": 0.99, "draws": None, "reference": "in-sample", "score": "excess", "fit_intercept": True}
+    common = {"confidence": 0.99, "draws": None, "reference": "in-sample", "criterion": "excess", "fit_intercept": True}
     common |= {"tol": 1e-6, "max_iter": 100, "radius": 0.05, "alpha": 1e-4}
     plain = {"weights": "none", "form": "plain", "features": "plain", "contexts": "random", "target": 0, "d": 1}
     own = {key: switches.pop(key) for key in ("quantile", "delta") if key in switches}
@@ -165,7 +165,7 @@ def test_parabolas_too_large_for_floats_end_a_path_not_the_program():
 def test_scores_too_large_to_fit_a_parabola_to_are_played_without_one():
     recipe = {"target": 4, "d": 3, "n": 11, "weights": "none", "seed": 3, "form": "strided", "features": "plain"}
     recipe |= {"n_contexts": 4, "contexts": "random"}
-    switches = {"radius": 0.001, "score": "risk", "cv": 2, "max_iter": 3, "reference": "cross-fit"}
+    switches = {"radius": 0.001, "criterion": "risk", "cv": 2, "max_iter": 3, "reference": "cross-fit"}
     assert rest.check_any_learner((recipe, "ridge", switches))
 
 

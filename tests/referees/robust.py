@@ -1,4 +1,4 @@
-"""Convex-program referee: minimise over theta the worst-case expected score, as one CVXPY problem."""
+"""Convex-program referee: minimise over theta the worst-case expected criterion, as one CVXPY problem."""
 
 import math
 import warnings
@@ -236,7 +236,7 @@ def _prepare(loss, X, y, codes, alpha, fit_intercept, sample_weight, params):
     return _Problem(loss, design, y, groups, weights, p_hat, float(alpha), bool(fit_intercept), params)
 
 
-def solve(loss, X, y, codes, radius_bits, score, alpha, fit_intercept, sample_weight=None, **loss_params):
+def solve(loss, X, y, codes, radius_bits, criterion, alpha, fit_intercept, sample_weight=None, **loss_params):
     """Minimise over theta the maximum over the KL ball of ``sum_c p_c (R_c(theta) - ref_c)``.
 
     Parameters
@@ -245,7 +245,7 @@ def solve(loss, X, y, codes, radius_bits, score, alpha, fit_intercept, sample_we
     X : array (n, d); y : array (n,), or (n, 2) with columns cost and demand for the newsvendor.
     codes : int array (n,), contexts 0..C-1, each with positive weight.
     radius_bits : float, may be 0 or inf.
-    score : {"excess", "risk"}
+    criterion : {"excess", "risk"}
     alpha : float, ridge penalty ``alpha / 2 * ||coef||^2``; the intercept is the last entry and is free.
     **loss_params : n_classes, delta, quantile or price, as the loss requires.
 
@@ -254,12 +254,12 @@ def solve(loss, X, y, codes, radius_bits, score, alpha, fit_intercept, sample_we
     RobustSolution
         For the multinomial loss theta has shape (n_classes, d + intercept), intercepts centred.
     """
-    if score not in ("excess", "risk"):
-        raise ValueError(f"unknown score {score!r}")
+    if criterion not in ("excess", "risk"):
+        raise ValueError(f"unknown criterion {criterion!r}")
     problem = _prepare(loss, X, y, codes, alpha, fit_intercept, sample_weight, loss_params)
     size = len(problem.groups)
     reference = np.zeros(size)
-    if score == "excess":
+    if criterion == "excess":
         reference = np.array([_reference_risk(problem, c) for c in range(size)])
 
     answer = _solve_dual(problem, radius_bits, reference)

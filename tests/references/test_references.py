@@ -124,7 +124,7 @@ def test_references_equal_convex_programs(loss, alpha):
         y=y,
         codes=codes,
         radius_bits=0.0,
-        score="excess",
+        criterion="excess",
         alpha=alpha,
         fit_intercept=True,
     )

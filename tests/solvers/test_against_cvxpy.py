@@ -27,18 +27,18 @@ def test_the_value_agrees(loss, name, parameters, radius):
     X, y, codes = make(loss, 3, 2, seed=11, rows=(10, 20))
     rng = np.random.default_rng(5)
     weight = rng.uniform(0.5, 2.0, len(codes))
-    for score, alpha in itertools.product(("risk", "excess"), (1e-2,)):
+    for criterion, alpha in itertools.product(("risk", "excess"), (1e-2,)):
         fit = fit_linear(
             X,
             y,
             codes,
             loss,
-            robustness=Robustness(radius=radius, score=score),
+            robustness=Robustness(radius=radius, criterion=criterion),
             alpha=alpha,
             sample_weight=weight,
             tol=1e-9,
         )
-        referee = robust.solve(name, X, y, codes, radius, score, alpha, True, sample_weight=weight, **parameters)
+        referee = robust.solve(name, X, y, codes, radius, criterion, alpha, True, sample_weight=weight, **parameters)
         scale = fit.solution.certificate.scale
         assert fit.solution.success
         assert fit.solution.value == pytest.approx(referee.value, abs=2e-7 * scale)

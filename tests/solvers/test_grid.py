@@ -14,7 +14,7 @@ LOSSES = [Logistic(), Multinomial(3), Squared(), Huber(1.0), Poisson(), Pinball(
 CONTEXTS = (1, 2, 3, 10, 50)
 FEATURES = (1, 3, 20)
 RADII = (0.0, 1e-6, "types", 1.0, 30.0, np.inf)
-SCORES = ("risk", "excess")
+CRITERIA = ("risk", "excess")
 
 
 def objective(fit, loss, X, y, codes, alpha):
@@ -33,12 +33,12 @@ def objective(fit, loss, X, y, codes, alpha):
 def test_every_problem_is_certified(loss, n_contexts, n_features, alpha):
     X, y, codes = make(loss, n_contexts, n_features, seed=100 * n_contexts + n_features)
     promised = 1e-6 if loss.name in ("pinball", "newsvendor") else 1e-8
-    for radius, score in itertools.product(RADII, SCORES):
+    for radius, criterion in itertools.product(RADII, CRITERIA):
         fit = fit_linear(
-            X, y, codes, loss, robustness=Robustness(radius=radius, score=score), alpha=alpha, tol=promised / 2
+            X, y, codes, loss, robustness=Robustness(radius=radius, criterion=criterion), alpha=alpha, tol=promised / 2
         )
         solution, certificate = fit.solution, fit.solution.certificate
-        assert solution.success, (radius, score, certificate)
+        assert solution.success, (radius, criterion, certificate)
         assert certificate.gap <= promised * certificate.scale
         assert certificate.scope == "global"
         assert certificate.upper == pytest.approx(
@@ -51,19 +51,19 @@ def test_every_problem_is_certified(loss, n_contexts, n_features, alpha):
 @pytest.mark.parametrize("n_contexts", CONTEXTS)
 def test_one_parameter_piecewise_linear_is_exact_to_rounding(loss, n_contexts):
     X, y, codes = make(loss, n_contexts, 1, seed=n_contexts)
-    for radius, score in itertools.product(RADII, SCORES):
+    for radius, criterion in itertools.product(RADII, CRITERIA):
         fit = fit_linear(
             np.ones_like(X),
             y,
             codes,
             loss,
-            robustness=Robustness(radius=radius, score=score),
+            robustness=Robustness(radius=radius, criterion=criterion),
             alpha=0.0,
             fit_intercept=False,
             bounds=(np.array([0.0]), np.array([100.0])),
             tol=1e-12,
         )
-        assert fit.solution.success, (radius, score, fit.solution.certificate)
+        assert fit.solution.success, (radius, criterion, fit.solution.certificate)
 
 
 def test_the_default_tolerance_is_a_millionth_and_a_billionth_is_within_reach():

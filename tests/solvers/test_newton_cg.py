@@ -13,7 +13,7 @@ from tests.problems import make, scattered
 @pytest.mark.parametrize("radius", [0.0, 1e-6, 0.1, 2.0, 30.0, np.inf])
 def test_it_agrees_with_the_dense_method(loss, radius):
     X, y, codes = make(loss, 4, 6, seed=2)
-    robustness = Robustness(radius=radius, score="excess")
+    robustness = Robustness(radius=radius, criterion="excess")
     dense = fit_linear(X, y, codes, loss, robustness=robustness, alpha=1e-2, solver=InteriorPoint(tol=1e-10))
     product = fit_linear(X, y, codes, loss, robustness=robustness, alpha=1e-2, solver=NewtonCG(tol=1e-7))
     assert product.solution.success

@@ -54,17 +54,21 @@ def assert_same_optimum(one, other):
     n_features=st.integers(2, 40),
     alpha=st.sampled_from([1e-1, 1e-2, 1e-3]),
     radius=st.sampled_from([0.0, 1e-6, 0.05, 2.0, 30.0, np.inf]),
-    score=st.sampled_from(["excess", "risk"]),
+    criterion=st.sampled_from(["excess", "risk"]),
     as_sparse=st.booleans(),
     fit_intercept=st.booleans(),
     seed=st.integers(0, 2**16),
 )
 def test_it_agrees_with_the_dense_method(
-    loss, n_contexts, n_features, alpha, radius, score, as_sparse, fit_intercept, seed
+    loss, n_contexts, n_features, alpha, radius, criterion, as_sparse, fit_intercept, seed
 ):
     X, y, codes = sparse_rows(loss, n_contexts, n_features, seed)
     rows = X if as_sparse else X.toarray()
-    options = {"robustness": Robustness(radius=radius, score=score), "alpha": alpha, "fit_intercept": fit_intercept}
+    options = {
+        "robustness": Robustness(radius=radius, criterion=criterion),
+        "alpha": alpha,
+        "fit_intercept": fit_intercept,
+    }
     dense = fit_linear(X.toarray(), y, codes, loss, **options, tol=1e-8)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(linear, "_LARGEST_HESSIAN", 0)
@@ -103,7 +107,7 @@ def test_exact_steps_follow_where_rough_ones_fail(no_squares, monkeypatch):
 def test_without_a_ridge_steps_are_exact(no_squares, monkeypatch):
     monkeypatch.setattr(specialists, "TruncatedNewton", _Unwanted)
     X, y, codes = make(Logistic(), 3, 4, seed=0)
-    robustness = Robustness(radius=0.1, score="risk")
+    robustness = Robustness(radius=0.1, criterion="risk")
     with pytest.warns(NotCertifiedWarning):
         product = fit_linear(X, y, codes, Logistic(), robustness=robustness, alpha=0.0)
     with pytest.MonkeyPatch.context() as patch:

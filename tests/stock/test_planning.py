@@ -83,7 +83,7 @@ TERMS = {
     "all": {"radius": math.inf},
     "sure": {"confidence": 1.0},
     "draws": {"draws": 17},
-    "risk": {"score": "risk"},
+    "risk": {"criterion": "risk"},
     "cross-fit": {"reference": "cross-fit"},
 }
 
@@ -480,7 +480,7 @@ BAD = {
     "draws is NaN": ({"draws": math.nan}, "draws"),
     "draws is text": ({"draws": "ten"}, "draws"),
     "draws is a truth": ({"draws": True}, "draws"),
-    "score is a word": ({"score": "regret"}, "score"),
+    "criterion is a word": ({"criterion": "regret"}, "criterion"),
     "reference is a word": ({"reference": "known"}, "reference"),
     "integer is text": ({"integer": "no"}, "integer"),
     "max_stock leaves no whole unit": ({"integer": True, "max_stock": 0.5}, "max_stock"),
@@ -550,7 +550,7 @@ ODD = st.one_of(
 )
 NAMES = [
     *("demand", "cost", "price", "contexts", "products", "salvage", "shortage", "max_stock", "capacity", "integer"),
-    *("confidence", "radius", "draws", "score", "reference", "min_rows"),
+    *("confidence", "radius", "draws", "criterion", "reference", "min_rows"),
 ]
 
 

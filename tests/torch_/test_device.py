@@ -73,12 +73,12 @@ def fits(kind, X, y, contexts, device, given=None, **options):
 
 @each_device
 @pytest.mark.parametrize("alpha", [0.0, 1e-2])
-@pytest.mark.parametrize("score", ["risk", "excess"])
+@pytest.mark.parametrize("criterion", ["risk", "excess"])
 @pytest.mark.parametrize("radius", RADII)
 @each_model
-def test_same_as_in_memory(model, radius, score, alpha, device):
+def test_same_as_in_memory(model, radius, criterion, alpha, device):
     kind, X, y, contexts = problem(model)
-    assert_same(*fits(kind, X, y, contexts, device, radius=radius, score=score, alpha=alpha))
+    assert_same(*fits(kind, X, y, contexts, device, radius=radius, criterion=criterion, alpha=alpha))
 
 
 @each_device

@@ -91,7 +91,9 @@ def run_script(script, references=None, **options):
 @pytest.mark.parametrize("update", ["closed-form", "ascent"])
 def test_learns_what_the_certified_solver_finds(update):
     X, y, codes = data(noise=0.3)
-    exact = cpo.RobustLinearRegression(radius=0.2, score="risk", alpha=0.0).fit(X.numpy(), y.numpy(), contexts=CODES)
+    exact = cpo.RobustLinearRegression(radius=0.2, criterion="risk", alpha=0.0).fit(
+        X.numpy(), y.numpy(), contexts=CODES
+    )
     torch.manual_seed(0)
     model = nn.Linear(2, 1).double()
     loss = RobustLoss(COUNTS, radius=0.2, update=update, step_size=0.02, averaging=1.0)

@@ -39,7 +39,15 @@ Radius = Annotated[
 Draws = Annotated[
     float | None, typer.Option("--draws", help="Independent draws of a context in the data, where rows are not.")
 ]
-Score = Annotated[str, typer.Option("--score", help="What the worst case is taken of: excess or risk.")]
+
+
+def _renamed(value: str | None) -> None:
+    if value is not None:
+        raise typer.BadParameter(f"it is called --criterion now. Pass --criterion {value}.")
+
+
+Score = Annotated[str | None, typer.Option("--score", hidden=True, callback=_renamed)]
+Criterion = Annotated[str, typer.Option("--criterion", help="What the worst case is taken of: excess or risk.")]
 Alpha = Annotated[float, typer.Option("--alpha", help="Strength of the ridge on scaled features.")]
 _REFERENCES = "Least risk of each context: cross-fit (held-out rows), shrunk (for many small contexts) or in-sample."
 ReferenceName = Annotated[str, typer.Option("--reference", help=_REFERENCES)]
@@ -149,7 +157,7 @@ def model_switches(
     confidence: float,
     radius: str,
     draws: float | None,
-    score: str,
+    criterion: str,
     alpha: float,
     reference: str,
     quantile: float,
@@ -163,7 +171,7 @@ def model_switches(
         "confidence": confidence,
         "radius": checked_radius(radius),
         "draws": draws,
-        "score": score,
+        "criterion": criterion,
         "alpha": alpha,
         "reference": reference,
         "adjust": checked_adjust(adjust),

@@ -24,7 +24,8 @@ def compare(
     confidence: options.Confidence = 0.99,
     radius: options.Radius = "types",
     draws: options.Draws = None,
-    score: options.Score = "excess",
+    criterion: options.Criterion = "excess",
+    score: options.Score = None,
     alpha: options.Alpha = 1e-3,
     reference: options.ReferenceName = "cross-fit",
     adjust: options.Adjust = "none",
@@ -51,7 +52,9 @@ def compare(
     from counterpoise.tabular.fitting import pose
 
     speaker = Speaker(quiet, verbose)
-    switches = options.model_switches(task, confidence, radius, draws, score, alpha, reference, quantile, delta, adjust)
+    switches = options.model_switches(
+        task, confidence, radius, draws, criterion, alpha, reference, quantile, delta, adjust
+    )
     limit = options.checked_pool_below(pool_below)
     with speaker.step("reading"):
         data = read_table(file)

@@ -36,7 +36,8 @@ def fit(
     confidence: options.Confidence = 0.99,
     radius: options.Radius = "types",
     draws: options.Draws = None,
-    score: options.Score = "excess",
+    criterion: options.Criterion = "excess",
+    score: options.Score = None,
     alpha: options.Alpha = 1e-3,
     reference: options.MaybeReferenceName = None,
     adjust: options.Adjust = "none",
@@ -83,7 +84,7 @@ def fit(
 
     speaker = Speaker(quiet, verbose)
     least = reference or "cross-fit"
-    switches = options.model_switches(task, confidence, radius, draws, score, alpha, least, quantile, delta, adjust)
+    switches = options.model_switches(task, confidence, radius, draws, criterion, alpha, least, quantile, delta, adjust)
     n_jobs = options.checked_jobs(jobs) if cluster is None else -1
     limit = options.checked_pool_below(pool_below)
     allowed = None if memory is None else options.checked_memory(memory)
@@ -199,7 +200,7 @@ def _fitted(
         f"the model is of all {large.survey.n_kept:,} rows, read in chunks; baselines and the path of confidence are "
         f"of {len(fitted.y):,} of them, drawn at random"
     ]
-    if asked["reference"] == "in-sample" and asked["score"] == "excess":
+    if asked["reference"] == "in-sample" and asked["criterion"] == "excess":
         notes.append("the least risk of each context is in sample: held-out rows would have to be in memory")
     notes += _unseen(fitted)
     speaker.notes((*fitted.warned, *notes))

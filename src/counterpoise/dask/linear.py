@@ -19,7 +19,19 @@ from counterpoise.problem import SummedProblem, check_alpha
 Array = NDArray[np.float64]
 
 _DECIDED_HERE = frozenset(
-    ("alpha", "confidence", "radius", "draws", "score", "reference", "adjust", "tol", "max_iter", "verbose", "device")
+    (
+        "alpha",
+        "confidence",
+        "radius",
+        "draws",
+        "criterion",
+        "reference",
+        "adjust",
+        "tol",
+        "max_iter",
+        "verbose",
+        "device",
+    )
 )
 """Parameters of estimators that what rows answer does not depend on."""
 

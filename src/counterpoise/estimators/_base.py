@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import MethodType
 from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from counterpoise.contexts import Contexts, shown
 from counterpoise.exceptions import InvalidInputError, OneContextWarning, SmallContextWarning
@@ -143,32 +140,9 @@ class ProgressLine:
             self.stream.flush()
 
 
-class ScoreParameter:
-    """Makes ``score`` both a parameter, which is set, and scikit-learn's method, which is called.
+class ScoredOnHost:
+    """An estimator whose ``score`` takes tensors too, wherever they are."""
 
-    A value assigned to an instance is kept as the parameter; what is read is the method. The parameter itself is in
-    ``get_params``, see :class:`ScoredByParameter`.
-    """
-
-    def __init__(self, method: Callable[..., float]) -> None:
-        @functools.wraps(method)
-        def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-            return method(self, on_host(X), on_host(y), sample_weight)
-
-        self.method = score
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        return self.method if instance is None else MethodType(self.method, instance)
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        vars(instance)["score"] = value
-
-
-class ScoredByParameter(BaseEstimator):  # type: ignore[misc]
-    """An estimator with a parameter ``score``, beside its method of that name."""
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters, among them ``score``."""
-        params: dict[str, Any] = super().get_params(deep=deep)
-        params["score"] = vars(self)["score"]
-        return params
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return accuracy, or the coefficient of determination."""
+        return float(super().score(on_host(X), on_host(y), sample_weight))  # type: ignore[misc]

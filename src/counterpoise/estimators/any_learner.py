@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -18,14 +18,12 @@ from sklearn.utils.validation import check_is_fitted
 from counterpoise.contexts import Contexts, encode
 from counterpoise.estimators._base import (
     Array,
-    ScoredByParameter,
-    ScoreParameter,
     check_switches,
     contexts_or_one,
     speaking_as,
 )
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
-from counterpoise.fit import Robustness, Score
+from counterpoise.fit import Criterial, Criterion, Robustness
 from counterpoise.learners import (
     RowLoss,
     check_takes_weights,
@@ -44,7 +42,7 @@ from counterpoise.references import ContextRows
 from counterpoise.references.shrunk import reference_bracket, shrunk_references
 from counterpoise.sets import RadiusMethod
 from counterpoise.solvers.best_response import best_response
-from counterpoise.validation import check_aligned, checked_row_weights, refuse_masked, unwrapped
+from counterpoise.validation import check_aligned, checked_row_weights, on_host, refuse_masked, unwrapped
 
 
 def _has(name: str) -> Any:
@@ -56,14 +54,7 @@ def _has(name: str) -> Any:
     return available_if(check)
 
 
-def _score(self: ContextRobust, X: Any, y: Any, sample_weight: Any = None) -> float:
-    """Return the learner's own score: accuracy, or the coefficient of determination."""
-    check_is_fitted(self)
-    weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-    return float(self.estimator_.score(X, y, **weights))
-
-
-class ContextRobust(ScoredByParameter):
+class ContextRobust(Criterial, BaseEstimator):  # type: ignore[misc]
     """Make any learner robust that takes ``sample_weight``.
 
     Two players take turns: one weighs the contexts, the other is the learner, fitted under these weights. Risks are
@@ -75,7 +66,7 @@ class ContextRobust(ScoredByParameter):
     ----------
     estimator : estimator
         A classifier or regressor whose ``fit`` takes ``sample_weight``; also a pipeline that ends in one.
-    confidence, radius, draws, score
+    confidence, radius, draws, criterion
         As in :class:`counterpoise.RobustLogisticRegression`.
     reference : {"cross-fit", "in-sample", "shrunk"} or mapping from context to risk, default="cross-fit"
         The least risk of each context: what the learner reaches on held-out rows when trained on the context alone, or
@@ -131,7 +122,7 @@ class ContextRobust(ScoredByParameter):
         confidence: float = 0.99,
         radius: RadiusMethod | float = "types",
         draws: float | None = None,
-        score: Score = "excess",
+        criterion: Criterion = "excess",
         reference: Reference = "cross-fit",
         adjust: Adjust = None,
         loss: RowLoss | None = None,
@@ -145,7 +136,7 @@ class ContextRobust(ScoredByParameter):
         self.confidence = confidence
         self.radius = radius
         self.draws = draws
-        self.score = score
+        self.criterion = criterion
         self.reference = reference
         self.adjust = adjust
         self.loss = loss
@@ -155,7 +146,11 @@ class ContextRobust(ScoredByParameter):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    score = ScoreParameter(_score)
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the learner's own score: accuracy, or the coefficient of determination."""
+        check_is_fitted(self)
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return float(self.estimator_.score(on_host(X), on_host(y), **weights))
 
     def __sklearn_tags__(self) -> Any:
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
@@ -186,7 +181,7 @@ class ContextRobust(ScoredByParameter):
             folds = fold_of_rows(self.estimator, X, y, encoded.codes, weight, self.cv)
             X, encoded, weight, y, folds = weighted_rows(X, encoded, weight, y, folds)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
-            ball = Robustness(self.confidence, self.radius, self.draws, vars(self)["score"]).ball(counts)
+            ball = Robustness(self.confidence, self.radius, self.draws, self.criterion).ball(counts)
             judge: dict[str, Any] = {"loss": self.loss, "floor": least_probability(n_rows), "n_jobs": self.n_jobs}
             seen: dict[bytes, Array] = {}
 
@@ -205,7 +200,7 @@ class ContextRobust(ScoredByParameter):
                 adjustments = rows.standard_errors(plain)
             else:
                 adjustments = by_size(self.adjust, counts)
-            scored = (references if vars(self)["score"] == "excess" else 0.0) - adjustments
+            scored = (references if self.criterion == "excess" else 0.0) - adjustments
             game = best_response(
                 risks_under,
                 ball,

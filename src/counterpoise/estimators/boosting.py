@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -17,8 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from counterpoise.contexts import encode
 from counterpoise.estimators._base import (
     Array,
-    ScoredByParameter,
-    ScoreParameter,
+    ScoredOnHost,
     check_switches,
     contexts_or_one,
     share_parameters,
@@ -27,7 +26,7 @@ from counterpoise.estimators._base import (
 from counterpoise.estimators.boosters import LightGBMRun, Recipe, Run, XGBoostRun
 from counterpoise.estimators.boosting_rounds import Rows, Split, least_risks, play
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import Robustness, Score
+from counterpoise.fit import Criterial, Criterion, Robustness
 from counterpoise.learners import LossName, row_losses
 from counterpoise.problem import Reference, given_references
 from counterpoise.sets import RadiusMethod
@@ -49,7 +48,7 @@ def _refuse_wide(values: Array, name: str, least: float) -> None:
         )
 
 
-class RobustBooster(ScoredByParameter):
+class RobustBooster(Criterial, BaseEstimator):  # type: ignore[misc]
     """What the boosters have in common.
 
     Parameters
@@ -60,7 +59,7 @@ class RobustBooster(ScoredByParameter):
         How the size of the set follows from the confidence, or the size itself in bits. 0 is the library's plain fit.
     draws : float, optional
         Independent draws of a context in the data, where rows are not independent.
-    score : {"excess", "risk"}, default="excess"
+    criterion : {"excess", "risk"}, default="excess"
         What the worst case is taken of: risk above the least possible in each context, or risk itself.
     reference : "cross-fit" or mapping from context to risk, default="cross-fit"
         The least risk of each context: on held-out rows, what a plain booster of as many rounds reaches when trained on
@@ -124,7 +123,7 @@ class RobustBooster(ScoredByParameter):
         confidence: float = 0.99,
         radius: RadiusMethod | float = "types",
         draws: float | None = None,
-        score: Score = "excess",
+        criterion: Criterion = "excess",
         reference: Reference = "cross-fit",
         n_estimators: int = 100,
         learning_rate: float = 0.1,
@@ -138,7 +137,7 @@ class RobustBooster(ScoredByParameter):
         self.confidence = confidence
         self.radius = radius
         self.draws = draws
-        self.score = score
+        self.criterion = criterion
         self.reference = reference
         self.n_estimators = n_estimators
         self.learning_rate = learning_rate
@@ -184,7 +183,7 @@ class RobustBooster(ScoredByParameter):
             _refuse_wide(np.abs(y), "y", 0.0)
             _refuse_wide(np.abs(X[np.isfinite(X)]), "X", 0.0)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
-            ball = Robustness(self.confidence, self.radius, self.draws, vars(self)["score"]).ball(counts)
+            ball = Robustness(self.confidence, self.radius, self.draws, self.criterion).ball(counts)
             rows = Rows(X, y, weight, encoded.codes)
             split = Split.of(rows, self.validation_fraction)
             if isinstance(self.reference, str):
@@ -195,7 +194,7 @@ class RobustBooster(ScoredByParameter):
                 self._library(recipe, split.train.X, split.train.y, split.train.weight, split.held.X),
                 split,
                 ball,
-                references if vars(self)["score"] == "excess" else np.zeros_like(references),
+                references if self.criterion == "excess" else np.zeros_like(references),
                 learning_rate=recipe.learning_rate,
                 n_rounds=self.n_estimators,
                 patience=self.patience,
@@ -269,12 +268,10 @@ class RobustBooster(ScoredByParameter):
         return row_losses(self, X, y, self._loss)
 
 
-class _RobustBoosterClassifier(ClassifierMixin, RobustBooster):  # type: ignore[misc]
+class _RobustBoosterClassifier(ScoredOnHost, ClassifierMixin, RobustBooster):  # type: ignore[misc]
     """A booster of classes."""
 
     _loss = "log_loss"
-
-    score = ScoreParameter(ClassifierMixin.score)
 
     def _checked(self, X: Any, y: Any) -> tuple[Array, Array]:
         X, y = validate_data(self, X, y, dtype=_FLOATS, ensure_all_finite="allow-nan")
@@ -296,12 +293,10 @@ class _RobustBoosterClassifier(ClassifierMixin, RobustBooster):  # type: ignore[
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
 
-class _RobustBoosterRegressor(RegressorMixin, RobustBooster):  # type: ignore[misc]
+class _RobustBoosterRegressor(ScoredOnHost, RegressorMixin, RobustBooster):  # type: ignore[misc]
     """A booster of a number."""
 
     _loss = "half_squared_error"
-
-    score = ScoreParameter(RegressorMixin.score)
 
     def _checked(self, X: Any, y: Any) -> tuple[Array, Array]:
         X, y = validate_data(self, X, y, dtype=_FLOATS, ensure_all_finite="allow-nan", y_numeric=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn import get_config
-from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -18,8 +18,7 @@ from counterpoise.contexts import sorted_codes
 from counterpoise.estimators._base import (
     Array,
     ProgressLine,
-    ScoredByParameter,
-    ScoreParameter,
+    ScoredOnHost,
     check_switches,
     contexts_or_one,
     explaining_text,
@@ -29,7 +28,7 @@ from counterpoise.estimators._base import (
     warn_of_small_contexts,
 )
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import LinearFit, Robustness, Score, fit_problem
+from counterpoise.fit import Criterial, Criterion, LinearFit, Robustness, fit_problem
 from counterpoise.learners import least_probability
 from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poisson, Squared
 from counterpoise.objective import ReferenceRisks
@@ -72,7 +71,7 @@ class Scoring:
     bracket: Array | None = None
 
 
-class RobustLinearModel(ScoredByParameter):
+class RobustLinearModel(Criterial, BaseEstimator):  # type: ignore[misc]
     """What the linear estimators have in common.
 
     Parameters
@@ -85,7 +84,7 @@ class RobustLinearModel(ScoredByParameter):
     draws : float, optional
         Independent draws of a context in the data, where rows are not independent (patients visit a hospital in
         turn, but one storm is many rows of rain).
-    score : {"excess", "risk"}, default="excess"
+    criterion : {"excess", "risk"}, default="excess"
         What the worst case is taken of: risk above the least possible in each context, or risk itself.
     alpha : float, default=1e-4
         ``alpha / 2 * |coef|^2`` is added to every context's mean loss; the intercept is not penalised.
@@ -146,7 +145,7 @@ class RobustLinearModel(ScoredByParameter):
         confidence: float = 0.99,
         radius: RadiusMethod | float = "types",
         draws: float | None = None,
-        score: Score = "excess",
+        criterion: Criterion = "excess",
         alpha: float = 1e-4,
         fit_intercept: bool = True,
         reference: Reference = "in-sample",
@@ -159,7 +158,7 @@ class RobustLinearModel(ScoredByParameter):
         self.confidence = confidence
         self.radius = radius
         self.draws = draws
-        self.score = score
+        self.criterion = criterion
         self.alpha = alpha
         self.fit_intercept = fit_intercept
         self.reference = reference
@@ -219,7 +218,7 @@ class RobustLinearModel(ScoredByParameter):
     @property
     def _robustness(self) -> Robustness:
         """What is scored, and how large the set is."""
-        return Robustness(self.confidence, self.radius, self.draws, vars(self)["score"])
+        return Robustness(self.confidence, self.radius, self.draws, self.criterion)
 
     def _problem(
         self, X: Any, y: Any, contexts: Any, sample_weight: Any = None, **columns: Any
@@ -298,7 +297,7 @@ class RobustLinearModel(ScoredByParameter):
         idle = self.adjust == "standard-error" and ball.is_point and isinstance(problem, LinearProblem)
         adjustments = problem.adjustments(None if idle else self.adjust, self.tol)
         in_sample = isinstance(self.reference, str) and self.reference == "in-sample"
-        if in_sample and self._robustness.score == "excess" and not ball.is_point:
+        if in_sample and self._robustness.criterion == "excess" and not ball.is_point:
             in_memory = isinstance(problem, LinearProblem)
             warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters, in_memory)
         references = problem.references(self.reference, self.tol)
@@ -374,13 +373,11 @@ class RobustLinearModel(ScoredByParameter):
         return model
 
 
-class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ignore[misc]
+class RobustLogisticRegression(ScoredOnHost, ClassifierMixin, RobustLinearModel):  # type: ignore[misc]
     """Logistic regression, binary or multinomial, for an uncertain mix of contexts.
 
     The risk of a context is its mean cross-entropy, in nats.
     """
-
-    score = ScoreParameter(ClassifierMixin.score)
 
     def _validated(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Any]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS)
@@ -443,10 +440,8 @@ class RobustLogisticRegression(ClassifierMixin, RobustLinearModel):  # type: ign
         return self._plain(LogisticRegression(fit_intercept=self.fit_intercept), n_iter_=np.array([self.n_iter_]))
 
 
-class RobustRegressor(RegressorMixin, RobustLinearModel):  # type: ignore[misc]
+class RobustRegressor(ScoredOnHost, RegressorMixin, RobustLinearModel):  # type: ignore[misc]
     """A linear model of a number."""
-
-    score = ScoreParameter(RegressorMixin.score)
 
     def _validated(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Any]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS, y_numeric=True)
@@ -525,7 +520,7 @@ class RobustHuberRegressor(RobustRegressor):
         confidence: float = 0.99,
         radius: RadiusMethod | float = "types",
         draws: float | None = None,
-        score: Score = "excess",
+        criterion: Criterion = "excess",
         alpha: float = 1e-4,
         fit_intercept: bool = True,
         reference: Reference = "in-sample",
@@ -539,7 +534,7 @@ class RobustHuberRegressor(RobustRegressor):
             confidence=confidence,
             radius=radius,
             draws=draws,
-            score=score,
+            criterion=criterion,
             alpha=alpha,
             fit_intercept=fit_intercept,
             reference=reference,
@@ -582,7 +577,7 @@ class RobustQuantileRegressor(RobustRegressor):
         confidence: float = 0.99,
         radius: RadiusMethod | float = "types",
         draws: float | None = None,
-        score: Score = "excess",
+        criterion: Criterion = "excess",
         alpha: float = 1e-4,
         fit_intercept: bool = True,
         reference: Reference = "in-sample",
@@ -596,7 +591,7 @@ class RobustQuantileRegressor(RobustRegressor):
             confidence=confidence,
             radius=radius,
             draws=draws,
-            score=score,
+            criterion=criterion,
             alpha=alpha,
             fit_intercept=fit_intercept,
             reference=reference,

@@ -17,14 +17,14 @@ from counterpoise.estimators._base import (
     refuse_measurements,
     speaking_as,
 )
-from counterpoise.fit import Robustness, Score
+from counterpoise.fit import Criterial, Criterion, Robustness
 from counterpoise.losses import Newsvendor
 from counterpoise.problem import Reference, SummedProblem
 from counterpoise.sets import RadiusMethod
 from counterpoise.stock.problem import StockProblem, Terms
 
 
-class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
+class RobustNewsvendor(Criterial, BaseEstimator):  # type: ignore[misc]
     """The stock level whose worst-case excess cost over plausible mixes of contexts is smallest.
 
     A unit is bought at ``cost`` and sold at ``price`` while there is demand. What is left over brings ``salvage``, and
@@ -42,7 +42,7 @@ class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
     integer : bool, default=False
         Order whole units only. The best level of each context is then a whole number too, and ``context_weights_`` is
         the least favourable mix at the level.
-    confidence, radius, draws, score, reference
+    confidence, radius, draws, criterion, reference
         As in :class:`counterpoise.RobustLogisticRegression`.
 
     Attributes
@@ -67,7 +67,7 @@ class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
         confidence: float = 0.99,
         radius: RadiusMethod | float = "types",
         draws: float | None = None,
-        score: Score = "excess",
+        criterion: Criterion = "excess",
         reference: Reference = "in-sample",
     ) -> None:
         self.price = price
@@ -78,7 +78,7 @@ class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
         self.confidence = confidence
         self.radius = radius
         self.draws = draws
-        self.score = score
+        self.criterion = criterion
         self.reference = reference
 
     def fit(self, costs: Any, demand: Any, contexts: Any = None, sample_weight: Any = None) -> Self:
@@ -96,7 +96,7 @@ class RobustNewsvendor(BaseEstimator):  # type: ignore[misc]
         with speaking_as(self):
             check_switches(self)
             stock = self._stock(costs, demand, contexts, sample_weight)
-            robustness = Robustness(self.confidence, self.radius, self.draws, self.score)
+            robustness = Robustness(self.confidence, self.radius, self.draws, self.criterion)
             solution = stock.solve(robustness, speaker=type(self).__name__)
         problem = stock.problem
         if isinstance(problem, SummedProblem):

@@ -11,7 +11,7 @@ import numpy as np
 from counterpoise.estimators._base import Array, speaking_as
 from counterpoise.estimators.linear import RobustRegressor
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import Score
+from counterpoise.fit import Criterion
 from counterpoise.losses import Hinges, Loss, Newsvendor
 from counterpoise.oracle import LinearOracle
 from counterpoise.problem import Adjust, Reference
@@ -58,7 +58,7 @@ class RobustNewsvendorRegressor(RobustRegressor):
         confidence: float = 0.99,
         radius: RadiusMethod | float = "types",
         draws: float | None = None,
-        score: Score = "excess",
+        criterion: Criterion = "excess",
         alpha: float = 1e-4,
         fit_intercept: bool = True,
         reference: Reference = "in-sample",
@@ -72,7 +72,7 @@ class RobustNewsvendorRegressor(RobustRegressor):
             confidence=confidence,
             radius=radius,
             draws=draws,
-            score=score,
+            criterion=criterion,
             alpha=alpha,
             fit_intercept=fit_intercept,
             reference=reference,

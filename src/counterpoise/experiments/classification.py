@@ -66,7 +66,7 @@ class Population:
     def _least(self, context: int) -> float:
         rng = np.random.default_rng(context)
         drawn = self.draw(np.full(20_000, context), rng)
-        model = RobustLogisticRegression(radius=0.0, score="risk").fit(drawn.X, drawn.y, contexts=drawn.contexts)
+        model = RobustLogisticRegression(radius=0.0, criterion="risk").fit(drawn.X, drawn.y, contexts=drawn.contexts)
         first = np.append(model.coef_[0], model.intercept_)
         options = {"xatol": 1e-8, "fatol": 1e-12, "maxiter": 4000}
         found = minimize(lambda rule: self.error(rule, context), first, method="Nelder-Mead", options=options)

@@ -138,7 +138,7 @@ class ColouredMNIST(Experiment):
         errors = []
         for c, agrees in enumerate(COLOUR_AGREES):
             weight = np.repeat([agrees, 1.0 - agrees], len(y))
-            model = RobustLogisticRegression(radius=0.0, score="risk", alpha=0.0)
+            model = RobustLogisticRegression(radius=0.0, criterion="risk", alpha=0.0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", OneContextWarning)
                 model.fit(X, np.tile(y, 2), sample_weight=weight)

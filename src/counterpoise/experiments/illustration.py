@@ -88,7 +88,7 @@ class Illustration:
 
     def _decide(self, counts: Array, **switches: float) -> Solution:
         """Return what the library chooses for the true risks and given counts."""
-        references = None if switches.pop("score", 1.0) else np.zeros(2)
+        references = None if switches.pop("criterion", 1.0) else np.zeros(2)
         return minimize(
             lambda level: self.market.risks(float(level[0])),
             20.0,
@@ -109,7 +109,7 @@ class Illustration:
             # On a jump of the least favourable share, the one under which the level is best.
             rows += self._row(name, "robust-share", solution.p_worst[:1])
         rows += self._row("erm", "level", self._decide(counts, radius=0.0).theta)
-        return rows + self._row("minimax-risk", "level", self._decide(counts, radius=math.inf, score=0.0).theta)
+        return rows + self._row("minimax-risk", "level", self._decide(counts, radius=math.inf, criterion=0.0).theta)
 
     def _contours(self) -> list[Row]:
         """Return the excess risk over levels and shares, and the least favourable share of every level."""

@@ -50,10 +50,10 @@ def embedded(sweep: Sweep) -> dict[str, Any]:
         "cautions": dict(levels.cautions),
         "chosen": levels.chosen,
         "method": levels.method,
-        "score": sweep.score,
+        "criterion": sweep.criterion,
         "low": _plain(sweep.intervals[:, kept, 0]),
         "high": _plain(sweep.intervals[:, kept, 1]),
-        "scores": {score: _scored(sweep, one, kept, place) for score, one in sweep.scores.items()},
+        "criteria": {criterion: _scored(sweep, one, kept, place) for criterion, one in sweep.by_criterion.items()},
         "decision": _affine(decision, place)
         if isinstance(decision, AffineDecision)
         else _stock(decision, kept[drawn])
@@ -84,9 +84,9 @@ def _plain(values: Any) -> Any:
 
 def _importance(sweep: Sweep) -> Array:
     """Return how much each context matters: its largest weight, and one more where it is ever the worst."""
-    weights = np.max([one.weights.max(axis=0) for one in sweep.scores.values()], axis=0)
+    weights = np.max([one.weights.max(axis=0) for one in sweep.by_criterion.values()], axis=0)
     ever_worst = np.zeros(len(weights))
-    for one in sweep.scores.values():
+    for one in sweep.by_criterion.values():
         ever_worst[one.worst_contexts] = 1.0
     return np.asarray(weights + ever_worst)
 
@@ -103,7 +103,7 @@ def _scored(sweep: Sweep, one: Scored, kept: NDArray[np.intp], place: dict[int, 
     low, high = extent([0.0, *one.values[:, kept].ravel().tolist()])
     words = sweep.words
     unit = f" ({words.unit})" if words.unit else ""
-    what = "excess" if one.score == "excess" else words.risk
+    what = "excess" if one.criterion == "excess" else words.risk
     return {
         "weights": _plain(one.weights[:, kept]),
         "values": _plain(one.values[:, kept]),
@@ -146,8 +146,8 @@ def _affine(decision: AffineDecision, place: dict[int, int]) -> dict[str, Any]:
         "target": clean(decision.target, 40),
         "classes": [clean(name, 40) for name in decision.classes],
         "link": decision.link,
-        "slopes": {score: _plain(values) for score, values in decision.slopes.items()},
-        "intercepts": {score: _plain(values) for score, values in decision.intercepts.items()},
+        "slopes": {criterion: _plain(values) for criterion, values in decision.slopes.items()},
+        "intercepts": {criterion: _plain(values) for criterion, values in decision.intercepts.items()},
         "points": _plain(decision.points),
         "values": _plain(decision.values),
         "codes": [place.get(int(c)) for c in decision.codes],
@@ -167,7 +167,7 @@ def _affine(decision: AffineDecision, place: dict[int, int]) -> dict[str, Any]:
 def _stock(decision: StockDecision, drawn: NDArray[np.intp]) -> dict[str, Any]:
     return {
         "kind": "stock",
-        "orders": {score: _plain(orders) for score, orders in decision.orders.items()},
+        "orders": {criterion: _plain(orders) for criterion, orders in decision.orders.items()},
         "grid": _plain(decision.grid),
         "curves": _plain(decision.curves[:, drawn].T),
         "best": _plain(decision.best[drawn]),

@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 
 from counterpoise.contexts import Contexts
 from counterpoise.estimators.linear import RobustPoissonRegressor
-from counterpoise.fit import Score
+from counterpoise.fit import Criterion
 from counterpoise.stock.plans import ProductPlan
 from counterpoise.validation import unwrapped
 
@@ -41,8 +41,8 @@ class AffineDecision:
         Two labels, or none where the target is a number.
     link : {"identity", "log", "logit"}
         What of the prediction is affine.
-    slopes : mapping from score to ndarray of shape (n_levels, n_features)
-    intercepts : mapping from score to ndarray of shape (n_levels,)
+    slopes : mapping from criterion to ndarray of shape (n_levels, n_features)
+    intercepts : mapping from criterion to ndarray of shape (n_levels,)
     points : ndarray of shape (n_shown, n_features)
     values : ndarray of shape (n_shown,)
         The target, or the index of its class.
@@ -56,15 +56,15 @@ class AffineDecision:
     target: str
     classes: tuple[Any, ...]
     link: Link
-    slopes: Mapping[Score, Array]
-    intercepts: Mapping[Score, Array]
+    slopes: Mapping[Criterion, Array]
+    intercepts: Mapping[Criterion, Array]
     points: Array
     values: Array
     codes: NDArray[np.intp]
     n_rows: int
 
     @classmethod
-    def of(cls, models: Mapping[Score, Sequence[Any]], X: Any, y: Any, contexts: Contexts) -> AffineDecision | None:
+    def of(cls, models: Mapping[Criterion, Sequence[Any]], X: Any, y: Any, contexts: Contexts) -> AffineDecision | None:
         """Read the decision off fitted models; None where it cannot be drawn."""
         rows = _numbers(X)
         if rows is None or not 1 <= rows.shape[1] <= 2:
@@ -76,7 +76,7 @@ class AffineDecision:
         if target is None or (len(classes) != 2 if classes else rows.shape[1] > 1):
             return None
         finite = np.flatnonzero(np.isfinite(rows).all(axis=1))
-        found = {score: _recovered(X, rows[finite], fitted) for score, fitted in models.items()}
+        found = {criterion: _recovered(X, rows[finite], fitted) for criterion, fitted in models.items()}
         if any(one is None for one in found.values()):
             return None
         kept = finite[_every(contexts.codes[finite])]
@@ -85,8 +85,8 @@ class AffineDecision:
             target=str(getattr(y, "name", None) or "y"),
             classes=classes,
             link="logit" if classes else "log" if isinstance(final, RobustPoissonRegressor) else "identity",
-            slopes={score: one[0] for score, one in found.items() if one},
-            intercepts={score: one[1] for score, one in found.items() if one},
+            slopes={criterion: one[0] for criterion, one in found.items() if one},
+            intercepts={criterion: one[1] for criterion, one in found.items() if one},
             points=rows[kept],
             values=target[kept],
             codes=contexts.codes[kept],
@@ -180,7 +180,7 @@ class StockDecision:
 
     Attributes
     ----------
-    orders : mapping from score to ndarray of shape (n_levels,)
+    orders : mapping from criterion to ndarray of shape (n_levels,)
     grid : ndarray of shape (n_points,)
     curves : ndarray of shape (n_points, n_contexts)
         Excess cost of the orders in ``grid``.
@@ -188,13 +188,13 @@ class StockDecision:
         The best order of each context.
     """
 
-    orders: Mapping[Score, Array]
+    orders: Mapping[Criterion, Array]
     grid: Array
     curves: Array
     best: Array
 
     @classmethod
-    def of(cls, plan: ProductPlan, orders: Mapping[Score, Array]) -> StockDecision:
+    def of(cls, plan: ProductPlan, orders: Mapping[Criterion, Array]) -> StockDecision:
         """Compute the curves."""
         best = plan.stock.context_levels
         grid = np.linspace(0.0, 1.12 * max(*best, *(own.max() for own in orders.values()), 1e-9), _POINTS)

@@ -8,7 +8,7 @@
   const GREY = "#8f8f8f", GRID = "#e4e4e4", AXIS = "#767676", MUTED = "#555555", ROBUST = "#0b6e4f", ERM = "#c8553d";
   // Shares of many contexts are small: the square root leaves room to see them.
   const ROOTED = DATA.names.length + DATA.others > 8;
-  const state = { index: DATA.chosen, method: DATA.method, score: DATA.score };
+  const state = { index: DATA.chosen, method: DATA.method, criterion: DATA.criterion };
 
   // --- parts -----------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@
   };
 
   function drawTradeOff() {
-    const own = DATA.scores[state.score], plot = frame(find("path"), own.axes);
+    const own = DATA.criteria[state.criterion], plot = frame(find("path"), own.axes);
     const places = own.prices.map((price, k) => [plot.x(price), plot.y(own.worst[k])]);
     plot.layer.append(svg("path", { d: line(places), fill: "none", stroke: ROBUST, "stroke-width": 2 }));
     for (const [k, mark] of [[0, MARKS.erm()], [places.length - 1, MARKS.every()], [DATA.chosen, MARKS.fitted()]]) {
@@ -162,7 +162,7 @@
   function drawBoundary(decision) {
     const plot = frame(find("picture"), decision.axes), place = ([x, y]) => [plot.x(x), plot.y(y)];
     const path = (points) => (points.length > 1 ? line(points.map(place)) : "");
-    const at = (k) => half(plot.box, decision.slopes[state.score][k], decision.intercepts[state.score][k]);
+    const at = (k) => half(plot.box, decision.slopes[state.criterion][k], decision.intercepts[state.criterion][k]);
     const side = svg("path", { fill: "#dfe9e4" });
     plot.layer.append(side);
     drawPoints(plot, decision, (point) => point[1]);
@@ -181,7 +181,7 @@
     const plot = frame(find("picture"), decision.axes), link = LINKS[decision.link], [low, high] = decision.axes.x.ends;
     const grid = Array.from({ length: 61 }, (_, k) => low + ((high - low) * k) / 60);
     const at = (k) => line(grid.map((x) => {
-      const z = decision.intercepts[state.score][k] + decision.slopes[state.score][k][0] * x;
+      const z = decision.intercepts[state.criterion][k] + decision.slopes[state.criterion][k][0] * x;
       return [plot.x(x), Math.min(Math.max(plot.y(link(z)), -1e4), 1e4)];
     }));
     // Classes lie at 0 and 1; a little spread, the same in every run, keeps rows apart.
@@ -207,20 +207,20 @@
       plot.layer.append(svg("path", { d, fill: "none", stroke: colour ?? GREY, "stroke-width": colour ? 2 : 0.8 }));
     });
     const upright = (more) => svg("path", { d: `M0 ${bottom}V${top}`, "stroke-width": 2, ...more });
-    const moved = (k) => `translate(${plot.x(orders[state.score][k])} 0)`;
+    const moved = (k) => `translate(${plot.x(orders[state.criterion][k])} 0)`;
     plot.layer.append(upright({ stroke: ERM, "stroke-dasharray": "6 4", transform: moved(0) }));
     const now = upright({ id: "edge", stroke: ROBUST, "stroke-width": 3 });
     plot.layer.append(now);
     return () => {
       now.setAttribute("transform", moved(state.index));
-      const order = orders[state.score][state.index];
-      tell(find("equation"), `Order ${number(order, 4)}; for the average ${number(orders[state.score][0], 4)}.`, order);
+      const order = orders[state.criterion][state.index];
+      tell(find("equation"), `Order ${number(order, 4)}; for the average ${number(orders[state.criterion][0], 4)}.`, order);
       return find("equation").textContent;
     };
   }
 
   function equation(decision, right, left = "") {
-    const slopes = decision.slopes[state.score][state.index], start = decision.intercepts[state.score][state.index];
+    const slopes = decision.slopes[state.criterion][state.index], start = decision.intercepts[state.criterion][state.index];
     const line = find("equation");
     line.replaceChildren(left, number(start));
     slopes.forEach((slope, k) => {
@@ -292,7 +292,7 @@
   const rows = new Map(DATA.drawn.map((c) => [c, contextRow(c)]));
 
   function showContexts() {
-    const { index, score } = state, own = DATA.scores[score], [low, high] = own.bars;
+    const { index, criterion } = state, own = DATA.criteria[criterion], [low, high] = own.bars;
     const across = (value) => (100 * (value - low)) / (high - low);
     find("what").textContent = own.what;
     for (const [c, parts] of rows) {
@@ -315,10 +315,10 @@
   // --- the level -------------------------------------------------------------------------------------------
 
   function showVerdict() {
-    const { index, method, score } = state, own = DATA.scores[score], words = DATA.words;
+    const { index, method, criterion } = state, own = DATA.criteria[criterion], words = DATA.words;
     const unit = words.unit ? " " + words.unit : "", price = own.prices[index];
     const pays = own.paid[index] ? `${number(price)}${unit} more than ERM` : "nothing";
-    const loses = score === "excess"
+    const loses = criterion === "excess"
       ? `) loses ${number(own.worst[index])}${unit} above ${words.best}`
       : `) has a ${words.risk} of ${number(own.worst[index])}${unit}`;
     find("verdict").replaceChildren(`${DATA.leads[method][index]} the worst ${words.context} (`,
@@ -331,7 +331,7 @@
   }
 
   function showControls() {
-    const { index, method, score } = state, slider = find("level"), bits = DATA.radii[index];
+    const { index, method, criterion } = state, slider = find("level"), bits = DATA.radii[index];
     const size = bits === null ? "any distance from the data" : `${number(bits)} bits`;
     const fitted = index === DATA.chosen ? ", as fitted" : "";
     slider.value = index;
@@ -341,7 +341,7 @@
       button.setAttribute("aria-pressed", jump(button.dataset.level) === index);
     });
     document.querySelectorAll("#method input").forEach((input) => { input.checked = input.value === method; });
-    document.querySelectorAll("#score input").forEach((input) => { input.checked = input.value === score; });
+    document.querySelectorAll("#criterion input").forEach((input) => { input.checked = input.value === criterion; });
     find("caution").textContent = DATA.cautions[method] ?? "";
     find("caution").hidden = !DATA.cautions[method];
   }
@@ -375,7 +375,7 @@
       if (held) state.index = jump(held[0]);
       show();
     });
-    find("score").addEventListener("change", (event) => { state.score = event.target.value; redraw(); show(); });
+    find("criterion").addEventListener("change", (event) => { state.criterion = event.target.value; redraw(); show(); });
   }
 
   find("level").max = DATA.radii.length - 1;

@@ -11,7 +11,7 @@ from typing import Any
 from counterpoise.explorer.data import MOST_DRAWN, as_script, embedded
 from counterpoise.explorer.decision import AffineDecision, StockDecision
 from counterpoise.explorer.levels import METHODS, STOPS
-from counterpoise.explorer.sweep import SCORES, Scored, Sweep
+from counterpoise.explorer.sweep import CRITERIA, Scored, Sweep
 from counterpoise.pages.document import details, document, facts, section, sentence, table
 from counterpoise.pages.scales import number
 from counterpoise.pages.svg import INK, SIZE
@@ -58,7 +58,7 @@ def _interactive(sweep: Sweep) -> Html:
     return Html(
         '<div id="explorer" hidden><p class="verdict" id="verdict" aria-live="polite"></p>'
         f'<div class="controls">{_buttons()}{_choice("method", "Size of the set by", METHODS)}'
-        f"{_choice('score', 'Make small', SCORES)}</div>"
+        f"{_choice('criterion', 'Make small', CRITERIA)}</div>"
         '<p class="notice warning" id="caution" role="note" hidden></p>'
         '<div class="slider"><label for="level">How sure of the mix</label><output id="label" for="level"></output>'
         '<input type="range" id="level" min="0" max="1" step="1" value="0" autocomplete="off">'
@@ -149,7 +149,7 @@ def _contexts(sweep: Sweep) -> str:
 
 def _all_levels(sweep: Sweep) -> Html:
     """Return the levels as tables: what is left of the page without a script."""
-    ordered = sorted(sweep.scores.values(), key=lambda one: one.score != sweep.score)
+    ordered = sorted(sweep.by_criterion.values(), key=lambda one: one.criterion != sweep.criterion)
     headings = {**_HEADINGS, "worst_in": f"worst {sweep.words.context}"}
     tables = [
         table(
@@ -174,7 +174,7 @@ _HEADINGS = {
 
 
 def _caption(sweep: Sweep, one: Scored) -> str:
-    made = "excess" if one.score == "excess" else sweep.words.risk
+    made = "excess" if one.criterion == "excess" else sweep.words.risk
     return f"What making the worst-case {made} small costs and brings" + (
         f", in {sweep.words.unit}" if sweep.words.unit else ""
     )
@@ -186,7 +186,7 @@ def _level_table(sweep: Sweep, one: Scored) -> Table:
     for method in METHODS:
         columns[method] = [words.removesuffix(f" by {method}") for words in levels.words(method)]
     if isinstance(sweep.decision, StockDecision):
-        columns["order"] = sweep.decision.orders[one.score]
+        columns["order"] = sweep.decision.orders[one.criterion]
     worst_in = [clean(sweep.contexts[c], 80) for c in one.worst_contexts]
     return Table.of(**columns, price=one.prices, worst=one.worst, worst_in=worst_in)
 

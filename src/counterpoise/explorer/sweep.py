@@ -24,19 +24,19 @@ from counterpoise.estimators.linear import (
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.explorer.decision import AffineDecision, StockDecision
 from counterpoise.explorer.levels import Levels
-from counterpoise.fit import Score
+from counterpoise.fit import Criterion
 from counterpoise.sets import KLBall
 from counterpoise.stock.plans import Money, ProductPlan
 from counterpoise.validation import checked_row_weights
 
 Array = NDArray[np.float64]
 
-SCORES: tuple[Score, ...] = ("excess", "risk")
+CRITERIA: tuple[Criterion, ...] = ("excess", "risk")
 
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """What comes of every level when a score is made small.
+    """What comes of every level when a criterion is made small.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Scored:
         How far from optimal, at most.
     """
 
-    score: Score
+    criterion: Criterion
     weights: Array
     risks: Array
     excess: Array
@@ -64,7 +64,7 @@ class Scored:
     @property
     def values(self) -> Array:
         """What is scored, of each context at each level."""
-        return self.excess if self.score == "excess" else self.risks
+        return self.excess if self.criterion == "excess" else self.risks
 
     @property
     def worst_contexts(self) -> NDArray[np.intp]:
@@ -96,7 +96,7 @@ class Words:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
-    """Every level, under both scores.
+    """Every level, under both criteria.
 
     Attributes
     ----------
@@ -105,8 +105,8 @@ class Sweep:
     levels : Levels
     intervals : ndarray of shape (n_levels, n_contexts, 2)
         The least and the largest share of each context in each set.
-    scores : mapping from score to Scored
-    score : {"excess", "risk"}
+    by_criterion : mapping from criterion to Scored
+    criterion : {"excess", "risk"}
         The one that was asked for.
     decision : AffineDecision, StockDecision or None
         What can be drawn of the decision itself.
@@ -117,8 +117,8 @@ class Sweep:
     counts: Array
     levels: Levels
     intervals: Array
-    scores: Mapping[Score, Scored]
-    score: Score
+    by_criterion: Mapping[Criterion, Scored]
+    criterion: Criterion
     decision: AffineDecision | StockDecision | None = None
     words: Words = field(default_factory=Words)
 
@@ -129,7 +129,7 @@ class Sweep:
 
 
 def sweep(model: Any, X: Any, y: Any, contexts: Any, *, sample_weight: Any = None, levels: int = 25) -> Sweep:
-    """Fit a model at every level, under both scores.
+    """Fit a model at every level, under both criteria.
 
     Parameters
     ----------
@@ -150,20 +150,20 @@ def sweep(model: Any, X: Any, y: Any, contexts: Any, *, sample_weight: Any = Non
     counts = np.bincount(encoded.codes, checked_row_weights(sample_weight, encoded)).astype(np.float64)
     robustness = final._robustness
     ladder = Levels.of(counts, robustness, levels)
-    paths: dict[Score, ConfidencePath] = {
-        score: confidence_path(
-            _scoring(model, score), X, y, contexts, radii=ladder.radii.tolist(), sample_weight=sample_weight
+    paths: dict[Criterion, ConfidencePath] = {
+        criterion: confidence_path(
+            _scoring(model, criterion), X, y, contexts, radii=ladder.radii.tolist(), sample_weight=sample_weight
         )
-        for score in SCORES
+        for criterion in CRITERIA
     }
-    models = {score: path.models for score, path in paths.items()}
+    models = {criterion: path.models for criterion, path in paths.items()}
     return Sweep(
         contexts=encoded.labels,
         counts=counts,
         levels=ladder,
         intervals=ladder.intervals(counts / counts.sum()),
-        scores={score: _of_path(score, path) for score, path in paths.items()},
-        score=robustness.score,
+        by_criterion={criterion: _of_path(criterion, path) for criterion, path in paths.items()},
+        criterion=robustness.criterion,
         decision=AffineDecision.of(models, X, y, encoded),
         words=Words(measure=next((words for kind, words in _MEASURES.items() if isinstance(final, kind)), "")),
     )
@@ -178,28 +178,28 @@ _MEASURES = {
 }
 
 
-def _scoring(model: Any, score: Score) -> Any:
-    """Return the model with another score."""
+def _scoring(model: Any, criterion: Criterion) -> Any:
+    """Return the model with another criterion."""
     if not isinstance(model, Pipeline):
-        return clone(model).set_params(score=score)
-    return clone(model).set_params(**{f"{model.steps[-1][0]}__score": score})
+        return clone(model).set_params(criterion=criterion)
+    return clone(model).set_params(**{f"{model.steps[-1][0]}__criterion": criterion})
 
 
-def _of_path(score: Score, path: ConfidencePath) -> Scored:
+def _of_path(criterion: Criterion, path: ConfidencePath) -> Scored:
     return Scored(
-        score=score,
+        criterion=criterion,
         weights=path.context_weights,
         risks=path.risks,
         excess=path.excess_risks,
         nominal=path["nominal_risk"],
-        worst=path["worst_excess" if score == "excess" else "worst_risk"],
+        worst=path["worst_excess" if criterion == "excess" else "worst_risk"],
         objective=path["objective"],
         gaps=path["gap"],
     )
 
 
 def stock_sweep(plan: ProductPlan, money: Money, *, levels: int = 25) -> Sweep:
-    """Return the order of one product at every level, under both scores.
+    """Return the order of one product at every level, under both criteria.
 
     Where products share a capacity, the room is charged for at the price that the plan found; at the level of the plan
     the order is the plan's.
@@ -214,35 +214,35 @@ def stock_sweep(plan: ProductPlan, money: Money, *, levels: int = 25) -> Sweep:
     """
     ladder = Levels.of(plan.counts, plan.robustness, levels)
     scored, orders = {}, {}
-    for score in SCORES:
-        scored[score], orders[score] = _orders(plan, ladder, score)
+    for criterion in CRITERIA:
+        scored[criterion], orders[criterion] = _orders(plan, ladder, criterion)
     return Sweep(
         contexts=plan.contexts,
         counts=plan.counts,
         levels=ladder,
         intervals=ladder.intervals(plan.shares),
-        scores=scored,
-        score=plan.robustness.score,
+        by_criterion=scored,
+        criterion=plan.robustness.criterion,
         decision=StockDecision.of(plan, orders),
         words=Words("circumstance", "the order", "mean cost", "its best order", money.unit),
     )
 
 
-def _orders(plan: ProductPlan, ladder: Levels, score: Score) -> tuple[Scored, Array]:
-    """Return what comes of the orders under one score, and the orders."""
+def _orders(plan: ProductPlan, ladder: Levels, criterion: Criterion) -> tuple[Scored, Array]:
+    """Return what comes of the orders under one criterion, and the orders."""
     solutions = []
     for k, radius in enumerate(ladder.radii):
-        placed = plan.orders.get("robust") if (k, score) == (ladder.chosen, plan.robustness.score) else None
-        sized = replace(plan.robustness, radius=float(radius), score=score)
+        placed = plan.orders.get("robust") if (k, criterion) == (ladder.chosen, plan.robustness.criterion) else None
+        sized = replace(plan.robustness, radius=float(radius), criterion=criterion)
         solutions.append(placed or plan.stock.solve(sized, plan.charge))
     orders = np.array([float(solution.theta[0]) for solution in solutions])
     # Not those of the solutions, which hold the charge for room as well.
     risks = np.array([plan.stock.risks(order) for order in orders])
     excess = risks - plan.stock.references.upper
-    values = excess if score == "excess" else risks
+    values = excess if criterion == "excess" else risks
     return (
         Scored(
-            score=score,
+            criterion=criterion,
             weights=np.array([solution.p_worst for solution in solutions]),
             risks=risks,
             excess=excess,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts, encode, shown
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import Robustness, Score, check_parameters
+from counterpoise.fit import Criterion, Robustness, check_parameters
 from counterpoise.problem import Reference
 from counterpoise.sets import RadiusMethod
 from counterpoise.solvers import Solution
@@ -42,7 +42,7 @@ def plan_stock(
     confidence: float = 0.99,
     radius: RadiusMethod | float = "types",
     draws: float | None = None,
-    score: Score = "excess",
+    criterion: Criterion = "excess",
     reference: Reference = "in-sample",
     min_rows: int = 2,
     currency: str = "",
@@ -68,7 +68,7 @@ def plan_stock(
         The most of all products together. It is shared so that the sum of the worst-case costs is least.
     integer : bool
         Order whole units only.
-    confidence, radius, draws, score, reference
+    confidence, radius, draws, criterion, reference
         As in :class:`counterpoise.RobustNewsvendor`; for each product on its own.
     min_rows : int
         Refuse a context with fewer rows of a product: one day says little about all such days.
@@ -79,12 +79,12 @@ def plan_stock(
     -------
     StockPlan
     """
-    given = {"confidence": confidence, "radius": radius, "draws": draws, "score": score, "reference": reference}
+    given = {"confidence": confidence, "radius": radius, "draws": draws, "criterion": criterion, "reference": reference}
     check_parameters(given)
     if not (isinstance(min_rows, (int, np.integer)) and not isinstance(min_rows, bool) and min_rows >= 1):
         raise InvalidInputError(f"min_rows (--min-rows) is {min_rows!r:.60}; pass a whole number, 1 or more.")
     terms = Terms(price, salvage, shortage, max_stock, integer)
-    robustness = Robustness(confidence, radius, draws, score)
+    robustness = Robustness(confidence, radius, draws, criterion)
     sales = terms.sales(cost, demand)
     encoded = encode(contexts, len(sales))
     grouped = [(None, slice(None))] if products is None else list(_groups(products, len(sales)))

@@ -150,7 +150,7 @@ def pose(
     pool_below : int, optional
         Contexts with fewer rows, or groups where there are any, are pooled; see :func:`counterpoise.pool_rare`.
     **switches
-        Of the model: confidence, radius, draws, score, alpha, reference, quantile, delta.
+        Of the model: confidence, radius, draws, criterion, alpha, reference, quantile, delta.
     """
     roles = Roles.of(data.path, data.names, target, context, drop, only, group)
     target, context, only = roles.target, roles.context, roles.only
