@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from counterpoise.oracle.summed import SummedOracle, Sums
+from counterpoise.torch.rows import TorchRows
 from torch import nn
 
 from counterpoise.contexts import encode
 from counterpoise.fit import Robustness, fit_problem
 from counterpoise.losses import Logistic
-from counterpoise.oracle.summed import SummedOracle, Sums
 from counterpoise.problem import SummedProblem
 from counterpoise.torch import RobustLoss
-from counterpoise.torch.rows import TorchRows
 
 
 class Block(nn.Module):

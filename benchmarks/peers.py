@@ -13,6 +13,7 @@ import types
 import warnings
 
 import numpy as np
+
 from rows import logistic_rows
 
 

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rows import logistic_rows
 from scipy import sparse
 from threadpoolctl import threadpool_info
 
 import counterpoise as cpo
+from rows import logistic_rows
 
 HERE = Path(__file__).parent
 

@@ -6,6 +6,7 @@ from scipy import optimize, sparse
 from counterpoise.contexts import Contexts
 from counterpoise.losses import Huber, Logistic, Multinomial, Newsvendor, Pinball, Poisson, Squared
 from counterpoise.oracle import LinearOracle
+from counterpoise.oracle.linear import EachContext
 
 SMOOTH = [Logistic(), Multinomial(3), Squared(), Huber(0.8), Poisson()]
 SHARP = [Pinball(0.3), Newsvendor(10.0)]
@@ -62,6 +63,12 @@ def oracle_of(loss, X, y, codes, **options):
     codes = np.asarray(codes)
     contexts = Contexts(np.arange(codes.max() + 1), codes.astype(np.intp))
     return LinearOracle.from_rows(X, loss.checked_target(y), contexts, loss, **options)
+
+
+def each_of(oracle, contexts, theta, padded=True):
+    """Return some contexts of an oracle, each at parameters of its own: one theta for all, or one for each."""
+    part = (oracle.rows.padded if padded else oracle.rows.grouped)(np.asarray(contexts))
+    return EachContext(part, oracle.alpha, np.broadcast_to(theta, (len(contexts), oracle.n_parameters)).copy())
 
 
 def random_distribution(n_contexts, rng):

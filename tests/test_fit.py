@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor, QuantileR
 from counterpoise.exceptions import EmptyContextError, InvalidInputError, NotCertifiedWarning
 from counterpoise.fit import METHODS, Robustness, fit_linear
 from counterpoise.losses import Huber, Logistic, Multinomial, Newsvendor, Pinball, Poisson, Squared
-from counterpoise.oracle import linear
+from counterpoise.rows import memory
 from counterpoise.sets import confidence_radius
 from counterpoise.solvers import InteriorPoint, Status
 from tests.problems import LOSSES, SMOOTH, make, minimise, referee_arguments
@@ -411,7 +411,7 @@ def test_solver_of_the_caller_is_used_as_it_is():
 def test_method_for_many_features_finds_the_same_optimum(loss, method, monkeypatch):
     X, y, codes = make(loss, 3, 3, 1)
     dense = fit_linear(X, y, codes, loss, robustness=method, alpha=1e-2)
-    monkeypatch.setattr(linear, "_LARGEST_HESSIAN", 0)
+    monkeypatch.setattr(memory, "_LARGEST_HESSIAN", 0)
     conjugate = fit_linear(sparse.csr_array(X), y, codes, loss, robustness=method, alpha=1e-2)
     assert conjugate.solution.certificate.lower <= dense.solution.certificate.upper + 1e-12
     assert dense.solution.certificate.lower <= conjugate.solution.certificate.upper + 1e-12

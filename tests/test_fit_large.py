@@ -8,6 +8,7 @@ from counterpoise.fit import Robustness, fit_problem
 from counterpoise.losses import Logistic, Multinomial, Poisson, Squared
 from counterpoise.problem import LinearProblem
 from counterpoise.references import specialists
+from counterpoise.rows import MemoryRows
 
 
 def fitted(loss, y, X, contexts, robustness):
@@ -31,8 +32,8 @@ def test_a_model_of_the_risks_and_a_tenth_of_the_rows_lead_to_the_same_optimum(l
     }[loss.name]
     plain, least = fitted(loss, y, X, contexts, robustness)
     thinned = []
-    real = specialists.LinearOracle.thinned
-    monkeypatch.setattr(specialists.LinearOracle, "thinned", lambda *args: thinned.append(1) or real(*args))
+    real = MemoryRows.thinned
+    monkeypatch.setattr(MemoryRows, "thinned", lambda *args: thinned.append(1) or real(*args))
     monkeypatch.setattr(fitting, "_LARGE", 0.0)
     monkeypatch.setattr(specialists, "MANY_ROWS", 100)
     large, same = fitted(loss, y, X, contexts, robustness)

@@ -19,7 +19,6 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import LinearFit
 from counterpoise.objective import Certificate
 from counterpoise.path import solve_path
-from counterpoise.problem import SummedProblem
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius, implied_confidence, radius_ladder
 from counterpoise.tables import Table
 from counterpoise.threads import suited
@@ -149,7 +148,7 @@ def _linear_path(
     model: RobustLinearModel, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any
 ) -> ConfidencePath:
     problem = model._problem(X, y, contexts, sample_weight, **columns)
-    if isinstance(problem, SummedProblem):
+    if not problem.oracle.rows.at_hand:
         return _refitted_path(model, levels, X, y, contexts, sample_weight, **columns)
     radii = levels.bits(problem.counts)
     centre = problem.counts / problem.counts.sum()
@@ -158,7 +157,7 @@ def _linear_path(
     for name in ("classes_", "n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             setattr(like, name, getattr(model, name))
-    with suited(len(problem.oracle.target) * problem.oracle.n_parameters):
+    with suited(problem.size):
         solutions = solve_path(problem, scoring.scored, centre, radii, model.tol)
         for radius, solution in zip(radii, solutions, strict=True):
             one = copy(like)

@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning, RenamedParameterError
-from counterpoise.losses import Hinged, Loss
+from counterpoise.losses import Loss
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Bounds, LinearOracle, Oracle
-from counterpoise.oracle.blocks.hinges import BlockHingesOracle
-from counterpoise.oracle.blocks.scalar import BlockScalarOracle
-from counterpoise.oracle.polyhedral import PolyhedralOracle
-from counterpoise.oracle.scalar import ScalarOracle
-from counterpoise.oracle.summed import SummedOracle
-from counterpoise.problem import TOO_LARGE, LinearProblem, Reference, SummedProblem, refusing_overflow
+from counterpoise.oracle.kinked import KinkedOracle
+from counterpoise.oracle.scalar import suits_scalar
+from counterpoise.oracle.scalar_blocks import BlockScalarOracle, scalar_form
+from counterpoise.problem import TOO_LARGE, LinearProblem, Reference, refusing_overflow
 from counterpoise.references.specialists import by_products
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius
 from counterpoise.solvers import (
@@ -199,13 +197,11 @@ class LinearFit:
     references: ReferenceRisks
 
     @classmethod
-    def of(
-        cls, problem: LinearProblem | SummedProblem, ball: KLBall, references: ReferenceRisks, solution: Solution
-    ) -> LinearFit:
+    def of(cls, problem: LinearProblem, ball: KLBall, references: ReferenceRisks, solution: Solution) -> LinearFit:
         """Read the coefficients off a solution."""
         oracle = problem.oracle
         n_features, outputs = oracle.n_features, oracle.loss.n_outputs
-        matrix = solution.theta.reshape(outputs, oracle.width).copy()
+        matrix = solution.theta.reshape(outputs, oracle.coefficients.width).copy()
         if outputs > 1:
             # A shift common to all classes changes no prediction; without it the answer is unique.
             free = slice(None) if oracle.alpha == 0.0 else slice(n_features, None)
@@ -307,7 +303,7 @@ def scored_references(problem: LinearProblem, criterion: Criterion, reference: R
 
 
 def fit_problem(
-    problem: LinearProblem | SummedProblem,
+    problem: LinearProblem,
     ball: KLBall,
     references: ReferenceRisks,
     *,
@@ -319,8 +315,7 @@ def fit_problem(
     stacklevel: int = 3,
 ) -> LinearFit:
     """Solve a problem for a set and references that are there already; see :func:`fit_linear`."""
-    size = int(problem.contexts.counts.sum()) * problem.oracle.n_parameters
-    with suited(size), warnings.catch_warnings(), refusing_overflow():
+    with suited(problem.size), warnings.catch_warnings(), refusing_overflow():
         # Said below, once it is known that the problem has a minimum at all.
         warnings.simplefilter("ignore", NotCertifiedWarning)
         solution = _solve(problem, ball, references, solver, tol, max_iter, callback)
@@ -342,7 +337,7 @@ def _named(method: str) -> Robustness:
 
 
 def _solve(
-    problem: LinearProblem | SummedProblem,
+    problem: LinearProblem,
     ball: KLBall,
     references: ReferenceRisks,
     solver: Solver | None,
@@ -354,14 +349,10 @@ def _solve(
     oracle = problem.oracle
     if solver is not None:
         shaped: Oracle = oracle
-        if (
-            isinstance(solver, PolyhedralInteriorPoint)
-            and isinstance(oracle, LinearOracle)
-            and isinstance(oracle.loss, Hinged)
-        ):
-            shaped = PolyhedralOracle(oracle)
-        elif isinstance(solver, ScalarSearch) and isinstance(oracle, LinearOracle) and ScalarOracle.suits(oracle):
-            shaped = ScalarOracle.of(oracle)
+        if isinstance(solver, PolyhedralInteriorPoint) and oracle.loss.is_hinged:
+            shaped = KinkedOracle(oracle)
+        elif isinstance(solver, ScalarSearch) and suits_scalar(oracle):
+            shaped = _scalar(oracle, ball, references)
         return solver.solve(RobustObjective(shaped, ball, references))
     options: dict[str, Any] = {"tol": tol, "callback": callback}
     if max_iter is not None:
@@ -380,12 +371,10 @@ def _solve(
 
 
 def _head_start(
-    problem: LinearProblem | SummedProblem, ball: KLBall, references: ReferenceRisks, solver_type: type[Solver]
+    problem: LinearProblem, ball: KLBall, references: ReferenceRisks, solver_type: type[Solver]
 ) -> tuple[dict[str, Any], Array | None]:
     """Return how and where a solver begins, if not by itself: where references began, or where some rows lead."""
-    if not isinstance(problem, LinearProblem) or solver_type not in (InteriorPoint, ModelNewton):
-        return {}, None
-    sketch = problem.sketch
+    sketch = problem.sketch if solver_type in (InteriorPoint, ModelNewton) else None
     if sketch is None:
         return {}, None
     whole = sketch.oracle is problem.oracle
@@ -395,7 +384,7 @@ def _head_start(
     if solver_type is InteriorPoint or whole:
         return {}, None
     start = sketch.theta
-    if len(sketch.oracle.target) >= _ENOUGH * ball.p_hat.size:
+    if len(sketch.oracle.rows.target) >= _ENOUGH * ball.p_hat.size:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotCertifiedWarning)
             rough = ModelNewton(tol=1e-3, max_iter=20)
@@ -403,41 +392,38 @@ def _head_start(
     return {"thrifty": True}, start
 
 
-def _attempts(
-    problem: LinearProblem | SummedProblem, ball: KLBall, references: ReferenceRisks
-) -> list[tuple[Oracle, type[Solver]]]:
+def _attempts(problem: LinearProblem, ball: KLBall, references: ReferenceRisks) -> list[tuple[Oracle, type[Solver]]]:
     """Return the problem in the forms that suit it, each with the solver for that form, the fastest first."""
     oracle = problem.oracle
-    rows: Oracle | None = None
-    if isinstance(oracle, SummedOracle):
-        if ScalarOracle.suits(oracle):
-            return [(narrowed(BlockScalarOracle.of(oracle), ball, references), ScalarSearch)]
-        rows = BlockHingesOracle(oracle) if isinstance(oracle.loss, Hinged) else None
-    elif ScalarOracle.suits(oracle):
-        return [(ScalarOracle.of(oracle), ScalarSearch)]
-    elif not oracle.forms_hessian:
+    if suits_scalar(oracle):
+        return [(_scalar(oracle, ball, references), ScalarSearch)]
+    if not oracle.forms_hessian:
         return [(oracle, solver) for solver in by_products(oracle)]
-    elif isinstance(oracle.loss, Hinged):
-        rows = PolyhedralOracle(oracle)
     # Newton comes last, for data so separable that the empirical risk minimiser has no risk left in any context.
     smooth: list[tuple[Oracle, type[Solver]]] = [(oracle, Newton)]
     if not ball.is_point:
         smooth.insert(0, (oracle, InteriorPoint))
         large = problem.counts.sum() * oracle.n_parameters >= _LARGE
-        if rows is None:
+        if not oracle.loss.is_hinged:
             first = large or oracle.n_contexts >= MANY_CONTEXTS * oracle.n_parameters
             smooth.insert(0 if first else 1, (oracle, ModelNewton))
-    if rows is None:
+    if not oracle.loss.is_hinged:
         return smooth
-    by_rows: tuple[Oracle, type[Solver]] = (rows, PolyhedralInteriorPoint)
+    by_rows: tuple[Oracle, type[Solver]] = (KinkedOracle(oracle), PolyhedralInteriorPoint)
     # A soft hinge has curvature, unless most rows are far from it.
-    return [smooth[0], by_rows] if getattr(oracle.loss, "softness", 0.0) > 0.0 else [by_rows]
+    return [smooth[0], by_rows] if oracle.loss.softness > 0.0 else [by_rows]
 
 
-def _refuse_bottomless(problem: LinearProblem | SummedProblem, ball: KLBall, solution: Solution) -> None:
+def _scalar(oracle: LinearOracle, ball: KLBall, references: ReferenceRisks) -> Oracle:
+    """Return a problem of one parameter; of rows in blocks, on the range between two kinks that holds the minimum."""
+    form = scalar_form(oracle)
+    return narrowed(form, ball, references) if isinstance(form, BlockScalarOracle) else form
+
+
+def _refuse_bottomless(problem: LinearProblem, ball: KLBall, solution: Solution) -> None:
     """Say that a problem has no minimum, where going on in the direction of the answer lowers the risk for ever."""
     oracle = problem.oracle
-    if solution.certificate.lower > -math.inf or not isinstance(oracle.loss, Hinged) or oracle.alpha > 0.0:
+    if solution.certificate.lower > -math.inf or not oracle.loss.is_hinged or oracle.alpha > 0.0:
         return
     directions = [np.ones(1), -np.ones(1)] if oracle.n_parameters == 1 else [solution.theta]
     for direction in directions:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +16,13 @@ from scipy import sparse
 
 from counterpoise.contexts import Contexts, encode, plain, shown
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.losses import Hinged, Loss
+from counterpoise.losses import Loss
 from counterpoise.objective import ReferenceRisks
 from counterpoise.oracle import Bounds, LinearOracle
 from counterpoise.oracle.linear import LinearPoint
-from counterpoise.oracle.scalar import ScalarOracle
-from counterpoise.oracle.summed import SummedOracle
+from counterpoise.oracle.scalar import suits_scalar
 from counterpoise.references import CrossFit, reference_risks
-from counterpoise.references.block_hinges import hinged_specialists
 from counterpoise.references.specialists import sketched
-from counterpoise.references.summed import summed_specialists
 from counterpoise.threads import suited
 from counterpoise.validation import checked_features, checked_weights, unwrapped
 
@@ -106,6 +103,11 @@ class LinearProblem:
             raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
         return cls(oracle, encoded, counts, shift)
 
+    @property
+    def size(self) -> int:
+        """Rows times parameters."""
+        return int(self.contexts.counts.sum()) * self.oracle.n_parameters
+
     @cached_property
     def sketch(self) -> LinearPoint | None:
         """About the best parameters for all rows; see :func:`counterpoise.references.specialists.sketched`."""
@@ -116,10 +118,15 @@ class LinearProblem:
         if isinstance(reference, str):
             # Their error enters the certificate in full, so they are solved well below its tolerance.
             if reference == "in-sample":
-                with suited(len(self.oracle.target) * self.oracle.n_parameters), refusing_overflow():
+                with suited(self.size), refusing_overflow():
                     risks = reference_risks(self.oracle, max(1e-2 * tol, 1e-12), self.sketch)
                 return bounded(risks, self.contexts, self.remedy)
             if reference in ("cross-fit", "shrunk"):
+                if not self.oracle.rows.at_hand:
+                    raise InvalidInputError(
+                        f"reference is {reference!r}; where rows are not in memory, choose 'in-sample', or map each "
+                        "context to its risk."
+                    )
                 found = self.cross_fit(tol)
                 found.check(f"reference={reference!r}", "'in-sample'")
                 with refusing_overflow():
@@ -140,6 +147,10 @@ class LinearProblem:
         """Return what is added to the score of each context, in a fit of this tolerance."""
         if adjust != "standard-error":
             return by_size(adjust, self.counts)
+        if not self.oracle.rows.at_hand:
+            raise InvalidInputError(
+                f"adjust is {adjust!r}; where rows are not in memory, pass a positive number, or None."
+            )
         found = self.cross_fit(tol)
         found.check("adjust='standard-error'", "None")
         with refusing_overflow():
@@ -161,53 +172,19 @@ class LinearProblem:
     def _cross_fits(self) -> dict[float, CrossFit]:
         return {}
 
-    @property
-    def remedy(self) -> str:
-        """What to do where a risk has no minimum."""
-        if self.oracle.n_parameters == 1:
-            return "Bound theta, e.g. by max_stock=, and check costs and price."
-        return "Check costs and price, or raise alpha."
-
-
-@dataclass(frozen=True, eq=False)
-class SummedProblem:
-    """The same for rows that are elsewhere; see :class:`LinearProblem`."""
-
-    oracle: SummedOracle
-    contexts: Contexts
-    counts: Array
-    shift: ClassVar[None] = None
-
-    def references(self, reference: Reference, tol: float) -> ReferenceRisks:
-        """Return the least risk of each context, to be used in a fit of this tolerance."""
-        if isinstance(reference, str):
-            if reference != "in-sample":
-                raise InvalidInputError(
-                    f"reference is {reference!r}; where rows are not in memory, choose 'in-sample', or map each "
-                    "context to its risk."
-                )
-            solve = hinged_specialists if isinstance(self.oracle.loss, Hinged) else summed_specialists
-            return bounded(solve(self.oracle, max(1e-2 * tol, 1e-12)).risks, self.contexts, self.remedy)
-        return ReferenceRisks.exactly(given_references(reference, self.contexts))
-
-    def adjustments(self, adjust: Adjust, tol: float) -> Array:
-        """Return what is added to the score of each context, in a fit of this tolerance."""
-        if adjust == "standard-error":
-            raise InvalidInputError(
-                f"adjust is {adjust!r}; where rows are not in memory, pass a positive number, or None."
-            )
-        return by_size(adjust, self.counts)
-
     def finish(self) -> None:
         """Forget what was kept in case the fit is cut short: it is done."""
-        finish = getattr(getattr(self.oracle.rows, "blocks", None), "finish", None)
-        if finish is not None:
-            finish()
+        if not self.oracle.rows.at_hand:
+            self.oracle.rows.finish()
 
     @property
     def remedy(self) -> str:
         """What to do where a risk has no minimum."""
-        return "Check costs and price, or raise alpha." if isinstance(self.oracle.loss, Hinged) else "Raise alpha."
+        if not self.oracle.loss.is_hinged and not self.oracle.rows.at_hand:
+            return "Raise alpha."
+        if self.oracle.n_parameters == 1 and self.oracle.rows.at_hand:
+            return "Bound theta, e.g. by max_stock=, and check costs and price."
+        return "Check costs and price, or raise alpha."
 
 
 TOO_LARGE = (
@@ -261,7 +238,7 @@ def check_alpha(alpha: Any) -> None:
 
 
 def _checked_bounds(bounds: Any, oracle: LinearOracle) -> Bounds:
-    if not ScalarOracle.suits(oracle):
+    if not suits_scalar(oracle):
         raise InvalidInputError(
             "bounds on theta need a piecewise linear loss, one parameter and alpha=0. "
             "Use counterpoise.minimize for other problems."

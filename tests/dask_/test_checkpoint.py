@@ -16,7 +16,7 @@ pytest.importorskip("dask.dataframe")
 import counterpoise as cpo
 from counterpoise.dask import settings
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
-from counterpoise.oracle.blocks.on_disk import BlocksOnDisk
+from counterpoise.rows.on_disk import BlocksOnDisk
 from tests.dask_.parts import assert_same_fit, chunked, model, rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
@@ -159,7 +159,7 @@ def test_a_file_that_is_none_and_a_place_that_is_none_are_named(tmp_path):
 SCRIPT = """
 import os, signal, sys
 from counterpoise.dask import settings
-from counterpoise.oracle.blocks.on_disk import BlocksOnDisk
+from counterpoise.rows.on_disk import BlocksOnDisk
 from tests.dask_.test_checkpoint import collections, model
 
 real, n = BlocksOnDisk._pass, [0]

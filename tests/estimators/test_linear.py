@@ -31,7 +31,7 @@ from sklearn.metrics import accuracy_score, mean_pinball_loss, r2_score
 import counterpoise as cpo
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning, OneContextWarning, SmallContextWarning
 from counterpoise.losses import Huber, Logistic, Multinomial, Pinball, Poisson, Squared
-from counterpoise.oracle.batch import BATCH_ENTRIES
+from counterpoise.rows.memory import BATCH_ENTRIES
 from tests.problems import make, minimise, scattered, weighted_risk
 
 CASES = {

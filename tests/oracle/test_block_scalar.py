@@ -9,9 +9,10 @@ from counterpoise.contexts import Contexts, encode
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import Robustness
 from counterpoise.losses import Hinges
-from counterpoise.oracle.blocks import Block, BlocksInMemory
-from counterpoise.oracle.blocks.scalar import BlockScalarOracle
+from counterpoise.oracle import LinearOracle
 from counterpoise.oracle.scalar import ScalarOracle
+from counterpoise.oracle.scalar_blocks import BlockScalarOracle
+from counterpoise.rows import Block, BlocksInMemory
 from counterpoise.stock.elsewhere import BlockStock
 from counterpoise.stock.problem import StockProblem, Terms
 
@@ -119,11 +120,12 @@ def test_few_parts_per_pass_find_the_same(sales, n_blocks, entries):
     terms, weight = Terms(10.0, 0.0, 0.0, np.inf, False), np.ones(len(codes))
     blocks = blocks_of(terms.pieces(terms.sales(costs, demand)), codes, weight, n_blocks, 0)
     n = int(codes.max()) + 1
-    whole = ScalarOracle.of(blocks_of(terms.pieces(terms.sales(costs, demand)), codes, weight, 1, 0).blocks[0].oracle)
+    block = blocks_of(terms.pieces(terms.sales(costs, demand)), codes, weight, 1, 0).blocks[0]
+    whole = ScalarOracle.of(LinearOracle(block.rows))
     bounds = (np.zeros(1), np.array([np.inf]))
     oracle = BlockScalarOracle(blocks, n, bounds, whole.lowest_risks, whole.typical_risk)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("counterpoise.oracle.blocks.scalar._parts", lambda n_contexts: entries)
+        patch.setattr("counterpoise.oracle.scalar_blocks._parts", lambda n_contexts: entries)
         least, theta = oracle.context_minima()
     expected, at = whole.context_minima()
     np.testing.assert_allclose(least, expected, rtol=1e-12, atol=1e-12)

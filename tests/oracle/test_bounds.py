@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from scipy import optimize, sparse
 
 from counterpoise.losses import Huber, Logistic, Multinomial, Newsvendor, Pinball, Poisson, Squared
-from counterpoise.oracle import linear
+from counterpoise.oracle.bounds import balanced_bounds
+from counterpoise.oracle.kinked import KinkedOracle
 from counterpoise.oracle.linear import Mixture
-from counterpoise.oracle.linear_bounds import dual_bounds
-from counterpoise.oracle.polyhedral import PolyhedralOracle
 from counterpoise.oracle.scalar import ScalarOracle
+from counterpoise.rows import memory
+from counterpoise.rows.slopes import RowSlopes
 from tests.problems import (
     LOSSES,
     SHARP,
@@ -238,7 +239,7 @@ def test_bound_without_a_hessian_is_never_above_the_minimum(loss, seed, alpha, f
     p = random_distribution(oracle.n_contexts, rng)
     least, theta = minimise(loss, X, y, mixed_weights(codes, p), alpha, fit_intercept)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(linear, "_LARGEST_HESSIAN", 0)
+        patch.setattr(memory, "_LARGEST_HESSIAN", 0)
         at = theta + 10.0**distance * rng.normal(size=len(theta))
         assert_not_above(bound_at(oracle, at, p), least, float(p @ oracle.at(at).risks))
         assert least - bound_at(oracle, theta, p) <= 1e-10 * (1.0 + abs(least))
@@ -472,6 +473,15 @@ def test_unbounded_profit_is_minus_infinity():
     assert scalar.at(np.zeros(1)).lower_bound(np.ones(1), np.zeros(1), None) == -np.inf
 
 
+def dual_bound(point, v, bend, p):
+    """Return the bound of slopes that need not balance yet, each times the probability of its context."""
+    part, oracle = point.oracle.rows.whole, point.oracle
+    share = part.layout.each(p)
+    slopes = RowSlopes.inside(part, part.pooled, part.weight, point.sums.predictions, v, bend, share)
+    mixture = Mixture(oracle, point.sums, p)
+    return max(float(balanced_bounds(slopes, mixture)[0]), float(p @ oracle.lowest_risks))
+
+
 # --- several parameters, piecewise linear -------------------------------------------------------------------
 
 
@@ -481,7 +491,7 @@ def test_unbounded_profit_is_minus_infinity():
 def test_dual_bound_is_never_above_the_minimum(loss, seed, n_features, fit_intercept, distance):
     X, y, codes = make(loss, 3, n_features, seed, (4, 12))
     rng = np.random.default_rng(seed)
-    oracle = PolyhedralOracle(oracle_of(loss, X, y, codes, fit_intercept=fit_intercept))
+    oracle = KinkedOracle(oracle_of(loss, X, y, codes, fit_intercept=fit_intercept))
     p = random_distribution(3, rng)
     least, theta = minimise(loss, X, y, mixed_weights(codes, p), 0.0, fit_intercept)
     scale = 1.0 + abs(least) + float(np.abs(loss.pieces(y)[0]).max())
@@ -496,14 +506,14 @@ def test_dual_bound_is_never_above_the_minimum(loss, seed, n_features, fit_inter
 def test_dual_bound_of_any_slopes_is_never_above_the_minimum(loss, seed, fit_intercept, size):
     X, y, codes = make(loss, 3, 2, seed, (4, 12))
     rng = np.random.default_rng(seed)
-    oracle = PolyhedralOracle(oracle_of(loss, X, y, codes, fit_intercept=fit_intercept))
+    oracle = KinkedOracle(oracle_of(loss, X, y, codes, fit_intercept=fit_intercept))
     p = random_distribution(3, rng)
     least, theta = minimise(loss, X, y, mixed_weights(codes, p), 0.0, fit_intercept)
     scale = 1.0 + abs(least) + float(np.abs(loss.pieces(y)[0]).max())
     point = oracle.at(theta + rng.normal(size=len(theta)))
     v = rng.normal(0.0, 10.0, len(y))
     bend = 10.0**size * rng.random(len(y))
-    bound = dual_bounds(Mixture(point.sharp, np.ones(3)), v, bend, oracle.rows(p))[0]
+    bound = dual_bound(oracle.linear.at(point.theta), v, bend, p)
     assert bound <= least + 1e-8 * scale
 
 
@@ -512,12 +522,12 @@ def test_dual_bound_of_any_slopes_is_never_above_the_minimum(loss, seed, fit_int
 def test_dual_bound_is_tight_at_the_slopes_of_the_linear_program(loss, seed):
     X, y, codes = make(loss, 3, 3, seed)
     p = np.array([0.2, 0.5, 0.3])
-    oracle = PolyhedralOracle(oracle_of(loss, X, y, codes))
+    oracle = KinkedOracle(oracle_of(loss, X, y, codes))
     least, theta = minimise(loss, X, y, mixed_weights(codes, p))
     order = np.argsort(codes, kind="stable")
-    share = oracle.rows(p)
+    share = np.repeat(p, np.bincount(codes))
     v = share * _slopes_of_the_program(loss, X[order], y[order], mixed_weights(codes, p)[order])
-    bound = dual_bounds(Mixture(oracle.linear.at(theta), np.ones(3)), v, np.full(len(v), 1e-9), share)[0]
+    bound = dual_bound(oracle.linear.at(theta), v, np.full(len(v), 1e-9), p)
     assert bound == pytest.approx(least, rel=1e-8)
 
 
@@ -555,7 +565,7 @@ def test_dual_bound_with_a_ridge_is_never_above_the_convex_program(loss, alpha):
         sample_weight=weight,
     )
     assert weighted_risk(loss, X, y, weight, answer.theta, alpha) == pytest.approx(answer.value, rel=1e-9)
-    oracle = PolyhedralOracle(oracle_of(loss, X, y, codes, alpha=alpha))
+    oracle = KinkedOracle(oracle_of(loss, X, y, codes, alpha=alpha))
     rng = np.random.default_rng(0)
     for size in (0.0, 1e-6, 1e-2, 1.0, 100.0):
         point = oracle.at(answer.theta + size * rng.normal(size=4)).balanced(p)
@@ -567,5 +577,5 @@ def test_every_bound_says_it_is_a_theorem(loss):
     oracle = oracle_of(loss, *make(loss, 2, 1, 0), fit_intercept=False)
     assert oracle.is_rigorous
     if loss in SHARP:
-        assert PolyhedralOracle(oracle).is_rigorous
+        assert KinkedOracle(oracle).is_rigorous
         assert ScalarOracle.of(oracle).is_rigorous

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from counterpoise.losses import Huber, Logistic, Multinomial, Poisson, Squared
-from counterpoise.oracle import row_products
-from counterpoise.oracle.batch import Batch, batches
-from tests.problems import LOSSES, SMOOTH, design_of, make, oracle_of, random_distribution, weighted_risk
+from counterpoise.rows import products
+from tests.problems import LOSSES, SMOOTH, design_of, each_of, make, oracle_of, random_distribution, weighted_risk
 
 PROPERTY = settings(max_examples=8, deadline=None, derandomize=True)
 
@@ -222,10 +221,9 @@ def test_context_alone_has_its_own_risk(loss, shape, alpha, fit_intercept):
 def test_padded_batch_equals_contexts_one_by_one(loss, shape, alpha, fit_intercept):
     oracle, _, theta, _ = problem(loss, shape, alpha, fit_intercept, weighted=True)
     seen = []
-    for contexts in batches(oracle):
+    for contexts in oracle.rows.alike():
         seen += contexts.tolist()
-        batch = Batch.of(oracle, contexts, theta)
-        batch = batch.at(batch.theta + 0.1 * np.arange(len(contexts))[:, None])
+        batch = each_of(oracle, contexts, theta + 0.1 * np.arange(len(contexts))[:, None])
         for k, c in enumerate(contexts):
             alone = oracle.context(c).at(batch.theta[k])
             np.testing.assert_allclose(batch.value[k], alone.risks[0], rtol=1e-12)
@@ -276,7 +274,7 @@ def test_hessian_does_not_depend_on_the_size_of_its_blocks(loss, monkeypatch):
     oracle = oracle_of(loss, *make(loss, 3, 4, 1))
     theta, p = np.random.default_rng(0).normal(size=oracle.n_parameters), np.array([0.2, 0.5, 0.3])
     whole = oracle.at(theta).hessian(p)
-    monkeypatch.setattr(row_products, "_BLOCK_ENTRIES", 10)
+    monkeypatch.setattr(products, "_BLOCK_ENTRIES", 10)
     np.testing.assert_allclose(oracle.at(theta).hessian(p), whole, rtol=1e-12, atol=1e-14)
 
 
@@ -287,7 +285,7 @@ def test_rows_without_curvature_are_skipped_and_not_lost():
     oracle = oracle_of(loss, X, y, codes)
     theta, p = np.zeros(4), np.array([0.5, 0.5])
     _, _, hessians = by_hand(oracle, (X, y, codes, np.ones(len(y))), theta)
-    assert np.count_nonzero(oracle.at(theta).row_curvature(p)) < 0.5 * len(y)
+    assert np.count_nonzero(oracle.at(theta).sums.curvature) < 0.5 * len(y)
     np.testing.assert_allclose(oracle.at(theta).hessian(p), np.einsum("c,cij->ij", p, hessians), rtol=1e-12)
 
 
@@ -304,7 +302,7 @@ def test_theta_is_the_raveled_matrix_with_the_intercept_last():
     X = np.array([[1.0, 2.0], [3.0, 4.0]])
     oracle = oracle_of(Multinomial(3), X, [0.0, 2.0], [0, 0])
     matrix = np.array([[1.0, 0.0, 10.0], [0.0, 1.0, 20.0], [1.0, 1.0, 30.0]])
-    np.testing.assert_allclose(oracle.at(matrix.ravel()).predictions, [[11.0, 22.0, 33.0], [13.0, 24.0, 37.0]])
+    np.testing.assert_allclose(oracle.at(matrix.ravel()).sums.predictions, [[11.0, 22.0, 33.0], [13.0, 24.0, 37.0]])
 
 
 def test_overflowing_risk_is_infinite_and_silent():

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 import counterpoise as cpo
 from counterpoise import linalg
 from counterpoise.losses import Logistic, Multinomial, Newsvendor, Pinball, Squared
-from counterpoise.oracle import linear_bounds
-from counterpoise.oracle.batch import Batch, batches
-from counterpoise.references import reference_risks
+from counterpoise.oracle import bounds
+from counterpoise.oracle.linear import EachContext
+from counterpoise.references import reference_risks, specialists
 from counterpoise.references.specialists import fit_specialists
-from tests.problems import LOSSES, SMOOTH, make, minimise, oracle_of
+from tests.problems import LOSSES, SMOOTH, each_of, make, minimise, oracle_of
 
 PROPERTY = settings(max_examples=2, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
 MANY = 260
@@ -43,7 +43,12 @@ def test_together_equals_one_by_one(loss, seed, alpha, rows):
         single = fit_specialists(oracle.context(c), 1e-10)
         assert together.risks.upper[c] == pytest.approx(single.risks.upper[0], rel=1e-9, abs=room)
         assert together.risks.lower[c] <= single.risks.upper[0] + room
-    np.testing.assert_allclose(oracle.risks_of_each(together.theta), together.risks.upper, rtol=1e-9, atol=room)
+    np.testing.assert_allclose(
+        each_of(oracle, np.arange(oracle.n_contexts), together.theta, padded=False).value,
+        together.risks.upper,
+        rtol=1e-9,
+        atol=room,
+    )
 
 
 @every_loss
@@ -114,26 +119,26 @@ def test_condensed_contexts_are_the_same_problems(loss, seed, intercept, n_rows)
     X, y, codes = make(loss, 6, 7, seed, (n_rows, n_rows))
     keep = np.concatenate([np.flatnonzero(codes == c)[:n_rows] for c in range(6)])
     oracle = oracle_of(loss, X[keep], y[keep], codes[keep], alpha=0.1, fit_intercept=intercept)
-    batch = Batch.of(oracle, np.arange(6), oracle.start())
-    small, basis = batch.condensed()
-    theta = np.random.default_rng(seed).normal(size=small.theta.shape)
-    small, whole = small.at(theta), batch.at(small.expanded(theta, basis))
+    batch = each_of(oracle, np.arange(6), oracle.start())
+    part, basis = batch.part.condensed()
+    theta = np.random.default_rng(seed).normal(size=(6, part.coefficients.n_parameters))
+    small, whole = EachContext(part, 0.1, theta), batch.at(specialists.expanded(theta, part.coefficients, basis))
     assert small.theta.shape[1] < whole.theta.shape[1]
-    np.testing.assert_allclose(whole.predictions, small.predictions, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(whole.sums.predictions, small.sums.predictions, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(whole.value, small.value, rtol=1e-9)
     # The gradient lies among the rows as well, so no length of it is lost.
     np.testing.assert_allclose(
         np.linalg.norm(whole.gradient, axis=1), np.linalg.norm(small.gradient, axis=1), rtol=1e-8, atol=1e-9
     )
-    assert (np.abs(small.X).max(axis=(0, 1)) <= small.reach[: small.X.shape[2]]).all()
+    assert (np.abs(part.layout.X).max(axis=(0, 1)) <= small.reach[: part.coefficients.n_features]).all()
 
 
-def test_nothing_is_condensed_without_a_ridge_or_with_rows_enough():
-    X, y, codes = make(Squared(), 3, 4, 0, (2, 3))
-    free = oracle_of(Squared(), X, y, codes)
-    assert Batch.of(free, np.array([1, 2]), free.start()).condensed()[1] is None
+def test_nothing_is_condensed_without_a_ridge_or_with_rows_enough(monkeypatch):
     held = oracle_of(Squared(), *make(Squared(), 3, 4, 0, (4, 9)), alpha=1.0)
-    assert Batch.of(held, np.arange(3), held.start()).condensed()[1] is None
+    assert held.rows.padded(np.arange(3)).condensed() is None
+    monkeypatch.setattr(specialists, "_condensed", None)
+    free = oracle_of(Squared(), *make(Squared(), 20, 4, 0, (2, 3)))
+    assert fit_specialists(free, 1e-8).theta.shape == (20, 5)
 
 
 # --- batches and stacks -------------------------------------------------------------------------------------
@@ -145,7 +150,7 @@ def test_batches_hold_every_context_once_and_little_padding(seed):
     sizes = np.random.default_rng(seed).integers(1, 200, 500)
     codes = np.repeat(np.arange(500), sizes)
     oracle = oracle_of(Squared(), np.ones((len(codes), 2)), np.zeros(len(codes)), codes)
-    blocks = list(batches(oracle))
+    blocks = list(oracle.rows.alike())
     np.testing.assert_array_equal(np.sort(np.concatenate(blocks)), np.arange(500))
     for block in blocks:
         assert sizes[block].max() <= 1.25 * sizes[block].min()
@@ -177,7 +182,7 @@ def test_stack_of_many_is_solved_like_a_few(seed, d):
 def test_risk_of_each_context_under_its_own_parameters(loss, rows):
     oracle = oracle_of(loss, *make(loss, 8, 3, 0, rows), alpha=0.1)
     theta = np.random.default_rng(0).normal(size=(8, oracle.n_parameters))
-    risks = oracle.risks_of_each(theta)
+    risks = each_of(oracle, np.arange(8), theta, padded=False).value
     for c in range(8):
         assert risks[c] == pytest.approx(oracle.at(theta[c]).risks[c], rel=1e-12)
 
@@ -189,10 +194,9 @@ def test_bound_left_out_would_have_said_nothing(loss, seed, alpha):
     oracle = oracle_of(loss, *make(loss, 5, 3, seed), alpha=alpha)
     for size in (0.0, 0.3, 3.0):
         theta = size * np.random.default_rng(seed).normal(size=(5, oracle.n_parameters))
-        batch = Batch.of(oracle, np.arange(5), oracle.start()).at(theta)
-        above = batch.value - linear_bounds.lowest(batch)
-        if not linear_bounds._ridge_may_help(batch, batch.gradient, above):
-            assert (linear_bounds._ridge(batch) <= linear_bounds.lowest(batch) + 1e-9 * np.abs(batch.value)).all()
+        batch = each_of(oracle, np.arange(5), theta)
+        if not bounds._ridge_may_help(batch, batch.gradient, batch.value - batch.lowest):
+            assert (bounds._by_ridge(batch) <= batch.lowest + 1e-9 * np.abs(batch.value)).all()
 
 
 # --- whole fits ---------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, QuantileRegressor, Ridge
 
 from counterpoise.losses import Huber, Logistic, Multinomial, Newsvendor, Pinball, Poisson, Squared
-from counterpoise.oracle import batch, linear
-from counterpoise.oracle.batch import Batch
-from counterpoise.references import newton, reference_risks
-from tests.problems import LOSSES, SHARP, SMOOTH, make, minimise, oracle_of, referee_arguments, weighted_risk
+from counterpoise.references import reference_risks
+from counterpoise.references.newton import minimise as newton_minimise
+from counterpoise.rows import memory
+from tests.problems import LOSSES, SHARP, SMOOTH, each_of, make, minimise, oracle_of, referee_arguments, weighted_risk
 from tests.referees import robust
 
 PROPERTY = settings(max_examples=3, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
@@ -250,7 +250,7 @@ def test_start_far_from_the_minimum_changes_nothing():
         oracle = oracle_of(loss, *make(loss, 3, 2, 0), alpha=1e-3)
         theta = np.random.default_rng(0).normal(0.0, 5.0, oracle.n_parameters)
         near = reference_risks(oracle, TOL)
-        far, _, _ = newton.solve(Batch.of(oracle, np.arange(3), theta), TOL, scale_of(oracle, near)[0])
+        far, _, _ = newton_minimise(each_of(oracle, np.arange(3), theta), TOL, scale_of(oracle, near)[0])
         np.testing.assert_allclose(far, near.upper, rtol=1e-8, err_msg=loss.name)
 
 
@@ -278,7 +278,7 @@ def test_five_hundred_contexts_of_very_different_sizes(loss):
 def test_memory_per_batch_changes_nothing(monkeypatch):
     oracle = oracle_of(Logistic(), *make(Logistic(), 20, 2, 0, (5, 40)), alpha=1e-3)
     whole = reference_risks(oracle, TOL)
-    monkeypatch.setattr(batch, "BATCH_ENTRIES", 1)
+    monkeypatch.setattr(memory, "BATCH_ENTRIES", 1)
     np.testing.assert_allclose(reference_risks(oracle, TOL).upper, whole.upper, rtol=1e-12)
 
 
@@ -286,7 +286,7 @@ def test_memory_per_batch_changes_nothing(monkeypatch):
 def test_method_for_many_features_finds_the_same_references(loss, monkeypatch):
     oracle = oracle_of(loss, *make(loss, 3, 3, 0), alpha=1e-2)
     dense = reference_risks(oracle, 1e-8)
-    monkeypatch.setattr(linear, "_LARGEST_HESSIAN", 0)
+    monkeypatch.setattr(memory, "_LARGEST_HESSIAN", 0)
     without_hessian = reference_risks(oracle, 1e-8)
     np.testing.assert_allclose(without_hessian.upper, dense.upper, rtol=1e-6)
     assert (without_hessian.lower <= dense.upper + 1e-9).all()

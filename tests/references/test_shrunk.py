@@ -271,7 +271,7 @@ def test_rows_held_out_together_are_summed_first():
     X, y, codes = X[order], y[order], codes[order]
     whole = cross_fit(Squared(), X, y, codes, np.full(len(y), 2.0))
     halves = oracle_of(Squared(), np.repeat(X, 2, axis=0), np.repeat(y, 2), np.repeat(codes, 2), alpha=1e-2)
-    halves = replace(halves, together=np.repeat(np.arange(len(y)), 2))
+    halves = replace(halves, rows=replace(halves.rows, together=np.repeat(np.arange(len(y)), 2)))
     found = CrossFit(halves, 2.0 * np.bincount(codes), 1e-9)
     np.testing.assert_allclose(found.rows.weight, whole.rows.weight)
     for name in ("own_losses", "pooled_losses", "in_sample_losses", "shrunk", "bracket", "standard_errors"):
@@ -284,7 +284,7 @@ def test_a_context_that_is_held_out_as_one_has_no_standard_error_of_its_own():
     oracle = oracle_of(Squared(), X[order], y[order], codes[order], alpha=1e-2)
     counts = np.bincount(codes).astype(np.float64)
     together = np.where(codes[order] == 1, 10_000, np.arange(len(codes)))
-    found = CrossFit(replace(oracle, together=together), counts, 1e-9)
+    found = CrossFit(replace(oracle, rows=replace(oracle.rows, together=together)), counts, 1e-9)
     first = found.pooled_losses[: int(counts[0])]
     errors = np.std(first, ddof=1) / np.sqrt(counts)
     np.testing.assert_allclose(found.standard_errors, errors)

@@ -12,7 +12,7 @@ from counterpoise.losses import Logistic, Pinball
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import LinearOracle
 from counterpoise.oracle.callables import CallableOracle
-from counterpoise.oracle.polyhedral import PolyhedralOracle
+from counterpoise.oracle.kinked import KinkedOracle
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.references import reference_risks
 from counterpoise.sets import KLBall
@@ -37,7 +37,7 @@ def problem_for(name, tol=1e-11):
     alpha = 0.0 if name == "ScalarSearch" else 1e-2
     linear = LinearOracle.from_rows(X, y, encode(codes), loss, alpha=alpha, fit_intercept=intercept)
     references = reference_risks(linear, tol)
-    wrap = {"PolyhedralInteriorPoint": PolyhedralOracle, "ScalarSearch": ScalarOracle.of}.get(name, lambda o: o)
+    wrap = {"PolyhedralInteriorPoint": KinkedOracle, "ScalarSearch": ScalarOracle.of}.get(name, lambda o: o)
     radius = {"Newton": 0.0, "GroupDRO": np.inf}.get(name, 0.2)
     return RobustObjective(wrap(linear), KLBall(np.bincount(codes) / len(codes), radius), references)
 

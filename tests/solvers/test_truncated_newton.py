@@ -10,8 +10,9 @@ from counterpoise.exceptions import NotCertifiedWarning
 from counterpoise.fit import Robustness, fit_linear
 from counterpoise.losses import Hinged, Huber, Logistic, Multinomial, Poisson, Squared
 from counterpoise.objective import ReferenceRisks, RobustObjective
-from counterpoise.oracle import linear
 from counterpoise.references import specialists
+from counterpoise.rows import memory
+from counterpoise.rows.layouts import Grouped
 from counterpoise.sets import KLBall
 from counterpoise.solvers import InteriorPoint, NewtonCG, TruncatedNewton
 from tests.problems import make, oracle_of, scattered
@@ -31,8 +32,8 @@ def sparse_rows(loss, n_contexts, n_features, seed):
 @pytest.fixture
 def no_squares(monkeypatch):
     """Let every matrix be too large to form."""
-    monkeypatch.setattr(linear, "_LARGEST_HESSIAN", 0)
-    monkeypatch.setattr(linear, "_LARGEST_SPARSE_HESSIAN", 0)
+    monkeypatch.setattr(memory, "_LARGEST_HESSIAN", 0)
+    monkeypatch.setattr(memory, "_LARGEST_SPARSE_HESSIAN", 0)
 
 
 class _Unwanted(NewtonCG):
@@ -71,8 +72,8 @@ def test_it_agrees_with_the_dense_method(
     }
     dense = fit_linear(X.toarray(), y, codes, loss, **options, tol=1e-8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(linear, "_LARGEST_HESSIAN", 0)
-        patch.setattr(linear, "_LARGEST_SPARSE_HESSIAN", 0)
+        patch.setattr(memory, "_LARGEST_HESSIAN", 0)
+        patch.setattr(memory, "_LARGEST_SPARSE_HESSIAN", 0)
         if not isinstance(loss, Hinged):
             # Where curvature comes and goes, exact steps may have to follow.
             patch.setattr(specialists, "NewtonCG", _Unwanted)
@@ -111,7 +112,7 @@ def test_without_a_ridge_steps_are_exact(no_squares, monkeypatch):
     with pytest.warns(NotCertifiedWarning):
         product = fit_linear(X, y, codes, Logistic(), robustness=robustness, alpha=0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(linear, "_LARGEST_HESSIAN", 100)
+        patch.setattr(memory, "_LARGEST_HESSIAN", 100)
         dense = fit_linear(X, y, codes, Logistic(), robustness=robustness, alpha=0.0)
     assert product.solution.value == pytest.approx(dense.solution.value, rel=1e-6)
 
@@ -124,7 +125,7 @@ def test_it_needs_few_products(no_squares, monkeypatch):
     oracle = oracle_of(Logistic(), X, y, codes, alpha=1e-3)
     objective = RobustObjective(oracle, KLBall(np.full(5, 0.2), 0.05), ReferenceRisks.exactly(np.zeros(5)))
     counts = []
-    product = linear.LinearOracle.product
+    product = Grouped.product
     for solver in (TruncatedNewton(tol=1e-6), NewtonCG(tol=1e-6)):
         counts.append(0)
 
@@ -132,6 +133,6 @@ def test_it_needs_few_products(no_squares, monkeypatch):
             counts[-1] += 1
             return product(self, theta)
 
-        monkeypatch.setattr(linear.LinearOracle, "product", counted)
+        monkeypatch.setattr(Grouped, "product", counted)
         assert solver.solve(objective).success
     assert 4 * counts[0] < counts[1]

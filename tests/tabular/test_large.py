@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
-from counterpoise.oracle.blocks.on_disk import BlocksOnDisk
 from counterpoise.reading import open_table, read_table
+from counterpoise.rows.on_disk import BlocksOnDisk
 from counterpoise.tabular import large, survey
 from counterpoise.tabular.fitting import pose
 from counterpoise.tabular.large import pose_large

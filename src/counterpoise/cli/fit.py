@@ -16,8 +16,8 @@ from counterpoise.cli._cluster import Cluster, on_cluster
 from counterpoise.threads import suited
 
 if TYPE_CHECKING:
-    from counterpoise.oracle.blocks import Blocks
     from counterpoise.reading import TableOnDisk
+    from counterpoise.rows import Blocks
     from counterpoise.tabular.fitting import Fitted
 
 
@@ -75,9 +75,9 @@ def fit(
     Then: `counterpoise predict model/ new.csv -o predicted.csv`, for which no context is needed.
     """
     from counterpoise.files import check_output_folder, whole_folder
-    from counterpoise.oracle.blocks.recorded import check_checkpoint
     from counterpoise.reading import open_table
     from counterpoise.report import Report
+    from counterpoise.rows.recorded import check_checkpoint
     from counterpoise.tabular.fitting import Roles
     from counterpoise.tabular.saved import FILES, SavedModel
     from counterpoise.tabular.task import RISKS
@@ -209,7 +209,7 @@ def _fitted(
 
 def _recording(path: Path, table: TableOnDisk, asked: dict[str, Any]) -> Callable[[Blocks], Blocks]:
     """Return what keeps the answer of every pass, for a fit that is cut short and begun again."""
-    from counterpoise.oracle.blocks.recorded import Recorded
+    from counterpoise.rows.recorded import Recorded
 
     fingerprint = repr((table.fingerprint, sorted(asked.items()))).encode()
     return lambda blocks: Recorded(blocks, path, fingerprint)

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from counterpoise.exceptions import CounterpoiseError
-from counterpoise.oracle.blocks import Answer, Codes, Question, combined
+from counterpoise.rows import Answer, Codes, Question, combined
 
 _BRANCHES = 8
 """Answers that are combined by one task, where they are; the last one travels."""
@@ -48,6 +48,9 @@ class ClusterBlocks:
         answers = [self._task(itemgetter(1), "part", k, pair) for k, pair in enumerate(pairs)]
         del pairs
         return kept, self._result(self._combined(answers, "answer"))
+
+    def finish(self) -> None:
+        """Nothing was kept."""
 
     def _submitted(self, question: Question, states: Any) -> list[Any]:
         self.n_passes += 1

@@ -18,10 +18,9 @@ from counterpoise.dask.partitions import Partitions, holds_rows, n_rows
 from counterpoise.dask.settings import current
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 from counterpoise.losses import Loss
-from counterpoise.oracle.blocks import Block, Blocks, Codes
-from counterpoise.oracle.blocks.on_disk import BlocksOnDisk
-from counterpoise.oracle.blocks.recorded import Recorded
-from counterpoise.oracle.linear import LinearOracle
+from counterpoise.rows import Block, Blocks, Codes, MemoryRows
+from counterpoise.rows.on_disk import BlocksOnDisk
+from counterpoise.rows.recorded import Recorded
 from counterpoise.validation import check_aligned, checked_features, checked_row_weights, refuse_weightless
 
 Array = NDArray[np.float64]
@@ -44,7 +43,7 @@ class Reader(Protocol):
     def target(self, y: NDArray[Any], classes: NDArray[Any] | None) -> Array:
         """Return targets in the domain of the loss."""
 
-    def posed(self, oracle: LinearOracle) -> LinearOracle:
+    def posed(self, rows: MemoryRows) -> MemoryRows:
         """Return rows in the form that is solved."""
 
 
@@ -331,4 +330,4 @@ def _block(
     whole = np.ones(int(codes.max()) + 1)
     whole[codes] = totals
     block = Block.of(X, target, among, weight, whole, loss, fit_intercept)
-    return Block(block.contexts, reader.posed(block.oracle))
+    return Block(block.contexts, reader.posed(block.rows))

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from counterpoise.dask.gathering import all_classes, gather, summarise
 from counterpoise.dask.partitions import take_apart, taken
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.oracle.blocks.rows import BlockRows
-from counterpoise.oracle.linear import LinearOracle
-from counterpoise.oracle.summed import SummedOracle
-from counterpoise.problem import SummedProblem, check_alpha
+from counterpoise.oracle import LinearOracle
+from counterpoise.problem import LinearProblem, check_alpha
+from counterpoise.rows import BlockRows, MemoryRows
 
 Array = NDArray[np.float64]
 
@@ -74,12 +73,12 @@ class ModelReader:
             return self.estimator._loss().checked_target(y)
         return np.searchsorted(classes, y).astype(np.float64)
 
-    def posed(self, oracle: LinearOracle) -> LinearOracle:
+    def posed(self, rows: MemoryRows) -> MemoryRows:
         """Return rows in the form that is solved."""
-        return self.estimator._posed(oracle)
+        return self.estimator._posed(rows)
 
 
-def pose(estimator: Any, columns: dict[str, Any]) -> tuple[SummedProblem, NDArray[Any] | None, Any]:
+def pose(estimator: Any, columns: dict[str, Any]) -> tuple[LinearProblem, NDArray[Any] | None, Any]:
     """Return the problem that dask collections pose, the classes of a classifier, and a row of zeros like X.
 
     Parameters
@@ -106,7 +105,7 @@ def pose(estimator: Any, columns: dict[str, Any]) -> tuple[SummedProblem, NDArra
     found = gather(parts, reader, summaries, client, classes, loss, estimator.fit_intercept)
     solved = _solved_loss(estimator, loss)
     rows = BlockRows(found.blocks, solved, len(found.contexts.labels), found.n_features, estimator.fit_intercept)
-    oracle = SummedOracle(rows, estimator.alpha)
+    oracle = LinearOracle(rows, estimator.alpha)
     if oracle.n_parameters == 0:
         raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
     if oracle.n_parameters > _MOST_PARAMETERS:
@@ -114,13 +113,13 @@ def pose(estimator: Any, columns: dict[str, Any]) -> tuple[SummedProblem, NDArra
             f"the model has {oracle.n_parameters:,} parameters; on dask collections {_MOST_PARAMETERS:,} are the most. "
             "Choose fewer features, or fit in memory."
         )
-    return SummedProblem(oracle, found.contexts, found.counts), classes, like
+    return LinearProblem(oracle, found.contexts, found.counts), classes, like
 
 
 def _solved_loss(estimator: Any, loss: Any) -> Any:
     """Return the loss of rows in the form that is solved."""
     none = np.zeros((0, loss.target_columns)) if loss.target_columns > 1 else np.zeros(0)
-    empty = LinearOracle(np.zeros((0, 1)), none, np.zeros(0), np.zeros(1, dtype=np.intp), loss)
+    empty = MemoryRows(np.zeros((0, 1)), none, np.zeros(0), np.zeros(1, dtype=np.intp), loss)
     return estimator._posed(empty).loss
 
 

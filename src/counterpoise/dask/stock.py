@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from counterpoise.dask.gathering import gather, summarise
 from counterpoise.dask.partitions import take_apart
 from counterpoise.losses import Hinges
-from counterpoise.oracle.linear import LinearOracle
 from counterpoise.problem import Reference
+from counterpoise.rows import MemoryRows
 from counterpoise.stock.elsewhere import BlockStock
 from counterpoise.stock.problem import Terms
 
@@ -44,9 +44,9 @@ class SalesReader:
         """Return what each row costs, checked."""
         return Hinges().checked_target(y)
 
-    def posed(self, oracle: LinearOracle) -> LinearOracle:
+    def posed(self, rows: MemoryRows) -> MemoryRows:
         """Return rows as they are."""
-        return oracle
+        return rows
 
 
 def pose(terms: Terms, columns: dict[str, Any], reference: Reference) -> BlockStock:

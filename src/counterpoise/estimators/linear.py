@@ -32,8 +32,8 @@ from counterpoise.fit import Criterial, Criterion, LinearFit, Robustness, fit_pr
 from counterpoise.learners import least_probability
 from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poisson, Squared
 from counterpoise.objective import ReferenceRisks
-from counterpoise.oracle import LinearOracle
-from counterpoise.problem import Adjust, LinearProblem, Reference, SummedProblem
+from counterpoise.problem import Adjust, LinearProblem, Reference
+from counterpoise.rows import MemoryRows
 from counterpoise.sets import KLBall, RadiusMethod
 from counterpoise.validation import check_aligned, on_host, refuse_masked, unwrapped
 
@@ -193,7 +193,7 @@ class RobustLinearModel(Criterial, BaseEstimator):  # type: ignore[misc]
         """
         return self._solved(self._problem(X, y, contexts, sample_weight))
 
-    def _solved(self, problem: LinearProblem | SummedProblem) -> Self:
+    def _solved(self, problem: LinearProblem) -> Self:
         """Fit the model to a problem."""
         line = ProgressLine(type(self).__name__) if self.verbose else None
         with speaking_as(self):
@@ -211,8 +211,7 @@ class RobustLinearModel(Criterial, BaseEstimator):  # type: ignore[misc]
             )
         if line is not None:
             line.close()
-        if isinstance(problem, SummedProblem):
-            problem.finish()
+        problem.finish()
         return self._keep(fit, scoring)
 
     @property
@@ -220,9 +219,7 @@ class RobustLinearModel(Criterial, BaseEstimator):  # type: ignore[misc]
         """What is scored, and how large the set is."""
         return Robustness(self.confidence, self.radius, self.draws, self.criterion)
 
-    def _problem(
-        self, X: Any, y: Any, contexts: Any, sample_weight: Any = None, **columns: Any
-    ) -> LinearProblem | SummedProblem:
+    def _problem(self, X: Any, y: Any, contexts: Any, sample_weight: Any = None, **columns: Any) -> LinearProblem:
         """Check the data, and return the problem they pose; ``columns`` are what a loss knows of rows beside y."""
         with speaking_as(self):
             check_switches(self)
@@ -246,9 +243,9 @@ class RobustLinearModel(Criterial, BaseEstimator):  # type: ignore[misc]
                 sample_weight=sample_weight,
                 known_finite=not get_config()["assume_finite"],
             )
-            return replace(problem, oracle=self._posed(problem.oracle))
+            return replace(problem, oracle=replace(problem.oracle, rows=self._posed(problem.oracle.rows)))
 
-    def _on_device(self, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any) -> SummedProblem:
+    def _on_device(self, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any) -> LinearProblem:
         """Pose the problem where a device holds the rows."""
         if hasattr(X, "is_cuda"):
             # X is checked on the device; the target is checked beside a column of zeros.
@@ -259,7 +256,7 @@ class RobustLinearModel(Criterial, BaseEstimator):  # type: ignore[misc]
                 X, target = self._checked(X, on_host(y), **columns)
             if hasattr(X, "tocsr"):
                 raise InvalidInputError("sparse X is not fitted on a device. Pass a dense one, or no device.")
-        pose = import_module("counterpoise.torch.linear").pose
+        pose = import_module("counterpoise.rows.device_home").pose
         return pose(
             X,
             target,
@@ -271,7 +268,7 @@ class RobustLinearModel(Criterial, BaseEstimator):  # type: ignore[misc]
             device=self.device,
         )
 
-    def _on_workers(self, **columns: Any) -> SummedProblem:
+    def _on_workers(self, **columns: Any) -> LinearProblem:
         """Pose the problem where dask collections hold the rows."""
         if self.device is not None:
             raise InvalidInputError(
@@ -287,23 +284,23 @@ class RobustLinearModel(Criterial, BaseEstimator):  # type: ignore[misc]
         refuse_measurements(problem.contexts.labels, int(problem.contexts.counts.sum()))
         return problem
 
-    def _posed(self, oracle: LinearOracle) -> LinearOracle:
+    def _posed(self, rows: MemoryRows) -> MemoryRows:
         """Return rows in the form that is solved."""
-        return oracle
+        return rows
 
-    def _scoring(self, problem: LinearProblem | SummedProblem, ball: KLBall) -> Scoring:
+    def _scoring(self, problem: LinearProblem, ball: KLBall) -> Scoring:
         """Return the least risk of each context, and what is taken off the risks in the score."""
         # With one mix a shift of the scores moves nothing, and is not worth holding rows out.
-        idle = self.adjust == "standard-error" and ball.is_point and isinstance(problem, LinearProblem)
+        idle = self.adjust == "standard-error" and ball.is_point and problem.oracle.rows.at_hand
         adjustments = problem.adjustments(None if idle else self.adjust, self.tol)
         in_sample = isinstance(self.reference, str) and self.reference == "in-sample"
         if in_sample and self._robustness.criterion == "excess" and not ball.is_point:
-            in_memory = isinstance(problem, LinearProblem)
-            warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters, in_memory)
+            rows = problem.oracle.rows
+            warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters, rows.at_hand)
         references = problem.references(self.reference, self.tol)
         scored = self._robustness.scored(references).less(adjustments)
         shrunk = isinstance(self.reference, str) and self.reference == "shrunk"
-        bracket = problem.reference_bracket(self.tol) if shrunk and isinstance(problem, LinearProblem) else None
+        bracket = problem.reference_bracket(self.tol) if shrunk else None
         return Scoring(references, adjustments, scored, bracket)
 
     def _keep(self, fit: LinearFit, scoring: Scoring) -> Self:

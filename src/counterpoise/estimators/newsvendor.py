@@ -19,7 +19,7 @@ from counterpoise.estimators._base import (
 )
 from counterpoise.fit import Criterial, Criterion, Robustness
 from counterpoise.losses import Newsvendor
-from counterpoise.problem import Reference, SummedProblem
+from counterpoise.problem import Reference
 from counterpoise.sets import RadiusMethod
 from counterpoise.stock.problem import StockProblem, Terms
 
@@ -99,8 +99,7 @@ class RobustNewsvendor(Criterial, BaseEstimator):  # type: ignore[misc]
             robustness = Robustness(self.confidence, self.radius, self.draws, self.criterion)
             solution = stock.solve(robustness, speaker=type(self).__name__)
         problem = stock.problem
-        if isinstance(problem, SummedProblem):
-            problem.finish()
+        problem.finish()
         whole = np.array_equal(problem.counts, problem.contexts.counts)
         self.stock_level_ = float(solution.theta[0])
         self.context_levels_ = stock.context_levels

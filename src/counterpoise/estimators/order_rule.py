@@ -13,8 +13,8 @@ from counterpoise.estimators.linear import RobustRegressor
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import Criterion
 from counterpoise.losses import Hinges, Loss, Newsvendor
-from counterpoise.oracle import LinearOracle
 from counterpoise.problem import Adjust, Reference
+from counterpoise.rows import MemoryRows
 from counterpoise.sets import RadiusMethod
 from counterpoise.stock.problem import Terms
 
@@ -137,18 +137,18 @@ class RobustNewsvendorRegressor(RobustRegressor):
     def _loss(self) -> Loss:
         return Newsvendor(self.price, self.salvage, self.shortage)
 
-    def _posed(self, oracle: LinearOracle) -> LinearOracle:
-        return _placed(oracle, self._terms)
+    def _posed(self, rows: MemoryRows) -> MemoryRows:
+        return _placed(rows, self._terms)
 
 
-def _placed(oracle: LinearOracle, terms: Terms) -> LinearOracle:
-    """Return the risks of orders as they are placed, between 0 and the most that is possible.
+def _placed(given: MemoryRows, terms: Terms) -> MemoryRows:
+    """Return the rows of orders as they are placed, between 0 and the most that is possible.
 
     Where a loss rises from 0 on, nothing is gained by a line below 0; where it still falls at the most that can be
     ordered, nothing is gained by one above. Such a loss is flat beyond that end, and convex. Elsewhere flatness would
     not be convex, and the line goes on. A row with two kinks becomes two rows of half the weight.
     """
-    cost, demand = oracle.target.T
+    cost, demand = given.target.T
     left, right = cost - terms.price - terms.shortage, cost - terms.salvage
     high = terms.highest
     if math.isinf(high) and (right < 0).any():
@@ -165,11 +165,11 @@ def _placed(oracle: LinearOracle, terms: Terms) -> LinearOracle:
     target = np.where(is_second[:, None], second[rows], first[rows])
     target[:, :3] *= times[rows, None]
     return replace(
-        oracle,
-        X=oracle.X[rows] if double.any() else oracle.X,
+        given,
+        X=given.X[rows] if double.any() else given.X,
         target=target,
-        row_weight=(oracle.row_weight / times)[rows],
-        starts=np.concatenate([[0], np.cumsum(times)])[oracle.starts],
+        weight=(given.weight / times)[rows],
+        starts=np.concatenate([[0], np.cumsum(times)])[given.starts],
         loss=Hinges(),
         together=rows if double.any() else None,
     )

@@ -91,6 +91,18 @@ class Loss(ABC):
         gradient, curvature = self.gradient(target, prediction), self.curvature(target, prediction)
         return np.where(kept, value, lowest), np.where(kept, gradient, 0.0), np.where(kept, curvature, 0.0)
 
+    is_hinged: ClassVar[bool] = False
+    """Whether the slope turns around a hinge in each row, as :class:`Hinged` says, so that there are ``pieces``."""
+
+    @property
+    def softness(self) -> float:
+        """Of a hinged loss: how far from the hinge the slope gains one unit; 0 is a kink."""
+        return 0.0
+
+    def pieces(self, target: Array) -> tuple[Array, Array, Array, Array]:
+        """Return each row's hinge, height, left slope and right slope, of a hinged loss."""
+        raise TypeError(f"the {self.name} loss has no hinges")
+
     @property
     def target_columns(self) -> int:
         """Columns of the target: 1, or more where a row's loss has parameters of its own."""
@@ -133,10 +145,7 @@ class Hinged(Loss):
     with hinge :math:`k`, height :math:`h` and softness :math:`s`. Softness 0 is a kink.
     """
 
-    @property
-    def softness(self) -> float:
-        """How far from the hinge the slope gains one unit."""
-        return 0.0
+    is_hinged: ClassVar[bool] = True
 
     @abstractmethod
     def pieces(self, target: Array) -> tuple[Array, Array, Array, Array]:

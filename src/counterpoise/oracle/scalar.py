@@ -8,10 +8,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.losses import Hinged
 from counterpoise.oracle._base import Array, Bounds, OnlyKinks
 from counterpoise.oracle.linear import LinearOracle
-from counterpoise.oracle.summed import SummedOracle
+from counterpoise.rows import MemoryRows
+
+UNBOUNDED: Bounds = (np.array([-np.inf]), np.array([np.inf]))
+
+
+def suits_scalar(oracle: LinearOracle) -> bool:
+    """Tell whether a linear oracle has one parameter, no ridge and a loss of one kink a row."""
+    kinked = oracle.loss.is_hinged and oracle.loss.softness == 0.0
+    return kinked and oracle.n_parameters == 1 and oracle.alpha == 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,38 +44,34 @@ class ScalarOracle:
     is_rigorous: bool = True
     forms_hessian: bool = True
 
-    @staticmethod
-    def suits(oracle: LinearOracle | SummedOracle) -> bool:
-        """Tell whether a linear oracle has one parameter, no ridge and a loss of one kink."""
-        kinked = isinstance(oracle.loss, Hinged) and oracle.loss.softness == 0.0
-        return kinked and oracle.n_parameters == 1 and oracle.alpha == 0.0
-
     @classmethod
     def of(cls, oracle: LinearOracle) -> ScalarOracle:
         """Sort the rows of a linear oracle that suits."""
-        assert isinstance(oracle.loss, Hinged)
-        x = np.ones(len(oracle.target)) if oracle.fit_intercept else np.asarray(oracle.X[:, [0]].sum(axis=1)).ravel()
-        kink, height, left, right = oracle.loss.pieces(oracle.target)
-        weight = oracle.row_weight
+        return cls.of_rows(oracle.rows, oracle.bounds or UNBOUNDED, oracle.typical_risk)
+
+    @classmethod
+    def of_rows(cls, rows: MemoryRows, bounds: Bounds, typical_risk: float) -> ScalarOracle:
+        """Sort rows in memory."""
+        x = np.ones(len(rows.target)) if rows.fit_intercept else np.asarray(rows.X[:, [0]].sum(axis=1)).ravel()
+        kink, height, left, right = rows.loss.pieces(rows.target)
+        weight, codes, n_contexts = rows.weight, rows.owner, rows.n_contexts
         moves = x != 0
         position = np.where(moves, kink / np.where(moves, x, 1.0), 0.0)
         # A negative x swaps the sides.
         low, high = np.where(x > 0, left * x, right * x), np.where(x > 0, right * x, left * x)
-        at_zero = oracle.loss.value(oracle.target, np.zeros(len(x)))
+        at_zero = rows.loss.value(rows.target, np.zeros(len(x)))
         order = np.argsort(position, kind="stable")
-        codes = np.repeat(np.arange(oracle.n_contexts), np.diff(oracle.starts))
-        free = (np.array([-np.inf]), np.array([np.inf]))
         return cls(
             kinks=position[order],
-            below=_sums(codes, weight * low, oracle.n_contexts),
+            below=_sums(codes, weight * low, n_contexts),
             jump=(weight * (high - low))[order],
             # Each row as its line below the kink, plus the jump beyond it.
-            constant=_sums(codes, weight * np.where(moves, height - low * position, at_zero), oracle.n_contexts),
+            constant=_sums(codes, weight * np.where(moves, height - low * position, at_zero), n_contexts),
             codes=codes[order],
-            n_contexts=oracle.n_contexts,
-            bounds=oracle.bounds or free,
-            lowest_risks=oracle.lowest_risks,
-            typical_risk=oracle.typical_risk,
+            n_contexts=n_contexts,
+            bounds=bounds,
+            lowest_risks=rows.lowest,
+            typical_risk=typical_risk,
         )
 
     @cached_property

@@ -15,6 +15,7 @@ from counterpoise.oracle.linear import LinearOracle
 from counterpoise.references.rows import ContextRows
 from counterpoise.references.shrunk import reference_bracket, shrunk_references
 from counterpoise.references.specialists import Specialists, fit_specialists
+from counterpoise.rows import MemoryRows
 
 N_FOLDS = 5
 
@@ -60,21 +61,25 @@ class CrossFit:
     tol: float
     n_folds: int = N_FOLDS
 
+    @property
+    def _rows(self) -> MemoryRows:
+        return self.oracle.rows
+
     @cached_property
     def _units(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """The first row of what is held out together, and the unit of each row."""
-        rows = np.arange(len(self.oracle.target))
-        if self.oracle.together is None:
+        rows = np.arange(len(self._rows.target))
+        if self._rows.together is None:
             return rows, rows
-        _, firsts, units = np.unique(self.oracle.together, return_index=True, return_inverse=True)
+        _, firsts, units = np.unique(self._rows.together, return_index=True, return_inverse=True)
         return firsts, units
 
     @cached_property
     def folds(self) -> NDArray[np.intp]:
         """The fold in which each row is held out."""
-        target = self.oracle.target if self.oracle.target.ndim == 1 else self.oracle.target[:, -1]
+        target = self._rows.target if self._rows.target.ndim == 1 else self._rows.target[:, -1]
         firsts, units = self._units
-        return folds_within(self.oracle.owner[firsts], target[firsts], self.n_folds)[units]
+        return folds_within(self._rows.owner[firsts], target[firsts], self.n_folds)[units]
 
     def check(self, asked: str, instead: str) -> None:
         """Raise where there is one row, which cannot be held out.
@@ -91,22 +96,23 @@ class CrossFit:
     def rows(self) -> ContextRows:
         """The rows, those that are held out together as one with the sum of their weights."""
         firsts, units = self._units
-        weight = np.bincount(units, self.oracle.weights(self.counts)).astype(np.float64)
-        return ContextRows(self.oracle.owner[firsts], weight, self.oracle.n_contexts)
+        weight = np.bincount(units, self._rows.weight * np.repeat(self.counts, self._rows.sizes)).astype(np.float64)
+        return ContextRows(self._rows.owner[firsts], weight, self.oracle.n_contexts)
 
     def _merged(self, losses: Array) -> Array:
         """Return the mean loss of rows that are held out together."""
         firsts, units = self._units
         if len(firsts) == len(units):
             return losses
-        return ContextRows(units, self.oracle.row_weight, len(firsts)).means(losses)
+        return ContextRows(units, self._rows.weight, len(firsts)).means(losses)
 
     @cached_property
     def pooled_losses(self) -> Array:
         """The loss of each row held out under one model for all contexts."""
 
-        def pooled(train: LinearOracle, present: NDArray[np.intp], tested: NDArray[np.intp]) -> Array:
-            return np.tile(fit_specialists(_as_one(train, self.counts[present]), self.tol).theta, (len(tested), 1))
+        def pooled(train: MemoryRows, present: NDArray[np.intp], tested: NDArray[np.intp]) -> Array:
+            one = replace(self.oracle, rows=train.as_one(self.counts[present]))
+            return np.tile(fit_specialists(one, self.tol).theta, (len(tested), 1))
 
         return self._merged(self._held_out(pooled))
 
@@ -114,15 +120,16 @@ class CrossFit:
     def own_losses(self) -> Array:
         """The loss of each row held out under a model of its context, infinite where no rows remain for one."""
 
-        def own(train: LinearOracle, present: NDArray[np.intp], tested: NDArray[np.intp]) -> Array:
-            theta = np.full((len(tested), train.n_parameters), np.nan)
+        def own(train: MemoryRows, present: NDArray[np.intp], tested: NDArray[np.intp]) -> Array:
+            theta = np.full((len(tested), self.oracle.n_parameters), np.nan)
             trained = np.isin(tested, present)
-            theta[trained] = fit_specialists(train, self.tol).theta[np.searchsorted(present, tested[trained])]
+            specialists = fit_specialists(replace(self.oracle, rows=train), self.tol)
+            theta[trained] = specialists.theta[np.searchsorted(present, tested[trained])]
             return theta
 
         return self._merged(self._held_out(own))
 
-    def _held_out(self, fitted: Callable[[LinearOracle, NDArray[np.intp], NDArray[np.intp]], Array]) -> Array:
+    def _held_out(self, fitted: Callable[[MemoryRows, NDArray[np.intp], NDArray[np.intp]], Array]) -> Array:
         """Return the loss of each row under parameters that were fitted without its fold; infinite where these are NaN.
 
         Parameters
@@ -130,14 +137,14 @@ class CrossFit:
         fitted : callable
             Maps the rows that remain, the contexts they have, and those that are judged, to parameters for the latter.
         """
-        losses = np.empty(len(self.oracle.target))
+        losses = np.empty(len(self._rows.target))
         for fold in np.unique(self.folds):
             held = self.folds == fold
-            test, tested = self.oracle.rows(held)
-            theta = fitted(*self.oracle.rows(~held), tested)
+            test, tested = self._rows.masked(held)
+            theta = fitted(*self._rows.masked(~held), tested)
             missing: NDArray[np.bool_] = np.isnan(theta).any(axis=1)  # type: ignore[assignment]
             theta = np.where(missing[:, None], 0.0, theta)
-            rows = test.losses_of_each(theta) + test.ridges_of_each(theta)[test.owner]
+            rows = test.at(theta).losses + self.oracle.ridge.value(theta)[test.owner]
             losses[held] = np.where(missing[test.owner], np.inf, rows)
         return losses
 
@@ -148,8 +155,8 @@ class CrossFit:
     @cached_property
     def in_sample_losses(self) -> Array:
         """The loss of each row under the model of its context that has seen it."""
-        oracle, theta = self.oracle, self._specialists.theta
-        return self._merged(oracle.losses_of_each(theta) + oracle.ridges_of_each(theta)[oracle.owner])
+        theta = self._specialists.theta
+        return self._merged(self._rows.at(theta).losses + self.oracle.ridge.value(theta)[self._rows.owner])
 
     @property
     def own_risks(self) -> Array:
@@ -202,9 +209,3 @@ def held_out_risks(oracle: LinearOracle, counts: Array, tol: float, n_folds: int
     """
     found = CrossFit(oracle, counts, tol, n_folds)
     return found.rows.means(found.own_losses), found.rows.means(found.pooled_losses)
-
-
-def _as_one(oracle: LinearOracle, counts: Array) -> LinearOracle:
-    """Return all rows as one context, in the proportions of the data."""
-    weight = oracle.weights(counts / counts.sum())
-    return replace(oracle, row_weight=weight, starts=np.array([0, len(weight)]))

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from counterpoise.exceptions import NotCertifiedWarning
 from counterpoise.linalg import pseudo_inverse, solve_stack
-from counterpoise.losses import Hinged
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Oracle
 from counterpoise.oracle._base import Array
-from counterpoise.oracle.batch import BATCH_ENTRIES, LONG, Batch, batches
-from counterpoise.oracle.linear import LinearOracle, LinearPoint
-from counterpoise.oracle.polyhedral import PolyhedralOracle
-from counterpoise.oracle.scalar import ScalarOracle
-from counterpoise.oracle.strips import Strips
-from counterpoise.references import newton, polyhedral
+from counterpoise.oracle.kinked import KinkedOracle
+from counterpoise.oracle.linear import EachContext, LinearOracle, LinearPoint
+from counterpoise.oracle.scalar import suits_scalar
+from counterpoise.oracle.scalar_blocks import scalar_form
+from counterpoise.references.kinked import Programs, solve_programs
+from counterpoise.references.newton import Fresh, Kept, minimise
+from counterpoise.rows import Codes, Coefficients, MemoryRows
+from counterpoise.rows.blocks import in_memory
+from counterpoise.rows.memory import BATCH_ENTRIES, MemoryPart
 from counterpoise.sets import KLBall
 from counterpoise.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver, TruncatedNewton
 from counterpoise.solvers.interior_point import rough_erm
@@ -30,14 +28,14 @@ from counterpoise.threads import one_thread, spread
 MANY_ROWS = 400_000
 """Rows from which a first answer is sought with a part of them."""
 
-STRIP = 128
-"""Rows of a context from which it is not padded."""
-
-_FEW = 16
-"""Contexts for which padding does not pay, however short."""
+LONG = 512
+"""Rows of a context from which its Hessian may be kept."""
 
 THINNED = 10
-"""One row in so many, then."""
+"""One row in so many, where a part of the rows is taken."""
+
+Found = tuple[Array, Array, Array]
+"""Least risks, their lower bounds, and where they are reached."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +61,6 @@ def reference_risks(oracle: LinearOracle, tol: float, sketch: LinearPoint | None
 def fit_specialists(oracle: LinearOracle, tol: float, sketch: LinearPoint | None = None) -> Specialists:
     """Minimise every context's risk on its own.
 
-    Contexts of similar size are padded to one block and solved together.
-
     Parameters
     ----------
     tol : float
@@ -72,143 +68,161 @@ def fit_specialists(oracle: LinearOracle, tol: float, sketch: LinearPoint | None
     sketch : LinearPoint, optional
         What :func:`sketched` says of these rows.
     """
-    if ScalarOracle.suits(oracle):
-        least, theta = ScalarOracle.of(oracle).context_minima()
+    if suits_scalar(oracle):
+        least, theta = scalar_form(oracle).context_minima()
         return Specialists(ReferenceRisks.exactly(least), theta[:, None])
-    first = oracle.start()
+    alone = _too_large_to_join(oracle)
     upper, lower = np.empty(oracle.n_contexts), np.empty(oracle.n_contexts)
     theta = np.empty((oracle.n_contexts, oracle.n_parameters))
-    alone = _too_large_to_pad(oracle)
     for k in np.flatnonzero(alone):
         upper[k], lower[k], theta[k] = _solve_alone(oracle.context(int(k)), tol)
-    if alone.all():
-        return Specialists(ReferenceRisks(upper, lower), theta)
-    together = np.flatnonzero(~alone)
-    padded = oracle if not alone.any() else oracle.subset(together)
-    solve = polyhedral.solve if isinstance(oracle.loss, Hinged) else newton.solve
-    floor = np.where(np.isfinite(padded.lowest_risks), padded.lowest_risks, 0.0)
-    flat = padded.at(first)
-    scale = max(float(np.mean(np.abs(flat.risks - floor))), 1e-3 * oracle.typical_risk)
-    if solve is newton.solve:
-        upper[together], lower[together], theta[together] = _solve_smooth(flat, tol, scale, sketch)
-    else:
-        for block in batches(padded):
-            c = together[block]
-            upper[c], lower[c], theta[c] = solve(Batch.of(padded, block, first), tol, scale)
-    reached = max(float(np.mean(np.abs(upper[together] - floor))), 1e-3 * oracle.typical_risk)
-    if reached < 1e-2 * scale:
-        # Data that every context fits (nearly) perfectly: then the references set the scale.
-        for block in batches(padded):
-            # No accuracy is finer than that of a hundredth of the scale.
-            block = block[upper[together[block]] - lower[together[block]] > 1e-2 * tol * reached]
-            if block.size == 0:
-                continue
-            c = together[block]
-            batch = Batch.of(padded, block, first)
-            if solve is newton.solve:
-                batch = batch.at(theta[c])
-            least, proven, where = _solve_together(solve, batch, tol, reached)
-            better = least < upper[c]
-            upper[c[better]], theta[c[better]] = least[better], where[better]
-            # What was proven stays so, where closer to the minimum rounding leaves no proof.
-            lower[c] = np.maximum(lower[c], proven)
+    joined = np.flatnonzero(~alone)
+    if joined.size:
+        some = oracle if joined.size == oracle.n_contexts else oracle.subset(joined)
+        upper[joined], lower[joined], theta[joined] = _solve_together(some, tol, sketch)
     return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), theta)
+
+
+def _solve_together(oracle: LinearOracle, tol: float, sketch: LinearPoint | None) -> Found:
+    """Minimise risks part by part; once more where the references themselves have to set the scale."""
+    floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, 0.0)
+    flat = oracle.at(oracle.start())
+    scale = max(float(np.mean(np.abs(flat.risks - floor))), 1e-3 * oracle.typical_risk)
+    upper, lower, theta = (_kinked if oracle.loss.is_hinged else _smooth)(flat, tol, scale, sketch)
+    reached = max(float(np.mean(np.abs(upper - floor))), 1e-3 * oracle.typical_risk)
+    # Data that every context fits (nearly) perfectly. No accuracy is finer than that of a hundredth of the scale.
+    lacking = upper - lower > 1e-2 * tol * reached
+    if reached < 1e-2 * scale and lacking.any():
+        c = np.flatnonzero(lacking) if oracle.rows.at_hand else np.arange(oracle.n_contexts)
+        some = oracle.subset(c) if oracle.rows.at_hand else oracle
+        again = _kinked if oracle.loss.is_hinged else _smooth
+        least, proven, where = again(some.at(flat.theta), tol, reached, theta[c])
+        better = least < upper[c]
+        upper[c[better]], theta[c[better]] = least[better], where[better]
+        # What was proven stays so, where closer to the minimum rounding leaves no proof.
+        lower[c] = np.maximum(lower[c], proven)
+    return upper, lower, theta
 
 
 def sketched(oracle: LinearOracle, counts: Array) -> LinearPoint | None:
     """Return about the best parameters for all rows, as a part of them has it where rows are many.
 
-    None where that is not known at once: without a Hessian, or with kinks.
+    None where that is not known at once: rows that are elsewhere, without a Hessian, or with kinks.
     """
-    if not oracle.forms_hessian or isinstance(oracle.loss, Hinged) or ScalarOracle.suits(oracle):
+    if not (oracle.rows.at_hand and oracle.forms_hessian) or oracle.loss.is_hinged:
         return None
-    some = oracle.thinned(THINNED) if len(oracle.target) >= MANY_ROWS else oracle
+    rows: MemoryRows = oracle.rows
+    some = replace(oracle, rows=rows.thinned(THINNED)) if len(rows.target) >= MANY_ROWS else oracle
     nothing = ReferenceRisks.exactly(np.zeros(len(counts)))
     point = rough_erm(RobustObjective(some, KLBall(counts / counts.sum(), 0.0), nothing), some.start())
     assert isinstance(point, LinearPoint)
     return point
 
 
-def _solve_smooth(
-    flat: LinearPoint, tol: float, scale: float, sketch: LinearPoint | None
-) -> tuple[Array, Array, Array]:
-    """Minimise every risk by Newton steps: the longest contexts one by one, long ones as they lie, others padded.
+def _kinked(flat: LinearPoint, tol: float, scale: float, begin: object) -> Found:
+    """Minimise every risk of a hinged loss, part by part."""
+    oracle, found = flat.oracle, []
+    for contexts, part in oracle.rows.parts():
+        blocks = in_memory(oracle.rows, part) if isinstance(part, MemoryPart) else oracle.rows.blocks
+        programs = Programs.start(blocks, oracle, len(contexts))
+        found.append((contexts, solve_programs(programs, part.lowest, tol, scale)))
+    return _in_order(found)
 
-    They begin at the sketch, or at a constant prediction (``flat``) where that is better.
+
+def _smooth(flat: LinearPoint, tol: float, scale: float, begin: LinearPoint | Array | None) -> Found:
+    """Minimise every risk by Newton steps, part by part: the longest contexts one by one.
+
+    They begin at a point that all share, or at parameters of their own, or at a constant prediction (``flat``) where
+    that is better.
     """
-    oracle = flat.oracle
+    oracle, rows = flat.oracle, flat.oracle.rows
+    sketch = begin if isinstance(begin, LinearPoint) else None
 
-    def begun(kind: type[Batch], contexts: NDArray[np.intp]) -> Batch:
-        if sketch is None:
-            return kind.of(oracle, contexts, flat.theta)
-        batch = kind.of(oracle, contexts, sketch.theta)
-        better = batch.value < flat.risks[contexts]
-        return batch if better.all() else batch.at(np.where(better[:, None], sketch.theta, flat.theta))
+    def at(contexts: Codes, part: object) -> EachContext:
+        own = np.tile(flat.theta, (len(contexts), 1))
+        if begin is None:
+            return EachContext(part, oracle.alpha, own)
+        theta = np.tile(sketch.theta, (len(contexts), 1)) if sketch is not None else begin[contexts]
+        there = EachContext(part, oracle.alpha, theta)
+        better = there.value < flat.risks[contexts] if sketch is not None else np.ones(len(own), dtype=bool)
+        return there if better.all() else there.at(np.where(better[:, None], theta, own))
 
-    sizes, dense = np.diff(oracle.starts), not sparse.issparse(oracle.X)
-    longest = np.zeros(len(sizes), dtype=bool)
-    if sketch is not None and len(oracle.target) >= MANY_ROWS and dense and oracle.loss.third_order is not None:
-        longest = sizes >= max(LONG, 4 * oracle.n_parameters)
-    strips = ~longest & (sizes >= STRIP) & dense
-    short = ~longest & ~strips
-    if dense and short.sum() < _FEW:
-        strips |= short & (sizes >= oracle.n_parameters)
-    blocks: list[NDArray[np.intp]] = []
-    found: list[tuple[Array, Array, Array]] = []
-    if longest.any():
-        assert sketch is not None
-        alike = pseudo_inverse(sketch.hessian(sizes / sizes.sum())[None])[0]
-        blocks += [np.array([k]) for k in np.flatnonzero(longest)]
+    longest = np.zeros(oracle.n_contexts, dtype=bool)
+    found: list[tuple[Codes, Found]] = []
+    if sketch is not None and rows.at_hand and len(rows.target) >= MANY_ROWS and not sparse.issparse(rows.X):
+        longest = rows.sizes >= max(LONG, 4 * oracle.n_parameters) if oracle.loss.third_order is not None else longest
+        alike = pseudo_inverse(sketch.hessian(rows.sizes / rows.sizes.sum())[None])[0]
         # Each step is too short for threads. A twentieth of what is asked of the fit will do, where more is a look at
         # many rows.
         with one_thread():
-            found += [newton.settle(begun(Batch, k), 5.0 * tol, scale, alike) for k in blocks]
-    if strips.any():
-        blocks.append(np.flatnonzero(strips))
-        found.append(newton.solve(begun(Strips, blocks[-1]), tol, scale))
-    padded = list(batches(oracle, ~longest & ~strips))
-    found += spread(lambda block: _solve_together(newton.solve, begun(Batch, block), tol, scale), padded)
-    back = np.argsort(np.concatenate(blocks + padded))
-    upper, lower, theta = (np.concatenate(part)[back] for part in zip(*found, strict=True))
+            found += [
+                (k, minimise(at(k, rows.grouped(k)), 5.0 * tol, scale, Kept(alike)))
+                for k in np.flatnonzero(longest)[:, None]
+            ]
+
+    def solve(chosen: tuple[Codes, object]) -> tuple[Codes, Found]:
+        contexts, part = chosen
+        if isinstance(part, MemoryPart) and oracle.alpha > 0.0 and (condensed := part.condensed()) is not None:
+            return contexts, _condensed(at(contexts, part), *condensed, tol, scale)
+        return contexts, minimise(at(contexts, part), tol, scale, Fresh(rows.solve))
+
+    others = rows.parts() if not longest.any() else rows.parts(~longest)
+    return _in_order(found + spread(solve, others))
+
+
+def _in_order(found: list[tuple[Codes, Found]]) -> Found:
+    back = np.argsort(np.concatenate([contexts for contexts, _ in found]))
+    upper, lower, theta = (np.concatenate(part)[back] for part in zip(*(one for _, one in found), strict=True))
     return upper, lower, theta
 
 
-def _solve_together(
-    solve: Callable[[Batch, float, float], tuple[Array, Array, Array]], batch: Batch, tol: float, scale: float
-) -> tuple[Array, Array, Array]:
-    """Minimise the risks of a batch, in as few parameters as its rows allow."""
-    small, basis = batch.condensed()
-    upper, lower, theta = solve(small if basis is None else _past_all_rows(small), tol, scale)
-    return upper, lower, small.expanded(theta, basis)
+def _condensed(at: EachContext, part: MemoryPart, basis: Array, tol: float, scale: float) -> Found:
+    """Minimise the risks of contexts in as few parameters as their rows allow."""
+    shape = at.part.coefficients
+    matrix = at.theta.reshape(len(at.theta), shape.n_outputs, -1)
+    d = shape.n_features
+    theta = np.concatenate([matrix[:, :, :d] @ basis, matrix[:, :, d:]], axis=2).reshape(len(matrix), -1)
+    begin = _past_all_rows(EachContext(part, at.alpha, theta), part)
+    upper, lower, theta = minimise(begin, tol, scale)
+    return upper, lower, expanded(theta, part.coefficients, basis)
 
 
-def _past_all_rows(batch: Batch) -> Batch:
+def expanded(theta: Array, shape: Coefficients, basis: Array) -> Array:
+    """Return parameters of condensed contexts as those of the contexts they came from."""
+    matrix = theta.reshape(len(theta), shape.n_outputs, -1)
+    d = shape.n_features
+    whole = np.concatenate([matrix[:, :, :d] @ basis.transpose(0, 2, 1), matrix[:, :, d:]], axis=2)
+    return np.asarray(whole.reshape(len(theta), -1))
+
+
+def _past_all_rows(at: EachContext, part: MemoryPart) -> EachContext:
     """Return contexts of few rows at parameters that serve every row of them, where that is better.
 
     As many features as rows can be led to any predictions; step by step it is a long way there.
     """
-    wish = batch.loss.beyond(batch.target)
+    wish = part.loss.beyond(part.target)
     if wish is None:
-        return batch
-    n, length, d = batch.X.shape
-    rows = solve_stack(batch.X @ batch.X.transpose(0, 2, 1), wish.reshape(n, length))
-    theta = np.zeros_like(batch.theta)
-    theta[:, :d] = np.einsum("bl,bld->bd", rows, batch.X)
-    z, ridge = batch.product(theta), 0.5 * batch.alpha * np.sum(theta**2, axis=1)
+        return at
+    X = part.layout.X
+    n, length, d = X.shape
+    rows = solve_stack(X @ X.transpose(0, 2, 1), wish.reshape(n, length))
+    theta = np.zeros_like(at.theta)
+    theta[:, :d] = np.einsum("bl,bld->bd", rows, X)
     far = np.array([2.0, 4.0, 8.0, 16.0])
-    values = [batch.total(batch.weight * batch.loss.value(batch.target, k * z)) + k * k * ridge for k in far]
+    tried = [at.at(k * theta) for k in far]
+    values = [one.value for one in tried]
     best = np.argmin(values, axis=0)
-    better = np.min(values, axis=0) < batch.value
-    return batch.at(np.where(better[:, None], far[best][:, None] * theta, batch.theta))
+    better = np.min(values, axis=0) < at.value
+    return at.at(np.where(better[:, None], far[best][:, None] * theta, at.theta))
 
 
-def _too_large_to_pad(oracle: LinearOracle) -> NDArray[np.bool_]:
+def _too_large_to_join(oracle: LinearOracle) -> np.ndarray:
     """Mark contexts to be solved one by one: a batch has no room for their Hessian, or would fill in their zeros."""
     if not oracle.forms_hessian:
         return np.ones(oracle.n_contexts, dtype=bool)
-    if not sparse.issparse(oracle.X):
+    if not oracle.rows.at_hand or not sparse.issparse(oracle.rows.X):
         return np.zeros(oracle.n_contexts, dtype=bool)
-    return np.diff(oracle.starts) * oracle.X.shape[1] > BATCH_ENTRIES
+    return oracle.rows.sizes * oracle.n_features > BATCH_ENTRIES
 
 
 def _solve_alone(oracle: LinearOracle, tol: float) -> tuple[float, float, Array]:
@@ -217,16 +231,14 @@ def _solve_alone(oracle: LinearOracle, tol: float) -> tuple[float, float, Array]
     solvers: list[type[Solver]] = [Newton]
     if not oracle.forms_hessian:
         solvers = by_products(oracle)
-    elif isinstance(oracle.loss, Hinged):
-        form, solvers = PolyhedralOracle(oracle), [PolyhedralInteriorPoint]
+    elif oracle.loss.is_hinged:
+        form, solvers = KinkedOracle(oracle), [PolyhedralInteriorPoint]
     point, nothing = KLBall(np.ones(1), 0.0), ReferenceRisks.exactly(np.zeros(1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotCertifiedWarning)
-        solutions = []
-        for solver in solvers:
-            solutions.append(solver(tol=tol).solve(RobustObjective(form, point, nothing)))
-            if solutions[-1].success:
-                break
+    solutions = []
+    for solver in solvers:
+        solutions.append(solver(tol=tol).solve(RobustObjective(form, point, nothing)))
+        if solutions[-1].success:
+            break
     best = min(solutions, key=lambda solution: solution.certificate.relative_gap)
     return best.certificate.upper, best.certificate.lower, best.theta
 
@@ -234,5 +246,5 @@ def _solve_alone(oracle: LinearOracle, tol: float) -> tuple[float, float, Array]
 def by_products(oracle: LinearOracle) -> list[type[Solver]]:
     """Return the solvers for more parameters than a square matrix can have, the fastest first."""
     # Without a ridge nothing is proven there, and without curvature there is nothing to take products with.
-    flat = isinstance(oracle.loss, Hinged) and oracle.loss.softness == 0.0
+    flat = oracle.loss.is_hinged and oracle.loss.softness == 0.0
     return [NewtonCG] if flat or oracle.alpha == 0.0 else [TruncatedNewton, NewtonCG]

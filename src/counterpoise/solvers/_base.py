@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import positive_solver
 from counterpoise.objective import Certificate, RobustObjective
 from counterpoise.oracle._base import Point
@@ -246,8 +245,6 @@ class Solver(ABC):
             except ArithmeticError:
                 state = replace(state, stalled=True)
             n_iter += 1
-        if self.certifies and status is not Status.CERTIFIED:
-            warnings.warn(not_certified(status, certificate, self.tol), NotCertifiedWarning, stacklevel=2)
         return _solution(objective, incumbent, certificate, status, n_iter)
 
 

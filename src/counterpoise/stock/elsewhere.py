@@ -13,11 +13,10 @@ from counterpoise.contexts import Contexts
 from counterpoise.exceptions import NotCertifiedWarning
 from counterpoise.fit import Robustness
 from counterpoise.objective import ReferenceRisks, RobustObjective
-from counterpoise.oracle.blocks import Blocks
-from counterpoise.oracle.blocks.rows import BlockRows
-from counterpoise.oracle.blocks.scalar import BlockScalarOracle
-from counterpoise.oracle.summed import SummedOracle
-from counterpoise.problem import Reference, SummedProblem
+from counterpoise.oracle import LinearOracle
+from counterpoise.oracle.scalar_blocks import BlockScalarOracle
+from counterpoise.problem import LinearProblem, Reference
+from counterpoise.rows import BlockRows, Blocks
 from counterpoise.solvers import ScalarSearch, Solution
 from counterpoise.solvers.scalar import narrowed
 from counterpoise.solvers.whole_units import best_whole
@@ -30,7 +29,7 @@ Array = NDArray[np.float64]
 class BlockStock:
     """The cost of every level in every context; see :class:`counterpoise.stock.problem.StockProblem`."""
 
-    problem: SummedProblem
+    problem: LinearProblem
     oracle: BlockScalarOracle
     references: ReferenceRisks
     context_levels: Array
@@ -41,9 +40,10 @@ class BlockStock:
         cls, blocks: Blocks, loss: Any, contexts: Contexts, counts: Array, terms: Terms, reference: Reference
     ) -> BlockStock:
         """Find the best level of each context alone."""
-        summed = SummedOracle(BlockRows(blocks, loss, len(counts), 0))
-        problem = SummedProblem(summed, contexts, counts)
-        oracle = BlockScalarOracle.of(summed, (np.zeros(1), np.array([terms.highest])))
+        bounds = (np.zeros(1), np.array([terms.highest]))
+        linear = LinearOracle(BlockRows(blocks, loss, len(counts), 0), 0.0, bounds)
+        problem = LinearProblem(linear, contexts, counts)
+        oracle = BlockScalarOracle.of(linear)
         least, levels = oracle.context_minima()
         refuse_bottomless(contexts, levels, terms)
         if terms.integer:

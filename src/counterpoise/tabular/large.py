@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from counterpoise.contexts import Contexts
 from counterpoise.estimators._base import check_switches, speaking_as
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
-from counterpoise.oracle.blocks import Block, Blocks
-from counterpoise.oracle.blocks.on_disk import BlocksOnDisk
-from counterpoise.oracle.blocks.rows import BlockRows
-from counterpoise.oracle.summed import SummedOracle
-from counterpoise.problem import SummedProblem, check_alpha
+from counterpoise.oracle import LinearOracle
+from counterpoise.problem import LinearProblem, check_alpha
 from counterpoise.reading.memory import in_words
+from counterpoise.rows import Block, BlockRows, Blocks
+from counterpoise.rows.on_disk import BlocksOnDisk
 from counterpoise.tabular.columns import Columns
 from counterpoise.tabular.encoding import fit_numbers, stand_in
 from counterpoise.tabular.fitting import Fitted, Roles, inference, rare_notes, recording
@@ -79,7 +78,7 @@ class LargeProblem:
         Parameters
         ----------
         record : callable
-            Wraps the blocks of rows, for example in :class:`counterpoise.oracle.blocks.recorded.Recorded`.
+            Wraps the blocks of rows, for example in :class:`counterpoise.rows.recorded.Recorded`.
         """
         from sklearn.base import clone
 
@@ -101,7 +100,7 @@ class LargeProblem:
             labels, counts = self.contexts.labels, self.contexts.counts
             rows = BlockRows(record(blocks), loss, len(labels), width, own.fit_intercept)
             contexts = Contexts.counted(labels, counts.astype(np.intp))
-            problem = SummedProblem(SummedOracle(rows, own.alpha), contexts, counts.astype(np.float64))
+            problem = LinearProblem(LinearOracle(rows, own.alpha), contexts, counts.astype(np.float64))
             _, warned = recording(lambda: own._solved(problem))
             n_passes = blocks.n_passes
         finally:

@@ -1,6 +1,7 @@
 """Rows in blocks: however they are cut, what comes back is what all rows say together."""
 
 import gc
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,11 +13,11 @@ from counterpoise.contexts import Contexts
 from counterpoise.fit import Robustness, fit_problem
 from counterpoise.losses import Huber, Logistic, Multinomial, Pinball, Squared
 from counterpoise.objective import ReferenceRisks
-from counterpoise.oracle.blocks import Answer, Block, BlocksInMemory, Tiles, combined
-from counterpoise.oracle.blocks.on_disk import BlocksOnDisk
-from counterpoise.oracle.blocks.rows import BlockRows
-from counterpoise.oracle.summed import SummedOracle
-from counterpoise.problem import LinearProblem, SummedProblem
+from counterpoise.oracle import LinearOracle
+from counterpoise.problem import LinearProblem
+from counterpoise.rows import Answer, Block, BlockRows, BlocksInMemory, combined
+from counterpoise.rows.blocks import of_all, of_contexts, of_problems
+from counterpoise.rows.on_disk import BlocksOnDisk
 from tests.problems import LOSSES, SMOOTH, make, oracle_of, random_distribution
 
 # Tiles are patched once for all examples.
@@ -41,7 +42,7 @@ SHAPES = st.fixed_dictionaries(
 def tiles(request, monkeypatch):
     """Contexts as they are, or cut into tiles of one or two rows."""
     if request.param is not None:
-        monkeypatch.setattr("counterpoise.oracle.blocks._base.BATCH_ENTRIES", request.param)
+        monkeypatch.setattr("counterpoise.rows.blocks.BATCH_ENTRIES", request.param)
 
 
 def cut(loss, X, y, codes, n_blocks, seed, weight=None, fit_intercept=True, kind=BlocksInMemory):
@@ -73,7 +74,7 @@ def both(loss, shape, n_blocks, weighted, fit_intercept, alpha, kind=BlocksInMem
     weight = rng.random(len(codes)) + 0.1 if weighted else None
     oracle = oracle_of(loss, X, y, codes, sample_weight=weight, alpha=alpha, fit_intercept=fit_intercept)
     blocks = cut(loss, X, y, codes, n_blocks, shape["seed"], weight, fit_intercept, kind)
-    return oracle, SummedOracle(rows_of(blocks, loss, oracle), alpha), rng
+    return oracle, LinearOracle(rows_of(blocks, loss, oracle), alpha), rng
 
 
 def close(found, expected, tol=1e-11, err_msg=""):
@@ -89,13 +90,24 @@ def close(found, expected, tol=1e-11, err_msg=""):
 ANSWERS = st.lists(st.sets(st.integers(0, 6), min_size=1), min_size=1, max_size=9)
 
 
+@dataclass(frozen=True, eq=False)
+class Some(Answer):
+    total: object = of_all()
+    lowest: object = of_all(np.minimum)
+    of_each: object = of_contexts()
+    least_of_each: object = of_contexts(np.minimum)
+    of_problem: object = of_problems()
+    left_out: object = of_contexts()
+
+
 def answers_of(sets, seed):
     rng = np.random.default_rng(seed)
     out = []
     for contexts in sets:
         codes = np.array(sorted(contexts))
         draw, least = rng.normal(size=(len(codes), 2)), rng.normal(size=len(codes))
-        out.append(Answer(codes, (rng.normal(size=3),), (draw, draw[:, 0]), (rng.normal(size=2),), (least,)))
+        shared = np.zeros(1, dtype=int)
+        out.append(Some(codes, shared, rng.normal(size=3), rng.normal(size=2), draw, least, rng.normal(size=(1, 4))))
     return out
 
 
@@ -112,12 +124,13 @@ def test_combined_answers_are_sums_and_minima_written_out(sets, seed):
     whole = combined(answers)
     present = sorted(set().union(*sets))
     assert whole.contexts.tolist() == present
-    close(whole.sums[0], sum(answer.sums[0] for answer in answers))
-    close(whole.least[0], np.min([answer.least[0] for answer in answers], axis=0))
-    for k in range(2):
-        close(whole.of_each[k], sum(spread(a.of_each[k], a.contexts, 0.0) for a in answers)[present])
-    lowest = np.min([spread(a.least_of_each[0], a.contexts, np.inf) for a in answers], axis=0)
-    close(whole.least_of_each[0], lowest[present])
+    close(whole.total, sum(answer.total for answer in answers))
+    close(whole.of_problem, sum(answer.of_problem for answer in answers))
+    close(whole.lowest, np.min([answer.lowest for answer in answers], axis=0))
+    close(whole.of_each, sum(spread(a.of_each, a.contexts, 0.0) for a in answers)[present])
+    lowest = np.min([spread(a.least_of_each, a.contexts, np.inf) for a in answers], axis=0)
+    close(whole.least_of_each, lowest[present])
+    assert whole.left_out is None
 
 
 @PROPERTY
@@ -128,9 +141,8 @@ def test_answers_combine_in_any_grouping(sets, seed, first):
     groups = [group for group in (answers[:first], answers[first:]) if group]
     twice = combined([combined(group) for group in groups])
     np.testing.assert_array_equal(once.contexts, twice.contexts)
-    for name in ("sums", "of_each", "least", "least_of_each"):
-        for one, other in zip(getattr(once, name), getattr(twice, name), strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+    for name in ("total", "lowest", "of_each", "least_of_each", "of_problem"):
+        np.testing.assert_allclose(getattr(once, name), getattr(twice, name), rtol=1e-12, atol=1e-13)
 
 
 # --- tiles --------------------------------------------------------------------------------------------------
@@ -142,15 +154,14 @@ def test_tiles_hold_every_row_once_and_one_context_each(shape, entries):
     X, y, codes = make(Squared(), **shape)
     oracle = oracle_of(Squared(), X, y, codes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("counterpoise.oracle.blocks._base.BATCH_ENTRIES", entries)
-        tiles = Tiles.of(oracle)
-    starts = tiles.oracle.starts
+        patch.setattr("counterpoise.rows.blocks.BATCH_ENTRIES", entries)
+        rows, owner = Block(np.arange(oracle.n_contexts), oracle.rows)._tiles
+    starts = rows.starts
     assert starts[0] == 0
     assert starts[-1] == len(y)
     assert (np.diff(starts) > 0).all()
     assert np.diff(starts).max() <= max(1, entries // oracle.n_parameters)
-    context = np.repeat(np.arange(oracle.n_contexts), np.diff(oracle.starts))
-    np.testing.assert_array_equal(np.repeat(tiles.owner, np.diff(starts)), context)
+    np.testing.assert_array_equal(np.repeat(owner, np.diff(starts)), oracle.rows.owner)
 
 
 # --- sums ---------------------------------------------------------------------------------------------------
@@ -181,15 +192,15 @@ def test_sums_of_blocks_are_those_of_all_rows(loss, shape, n_blocks, weighted, f
 def test_a_theta_for_each_context_is_asked_for_as_one_by_one(tiles, loss, shape, n_blocks, fit_intercept):
     oracle, summed, rng = both(loss, shape, n_blocks, True, fit_intercept, 0.0)
     theta = rng.normal(size=(oracle.n_contexts, oracle.n_parameters))
-    found = summed.rows.sums(theta)
-    hessians = summed.rows.hessians(theta)
+    found = summed.rows.at(theta)
+    hessians = found.hessians
     for c in range(oracle.n_contexts):
         point, only = oracle.at(theta[c]), np.eye(oracle.n_contexts)[c]
         close(found.values[c], point.risks[c])
         close(found.gradients[c], point.jacobian[c])
         close(hessians[c], point.hessian(only))
     # A stack that did not come along is fetched in a pass of its own.
-    close(summed.rows.hessians(theta), hessians)
+    close(found.hessians, hessians)
 
 
 @PROPERTY
@@ -214,11 +225,11 @@ def test_the_median_hinge_is_found_by_narrowing(shape, n_blocks, loss):
 
 def problem_pair(loss, shape, n_blocks, kind, weighted=False, fit_intercept=True, alpha=1e-2):
     oracle, summed, _ = both(loss, shape, n_blocks, weighted, fit_intercept, alpha, kind)
-    counts = np.diff(oracle.starts)
+    counts = oracle.rows.sizes
     contexts = Contexts(np.arange(len(counts)), np.repeat(np.arange(len(counts)), counts))
     return (
         LinearProblem(oracle, contexts, counts.astype(float)),
-        SummedProblem(summed, Contexts.counted(contexts.labels, counts), counts.astype(float)),
+        LinearProblem(summed, Contexts.counted(contexts.labels, counts), counts.astype(float)),
     )
 
 
@@ -276,14 +287,14 @@ def test_sparse_rows_on_disk_are_dense_rows_in_memory(loss):
     for features, kind in ((X, BlocksInMemory), (sparse.csr_array(X), BlocksOnDisk)):
         oracle = oracle_of(loss, X, y, codes)
         blocks = cut(loss, features, y, codes, 4, 1, kind=kind)
-        problems.append(SummedOracle(rows_of(blocks, loss, oracle), 0.1))
+        problems.append(LinearOracle(rows_of(blocks, loss, oracle), 0.1))
     theta = np.linspace(-1.0, 1.0, 5)
     close(problems[1].at(theta).risks, problems[0].at(theta).risks)
     counts = np.bincount(codes)
     contexts = Contexts.counted(np.arange(3), counts)
     ball = Robustness(radius=0.2).ball(counts.astype(float))
     nothing = ReferenceRisks.exactly(np.zeros(3))
-    fits = [fit_problem(SummedProblem(problem, contexts, counts.astype(float)), ball, nothing) for problem in problems]
+    fits = [fit_problem(LinearProblem(problem, contexts, counts.astype(float)), ball, nothing) for problem in problems]
     close(fits[1].solution.theta, fits[0].solution.theta, 1e-9)
 
 
@@ -296,8 +307,8 @@ def test_the_folder_is_gone_with_the_blocks(tmp_path):
     blocks = BlocksOnDisk(tmp_path)
     blocks.extend(cut(Pinball(0.3), X, y, codes, 3, 0).blocks)
     assert len(blocks) == 3
-    problem = SummedProblem(
-        SummedOracle(rows_of(blocks, Pinball(0.3), oracle), 0.1),
+    problem = LinearProblem(
+        LinearOracle(rows_of(blocks, Pinball(0.3), oracle), 0.1),
         Contexts.counted(np.arange(2), np.bincount(codes)),
         np.bincount(codes).astype(float),
     )

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,13 +11,13 @@ from counterpoise.contexts import Contexts
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 from counterpoise.fit import Robustness, fit_problem
 from counterpoise.losses import Huber, Logistic, Multinomial, Pinball, Poisson
-from counterpoise.oracle.blocks import Answer, BlocksInMemory
-from counterpoise.oracle.blocks.recorded import Recorded
-from counterpoise.oracle.blocks.rows import BlockRows
-from counterpoise.oracle.summed import SummedOracle
-from counterpoise.problem import SummedProblem
-from tests.oracle.test_blocks import cut
+from counterpoise.oracle import LinearOracle
+from counterpoise.problem import LinearProblem
+from counterpoise.rows import Answer, BlockRows, BlocksInMemory
+from counterpoise.rows.blocks import of_all
+from counterpoise.rows.recorded import Recorded
 from tests.problems import make
+from tests.rows.test_blocks import cut
 
 LOSSES = [Logistic(), Multinomial(3), Poisson(), Huber(0.8), Pinball(0.3)]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -54,8 +55,8 @@ def blocks_of(loss):
 
 def fit(loss, blocks, counts):
     """Fit, references first; return all numbers of the answer."""
-    summed = SummedOracle(BlockRows(blocks, loss, len(counts), 2), 0.05)
-    problem = SummedProblem(summed, Contexts.counted(np.arange(len(counts)), counts), counts.astype(float))
+    summed = LinearOracle(BlockRows(blocks, loss, len(counts), 2), 0.05)
+    problem = LinearProblem(summed, Contexts.counted(np.arange(len(counts)), counts), counts.astype(float))
     references = problem.references("in-sample", 1e-6)
     solution = fit_problem(problem, Robustness(radius=0.2).ball(problem.counts), references).solution
     ends = [solution.certificate.lower, solution.certificate.upper]
@@ -185,15 +186,22 @@ def test_finishing_removes_the_file_and_twice_is_once(tmp_path):
 # --- states -------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class Counted(Answer):
+    n: object = of_all()
+
+
 class Count:
     """A question whose state is how often it was asked."""
+
+    answers = Counted
 
     def about(self, contexts):
         return self
 
     def __call__(self, block, state):
         n = (0 if state is None else state) + 1
-        return n, Answer(block.contexts, sums=(np.array(float(n)),))
+        return n, Counted(block.contexts, np.zeros(1, dtype=int), np.array(float(n)))
 
 
 def test_states_are_made_only_when_needed_however_long_their_chain(tmp_path):
@@ -204,8 +212,8 @@ def test_states_are_made_only_when_needed_however_long_their_chain(tmp_path):
         before, states = blocks.n_passes, None
         for _ in range(n):
             states, answer = recorded.advance(Count(), states)
-        assert float(answer.sums[0]) == 3.0 * n
+        assert float(answer.n) == 3.0 * n
         assert blocks.n_passes - before == (n if fresh else 0)
     _, answer = recorded.advance(Count(), states)
-    assert float(answer.sums[0]) == 3.0 * (n + 1)
+    assert float(answer.n) == 3.0 * (n + 1)
     assert blocks.n_passes - before == n + 1

@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 
 from counterpoise.contexts import encode
 from counterpoise.losses import Logistic, Multinomial, Poisson, Squared
-from counterpoise.oracle.batch import Batch
 from counterpoise.oracle.linear import LinearOracle
-from counterpoise.oracle.linear_bounds import lower_bounds
-from counterpoise.oracle.strips import Strips
+from tests.problems import each_of
 
 LOSSES = {
     "logistic": (Logistic(), lambda rng, n: rng.integers(0, 2, n).astype(float)),
@@ -50,11 +48,10 @@ def test_everything_known_of_some_contexts_is_the_same_without_padding(name, siz
     some = np.flatnonzero(data.draw(st.lists(st.booleans(), min_size=len(sizes), max_size=len(sizes))))
     some = some if some.size else np.arange(len(sizes))
     theta = rng.standard_normal((len(some), oracle.n_parameters))
-    first = oracle.start()
-    strips, padded = Strips.of(oracle, some, first).at(theta), Batch.of(oracle, some, first).at(theta)
+    strips, padded = (each_of(oracle, some, theta, padded=padded) for padded in (False, True))
     for what in ("value", "gradient", "hessian", "above", "penalised", "reach"):
         np.testing.assert_allclose(getattr(strips, what), getattr(padded, what), rtol=1e-12, atol=1e-14)
-    bounds = [lower_bounds(one, one.value, one.gradient, one.hessian) for one in (strips, padded)]
+    bounds = [one.bounds(one.hessian) for one in (strips, padded)]
     np.testing.assert_allclose(*bounds, rtol=1e-9, atol=1e-10)
     keep = rng.random(len(some)) < 0.5
     keep[0] = True

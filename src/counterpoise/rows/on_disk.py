@@ -14,9 +14,9 @@ import numpy as np
 from scipy import sparse
 
 from counterpoise.losses import Loss
-from counterpoise.oracle._base import Array
-from counterpoise.oracle.blocks._base import Answer, Block, Codes, Question, combined
-from counterpoise.oracle.linear import LinearOracle
+from counterpoise.rows._base import Codes
+from counterpoise.rows.blocks import Block, Question, combined
+from counterpoise.rows.memory import MemoryRows
 from counterpoise.signals import undisturbed
 
 
@@ -51,9 +51,9 @@ class BlocksOnDisk:
 
     def append(self, block: Block) -> None:
         """Write a block."""
-        rows = block.oracle
+        rows = block.rows
         with self._path("block", len(self)).open("wb") as file:
-            for array in (*_arrays(rows.X), rows.target, rows.row_weight, rows.starts):
+            for array in (*_arrays(rows.X), rows.target, rows.weight, rows.starts):
                 np.save(file, array, allow_pickle=False)
         self._contexts.append(block.contexts)
         self._shapes.append(rows.X.shape if sparse.issparse(rows.X) else None)
@@ -68,30 +68,32 @@ class BlocksOnDisk:
         """Remove the folder."""
         self._gone()
 
-    def ask(self, question: Question, states: Any = None) -> Answer:
+    def ask(self, question: Question, states: Any = None) -> Any:
         """Put a question to one block after the other."""
         return self._pass(question, states, lambda _, answer: answer)
 
-    def advance(self, question: Question, states: Any = None) -> tuple[Any, Answer]:
+    def advance(self, question: Question, states: Any = None) -> tuple[Any, Any]:
         """Do the same, with blocks that change their states; those are on disk too."""
         self._n_states += 1
         kept = _States(self._path(f"states-{self._n_states}", 0))
 
-        def keep(k: int, pair: tuple[Any, Answer]) -> Answer:
+        def keep(k: int, pair: tuple[Any, Any]) -> Any:
             kept.write(k, pair[0])
             return pair[1]
 
         answer = self._pass(question, states, keep)
         return kept, answer
 
-    def _pass(self, question: Question, states: _States | None, read: Callable[[int, Any], Answer]) -> Answer:
+    def finish(self) -> None:
+        """Nothing was kept."""
+
+    def _pass(self, question: Question, states: _States | None, read: Callable[[int, Any], Any]) -> Any:
         self.n_passes += 1
-        total: Answer | None = None
+        total: Any = None
         for k, contexts in enumerate(self._contexts):
             found = question.about(contexts)(self._block(k), None if states is None else states.read(k))
             answer = read(k, found)
             total = answer if total is None else combined([total, answer])
-        assert total is not None
         return total
 
     def _block(self, k: int) -> Block:
@@ -103,7 +105,7 @@ class BlocksOnDisk:
                 np.load(file, allow_pickle=False) for _ in range(4 if shape is None else 6)
             )
         X = features[0] if shape is None else sparse.csr_array(tuple(features), shape=shape)
-        return Block(self._contexts[k], LinearOracle(X, target, weight, starts, loss, 0.0, fit_intercept))
+        return Block(self._contexts[k], MemoryRows(X, target, weight, starts, loss, fit_intercept))
 
     def _path(self, kind: str, k: int) -> Path:
         return self._folder / f"{kind}-{k}"
@@ -127,7 +129,7 @@ class _States:
         self._folder = folder
         weakref.finalize(self, _remove, str(folder))
 
-    def write(self, k: int, state: list[Array] | tuple[Array, ...]) -> None:
+    def write(self, k: int, state: Any) -> None:
         with (self._folder / str(k)).open("wb") as file:
             pickle.dump(state, file, protocol=5)
 

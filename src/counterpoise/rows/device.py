@@ -15,7 +15,9 @@ from torch import Tensor
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import solve_stack
 from counterpoise.losses import Logistic, Loss, Multinomial, Poisson, Squared
-from counterpoise.oracle.summed import Sums
+from counterpoise.rows._base import Codes
+from counterpoise.rows.coefficients import Coefficients
+from counterpoise.rows.elsewhere import AllContexts
 
 Array = NDArray[np.float64]
 
@@ -91,23 +93,21 @@ class TorchRows:
             fit_intercept,
         )
 
-    @property
-    def n_features(self) -> int:
-        """Columns of X."""
-        return int(self.X.shape[2])
+    at_hand = False
+
+    @cached_property
+    def coefficients(self) -> Coefficients:
+        """The shape of theta."""
+        return Coefficients(self.loss.n_outputs, int(self.X.shape[2]), self.fit_intercept)
+
+    def forms_hessian(self, alpha: float) -> bool:
+        """A square matrix is formed whatever its size."""
+        return True
 
     @property
-    def width(self) -> int:
-        """Columns of the coefficient matrix, the intercept counted."""
-        return self.n_features + self.fit_intercept
-
-    @property
-    def _pointwise(self) -> Any:
+    def pointwise(self) -> Any:
+        """The loss, in tensors."""
         return _POINTWISE[type(self.loss)]
-
-    def _cut(self, cut: float) -> Any:
-        """Return the loss, or what is left of it without what is nearly lost."""
-        return _Truncated(self._pointwise, cut) if cut > 0.0 else self._pointwise
 
     @cached_property
     def reach(self) -> Array:
@@ -120,67 +120,30 @@ class TorchRows:
         means = _host(self._total((self.weight * self.target).sum(1)))
         return self.loss.typical(means, np.ones(len(means)))
 
-    def floors(self, constant: float) -> tuple[Array, float]:
-        """Return each context's mean lowest loss, and how far the loss of a constant prediction is above it."""
+    @cached_property
+    def lowest(self) -> Array:
+        """Each context's mean lowest loss."""
+        floor = self.pointwise.lowest(self.target.reshape(-1)).reshape(self.weight.shape)
+        return _host(self._total((self.weight * floor).sum(1)))
+
+    def above_lowest(self, constant: float) -> float:
+        """Return how far the mean loss of a constant prediction is above the lowest, on average over contexts."""
         target = self.target.reshape(-1)
         z = torch.full((len(target), self.loss.n_outputs), constant, dtype=torch.float64, device=target.device)
-        value, lowest = self._pointwise.value(target, z), self._pointwise.lowest(target)
+        value, lowest = self.pointwise.value(target, z), self.pointwise.lowest(target)
         above = value - lowest + 1e-3 * torch.maximum(value.abs(), lowest.abs())
-        typical = float((self.weight.reshape(-1) * above).sum()) / self.n_contexts
-        return _host(self._total((self.weight * lowest.reshape(self.weight.shape)).sum(1))), typical
+        return float((self.weight.reshape(-1) * above).sum()) / self.n_contexts
 
-    def sums(self, theta: Array, cut: float = 0.0, expecting: Array | None = None) -> Sums:
+    def at(self, theta: Array, expecting: Array | None = None) -> TorchSums:
         """Return sums at one theta, or at one for each context."""
-        at, loss = self._on_device(theta), self._cut(cut)
-        values, pulls = self._zeros(), self._zeros()
-        gradients = self._zeros(self.loss.n_outputs, self.width)
-        for tiles in self._blocks(2):
-            X, weight, owner = self.X[tiles].double(), self.weight[tiles], self.owner[tiles]
-            target, z = self.target[tiles].reshape(-1), self._predictions(X, at, owner)
-            slopes = loss.gradient(target, z)
-            values.index_add_(0, owner, (weight * loss.value(target, z).reshape(weight.shape)).sum(1))
-            pulls.index_add_(0, owner, (weight * slopes.abs().amax(1).reshape(weight.shape)).sum(1))
-            pulling = weight[:, None, :] * slopes.reshape(*weight.shape, -1).transpose(1, 2)
-            gradients[:, :, : self.n_features].index_add_(0, owner, pulling @ X)
-            if self.fit_intercept:
-                gradients[:, :, -1].index_add_(0, owner, pulling.sum(2))
-        return Sums(_host(values), _host(gradients).reshape(self.n_contexts, -1), _host(pulls))
+        return TorchSums(self, np.asarray(theta, dtype=np.float64))
 
-    def hessian(self, theta: Array, weights: Array, cut: float = 0.0) -> Array:
-        """Return the Hessian of ``sum_c weights_c risk_c`` at one theta."""
-        at = self._on_device(theta)
-        per_context = torch.tensor(weights, dtype=torch.float64, device=self.X.device)
-        outputs, width = self.loss.n_outputs, self.width
-        out = torch.zeros(outputs, width, outputs, width, dtype=torch.float64, device=self.X.device)
-        for tiles in self._blocks(3):
-            X, owner = self.X[tiles].double(), self.owner[tiles]
-            bend = self._bend(X, at, tiles, cut) * per_context[owner].repeat_interleave(X.shape[1])[:, None, None]
-            rows = self._bordered(X).reshape(-1, width)
-            for k, m in self._pairs():
-                block = rows.T @ (rows * bend[:, k, m, None])
-                out[k, :, m, :] += block
-                if m < k:
-                    out[m, :, k, :] += block
-        return _host(out).reshape(outputs * width, outputs * width)
+    def finish(self) -> None:
+        """Nothing was kept."""
 
-    def hessians(self, theta: Array, cut: float = 0.0) -> Array:
-        """Return the Hessian of every context's risk at a theta of its own."""
-        at = self._on_device(theta)
-        outputs, width = self.loss.n_outputs, self.width
-        out = self._zeros(outputs, width, outputs, width)
-        # What comes out of a tile may be larger than the tile.
-        for tiles in self._blocks(3 + width // self.X.shape[1]):
-            X = self.X[tiles].double()
-            bend, rows = self._bend(X, at, tiles, cut), self._bordered(X)
-            for k, m in self._pairs():
-                block = rows.transpose(1, 2) @ (rows * bend[:, k, m].reshape(*rows.shape[:2], 1))
-                out[:, k, :, m, :].index_add_(0, self.owner[tiles], block)
-                if m < k:
-                    out[:, m, :, k, :].index_add_(0, self.owner[tiles], block)
-        return _host(out).reshape(self.n_contexts, outputs * width, outputs * width)
-
-    def majorant(self, theta: Array, weights: Array) -> None:
-        """Nothing is known that lies above everywhere."""
+    def parts(self) -> list[tuple[Codes, AllContexts]]:
+        """Return all contexts as one part: they share the passes."""
+        return [(np.arange(self.n_contexts), AllContexts(self, np.ones(self.n_contexts, dtype=bool)))]
 
     def solve(self, matrices: Array, rhs: Array) -> Array:
         """Solve the systems by Cholesky on the device, and those that are too nearly singular on the host."""
@@ -196,42 +159,133 @@ class TorchRows:
             found[doubtful] = solve_stack(matrices[doubtful], rhs[doubtful])
         return found
 
-    def _bend(self, X: Tensor, theta: Tensor, tiles: slice, cut: float) -> Tensor:
-        """Return the weighted curvature of every row of some tiles: (n, n_outputs, n_outputs)."""
-        z = self._predictions(X, theta, self.owner[tiles])
-        bend: Tensor = self._cut(cut).curvature(self.target[tiles].reshape(-1), z)
-        return bend * self.weight[tiles].reshape(-1, 1, 1)
-
-    def _pairs(self) -> Iterator[tuple[int, int]]:
-        return ((k, m) for k in range(self.loss.n_outputs) for m in range(k + 1))
-
-    def _blocks(self, copies: int) -> Iterator[slice]:
-        """Yield tiles in pieces of which a few copies in double precision fit the memory set aside."""
-        step = max(1, _BLOCK_BYTES // (8 * self.width * self.X.shape[1] * copies))
-        for first in range(0, len(self.X), step):
-            yield slice(first, min(first + step, len(self.X)))
-
-    def _bordered(self, X: Tensor) -> Tensor:
-        return torch.cat([X, X.new_ones(*X.shape[:2], 1)], dim=2) if self.fit_intercept else X
-
-    def _on_device(self, theta: Array) -> Tensor:
-        matrix = np.asarray(theta, dtype=np.float64).reshape(*theta.shape[:-1], self.loss.n_outputs, self.width)
-        return torch.tensor(matrix, device=self.X.device)
-
-    def _predictions(self, X: Tensor, theta: Tensor, owner: Tensor) -> Tensor:
-        """Return predictions of the rows of some tiles, always (n, n_outputs)."""
-        d = self.n_features
-        own = theta if theta.ndim == 2 else theta[owner]
-        z = X @ own[..., :d].transpose(-1, -2)
-        if self.fit_intercept:
-            z = z + own[..., d].reshape(-1, 1, self.loss.n_outputs)
-        return z.reshape(-1, self.loss.n_outputs)
-
-    def _zeros(self, *shape: int) -> Tensor:
+    def zeros(self, *shape: int) -> Tensor:
+        """Return zeros for each context."""
         return torch.zeros(self.n_contexts, *shape, dtype=torch.float64, device=self.X.device)
 
     def _total(self, tiles: Tensor) -> Tensor:
-        return self._zeros().index_add_(0, self.owner, tiles)
+        return self.zeros().index_add_(0, self.owner, tiles)
+
+    def pieces(self, copies: int) -> Iterator[slice]:
+        """Yield tiles in pieces of which a few copies in double precision fit the memory set aside."""
+        step = max(1, _BLOCK_BYTES // (8 * self.coefficients.width * self.X.shape[1] * copies))
+        for first in range(0, len(self.X), step):
+            yield slice(first, min(first + step, len(self.X)))
+
+
+@dataclass(frozen=True, eq=False)
+class TorchSums:
+    """Sums over rows on a device, by one pass for the gradients and one for each Hessian."""
+
+    rows: TorchRows
+    theta: Array
+    cut: float = 0.0
+
+    @property
+    def _loss(self) -> Any:
+        """The loss, or what is left of it without what is nearly lost."""
+        return _Truncated(self.rows.pointwise, self.cut) if self.cut > 0.0 else self.rows.pointwise
+
+    @cached_property
+    def _at(self) -> Tensor:
+        shape = self.rows.coefficients
+        matrix = self.theta.reshape(*self.theta.shape[:-1], shape.n_outputs, shape.width)
+        return torch.tensor(matrix, device=self.rows.X.device)
+
+    @cached_property
+    def _sums(self) -> tuple[Array, Array, Array]:
+        rows, shape, loss = self.rows, self.rows.coefficients, self._loss
+        values, sizes = rows.zeros(), rows.zeros()
+        gradients = rows.zeros(shape.n_outputs, shape.width)
+        for tiles in rows.pieces(2):
+            X, weight, owner = rows.X[tiles].double(), rows.weight[tiles], rows.owner[tiles]
+            target, z = rows.target[tiles].reshape(-1), self._predictions(X, owner)
+            slopes = loss.gradient(target, z)
+            values.index_add_(0, owner, (weight * loss.value(target, z).reshape(weight.shape)).sum(1))
+            sizes.index_add_(0, owner, (weight * slopes.abs().amax(1).reshape(weight.shape)).sum(1))
+            pulling = weight[:, None, :] * slopes.reshape(*weight.shape, -1).transpose(1, 2)
+            gradients[:, :, : shape.n_features].index_add_(0, owner, pulling @ X)
+            if shape.fit_intercept:
+                gradients[:, :, -1].index_add_(0, owner, pulling.sum(2))
+        return _host(values), _host(gradients).reshape(rows.n_contexts, -1), _host(sizes)
+
+    @property
+    def values(self) -> Array:
+        return self._sums[0]
+
+    @property
+    def gradients(self) -> Array:
+        return self._sums[1]
+
+    @property
+    def sizes(self) -> Array:
+        return self._sums[2]
+
+    def hessian(self, weights: Array) -> Array:
+        """Return the Hessian of a mixture of contexts at one theta."""
+        rows, shape = self.rows, self.rows.coefficients
+        per_context = torch.tensor(weights, dtype=torch.float64, device=rows.X.device)
+        outputs, width = shape.n_outputs, shape.width
+        out = torch.zeros(outputs, width, outputs, width, dtype=torch.float64, device=rows.X.device)
+        for tiles in rows.pieces(3):
+            X, owner = rows.X[tiles].double(), rows.owner[tiles]
+            bend = self._bend(X, tiles) * per_context[owner].repeat_interleave(X.shape[1])[:, None, None]
+            flat = self._bordered(X).reshape(-1, width)
+            for k, m in self._pairs():
+                block = flat.T @ (flat * bend[:, k, m, None])
+                out[k, :, m, :] += block
+                if m < k:
+                    out[m, :, k, :] += block
+        return _host(out).reshape(outputs * width, outputs * width)
+
+    @property
+    def hessians(self) -> Array:
+        """The Hessian of every context's mean loss."""
+        rows, shape = self.rows, self.rows.coefficients
+        outputs, width = shape.n_outputs, shape.width
+        out = rows.zeros(outputs, width, outputs, width)
+        # What comes out of a tile may be larger than the tile.
+        for tiles in rows.pieces(3 + width // rows.X.shape[1]):
+            X = rows.X[tiles].double()
+            bend, bordered = self._bend(X, tiles), self._bordered(X)
+            for k, m in self._pairs():
+                block = bordered.transpose(1, 2) @ (bordered * bend[:, k, m].reshape(*bordered.shape[:2], 1))
+                out[:, k, :, m, :].index_add_(0, rows.owner[tiles], block)
+                if m < k:
+                    out[:, m, :, k, :].index_add_(0, rows.owner[tiles], block)
+        return _host(out).reshape(rows.n_contexts, outputs * width, outputs * width)
+
+    def majorant(self, weights: Array) -> None:
+        """Nothing is known that lies above everywhere."""
+
+    def truncated(self, cut: float) -> TorchSums:
+        """Return the sums of a loss that lies below."""
+        return TorchSums(self.rows, self.theta, cut)
+
+    def slopes(self, weights: Array | None) -> Any:
+        """There are no hinged losses on a device."""
+        raise NotImplementedError
+
+    def _bend(self, X: Tensor, tiles: slice) -> Tensor:
+        """Return the weighted curvature of every row of some tiles: (n, n_outputs, n_outputs)."""
+        z = self._predictions(X, self.rows.owner[tiles])
+        bend: Tensor = self._loss.curvature(self.rows.target[tiles].reshape(-1), z)
+        return bend * self.rows.weight[tiles].reshape(-1, 1, 1)
+
+    def _pairs(self) -> Iterator[tuple[int, int]]:
+        return ((k, m) for k in range(self.rows.loss.n_outputs) for m in range(k + 1))
+
+    def _bordered(self, X: Tensor) -> Tensor:
+        return torch.cat([X, X.new_ones(*X.shape[:2], 1)], dim=2) if self.rows.fit_intercept else X
+
+    def _predictions(self, X: Tensor, owner: Tensor) -> Tensor:
+        """Return predictions of the rows of some tiles, always (n, n_outputs)."""
+        shape = self.rows.coefficients
+        own = self._at if self._at.ndim == 2 else self._at[owner]
+        z = X @ own[..., : shape.n_features].transpose(-1, -2)
+        if shape.fit_intercept:
+            z = z + own[..., shape.n_features].reshape(-1, 1, shape.n_outputs)
+        return z.reshape(-1, shape.n_outputs)
 
 
 class _Logistic:

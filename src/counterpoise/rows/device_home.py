@@ -11,9 +11,9 @@ from torch import Tensor
 from counterpoise.contexts import encode
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Loss
-from counterpoise.oracle.summed import SummedOracle
-from counterpoise.problem import SummedProblem, check_alpha
-from counterpoise.torch.rows import TorchRows
+from counterpoise.oracle import LinearOracle
+from counterpoise.problem import LinearProblem, check_alpha
+from counterpoise.rows.device import TorchRows
 from counterpoise.validation import checked_row_weights
 
 
@@ -27,7 +27,7 @@ def pose(
     fit_intercept: bool,
     sample_weight: Any,
     device: Any,
-) -> SummedProblem:
+) -> LinearProblem:
     """Group rows by context on a device; targets have been checked by the caller."""
     try:
         place = X.device if isinstance(X, Tensor) and device is None else torch.device(device)
@@ -60,4 +60,4 @@ def pose(
         loss,
         fit_intercept,
     )
-    return SummedProblem(SummedOracle(held, alpha), encoded, counts)
+    return LinearProblem(LinearOracle(held, alpha), encoded, counts)

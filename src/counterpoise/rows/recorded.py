@@ -6,7 +6,7 @@ import hashlib
 import pickle
 import struct
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
-from counterpoise.oracle.blocks._base import Answer, Blocks, Question
+from counterpoise.rows.blocks import Answer, Blocks, Question
 
-_MAGIC = b"counterpoise checkpoint 1\n"
-_PARTS = ("sums", "of_each", "least", "least_of_each")
+_MAGIC = b"counterpoise checkpoint 2\n"
 
 
 @dataclass(eq=False)
@@ -68,13 +67,13 @@ class Recorded:
     def ask(self, question: Question, states: Any = None) -> Answer:
         """Return the answer that is known, or ask."""
         key = _key(question, states)
-        known = self._known(key)
+        known = self._known(key, question)
         return known if known is not None else self._keep(key, self.blocks.ask(question, _made(states)))
 
     def advance(self, question: Question, states: Any = None) -> tuple[Any, Answer]:
         """Do the same; states that are not needed yet are not made."""
         key = _key(question, states)
-        known = self._known(key)
+        known = self._known(key, question)
         if known is not None:
             return _Later(self.blocks, question, states, key), known
         made, answer = self.blocks.advance(question, _made(states))
@@ -85,13 +84,13 @@ class Recorded:
         with suppress(OSError):
             self.path.unlink()
 
-    def _known(self, key: bytes) -> Answer | None:
+    def _known(self, key: bytes, question: Question) -> Answer | None:
         if key not in self._answers:
             return None
         first, last = self._answers[key]
         with self.path.open("rb") as file:
             file.seek(first)
-            return _unpacked(file.read(last - first))
+            return _unpacked(file.read(last - first), question.answers)
 
     def _keep(self, key: bytes, answer: Answer) -> Answer:
         body = _packed(answer)
@@ -182,20 +181,17 @@ def _key(question: Question, states: Any) -> bytes:
 
 def _packed(answer: Answer) -> bytes:
     out = BytesIO()
-    np.save(out, answer.contexts, allow_pickle=False)
-    for name in _PARTS:
-        arrays = getattr(answer, name)
-        np.save(out, np.array(len(arrays)), allow_pickle=False)
-        for array in arrays:
+    for one in fields(answer):
+        array = getattr(answer, one.name)
+        np.save(out, np.array(array is not None), allow_pickle=False)
+        if array is not None:
             np.save(out, array, allow_pickle=False)
     return out.getvalue()
 
 
-def _unpacked(body: bytes) -> Answer:
-    source = BytesIO(body)
-    contexts = np.load(source, allow_pickle=False)
-    parts = []
-    for _ in _PARTS:
-        n = int(np.load(source, allow_pickle=False))
-        parts.append(tuple(np.load(source, allow_pickle=False) for _ in range(n)))
-    return Answer(contexts, *parts)
+def _unpacked(body: bytes, kind: type[Answer]) -> Answer:
+    source, found = BytesIO(body), {}
+    for one in fields(kind):
+        is_there = bool(np.load(source, allow_pickle=False))
+        found[one.name] = np.load(source, allow_pickle=False) if is_there else None
+    return kind(**found)

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from counterpoise.oracle._base import Array
 from counterpoise.threads import WORTHWHILE, parts, spread
+
+Array = NDArray[np.float64]
 
 _BLOCK_ENTRIES = 1 << 15
 """Entries of X weighted at once in a Gram product, so that its temporary stays in the cache (256 KB)."""

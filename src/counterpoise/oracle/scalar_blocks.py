@@ -5,17 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from counterpoise.oracle._base import Array, Bounds
-from counterpoise.oracle.blocks._base import Answer, Block, Blocks, Codes
-from counterpoise.oracle.scalar import ScalarOracle
-from counterpoise.oracle.summed import SummedOracle
+from counterpoise.oracle.linear import LinearOracle
+from counterpoise.oracle.scalar import UNBOUNDED, ScalarOracle
+from counterpoise.rows import Answer, Block, Blocks, Codes
+from counterpoise.rows.blocks import SHARED, of_all, of_contexts
 
 _ENTRIES = 1 << 18
 """Numbers per pass that are brought back for every context together, where ranges are cut into parts."""
+
+
+@dataclass(frozen=True, eq=False)
+class _KinksAnswer(Answer):
+    """Jumps of slopes at kinks, and the first and the last kink (negative), of contexts or their parts."""
+
+    below: Array = of_contexts()
+    jumps: Array = of_contexts()
+    first: Array = of_contexts(np.minimum)
+    last: Array = of_contexts(np.minimum)
+
+
+@dataclass(frozen=True, eq=False)
+class _RisksAnswer(Answer):
+    """Risks and one-sided slopes at some thetas, and the kinks strictly between these."""
+
+    risks: Array = of_contexts()
+    left: Array = of_contexts()
+    right: Array = of_contexts()
+    first: Array = of_all(np.minimum)
+    last: Array = of_all(np.minimum)
+
+
+def _kinks(block: Block) -> ScalarOracle:
+    return ScalarOracle.of_rows(block.rows, UNBOUNDED, 0.0)
 
 
 def _parts(n_contexts: int) -> int:
@@ -26,16 +52,18 @@ def _parts(n_contexts: int) -> int:
 class _Ends:
     """Each context's slope before its first kink, all its jumps, and its first and last kink."""
 
+    answers: ClassVar = _KinksAnswer
+
     def about(self, contexts: Codes) -> _Ends:
         return self
 
-    def __call__(self, block: Block, state: Any) -> Answer:
-        rows = ScalarOracle.of(block.oracle)
+    def __call__(self, block: Block, state: Any) -> _KinksAnswer:
+        rows = _kinks(block)
         first, last = np.full(rows.n_contexts, np.inf), np.full(rows.n_contexts, np.inf)
         np.minimum.at(first, rows.codes, rows.kinks)
         np.minimum.at(last, rows.codes, -rows.kinks)
         jumps = np.bincount(rows.codes, rows.jump, rows.n_contexts).astype(np.float64)
-        return Answer(block.contexts, of_each=(rows.below, jumps), least_of_each=(first, last))
+        return _KinksAnswer(block.contexts, SHARED, rows.below, jumps, first, last)
 
 
 @dataclass(frozen=True)
@@ -46,11 +74,13 @@ class _OwnParts:
     high: Array
     n_parts: int
 
+    answers: ClassVar = _KinksAnswer
+
     def about(self, contexts: Codes) -> _OwnParts:
         return _OwnParts(self.low[contexts], self.high[contexts], self.n_parts)
 
-    def __call__(self, block: Block, state: Any) -> Answer:
-        rows = ScalarOracle.of(block.oracle)
+    def __call__(self, block: Block, state: Any) -> _KinksAnswer:
+        rows = _kinks(block)
         low, high = self.low[rows.codes], self.high[rows.codes]
         inside = (rows.kinks >= low) & (rows.kinks <= high)
         low, high, kinks = low[inside], high[inside], rows.kinks[inside]
@@ -63,7 +93,7 @@ class _OwnParts:
         np.minimum.at(first.ravel(), place, kinks)
         np.minimum.at(last.ravel(), place, -kinks)
         jumps = np.bincount(place, rows.jump[inside], first.size).astype(np.float64).reshape(shape)
-        return Answer(block.contexts, of_each=(jumps,), least_of_each=(first, last))
+        return _KinksAnswer(block.contexts, SHARED, None, jumps, first, last)
 
 
 @dataclass(frozen=True)
@@ -72,11 +102,13 @@ class _OwnRisks:
 
     theta: Array
 
+    answers: ClassVar = _RisksAnswer
+
     def about(self, contexts: Codes) -> _OwnRisks:
         return _OwnRisks(self.theta[contexts])
 
     def __call__(self, block: Block, state: Any) -> Answer:
-        return Answer(block.contexts, of_each=(ScalarOracle.of(block.oracle).own_risks(self.theta),))
+        return _RisksAnswer(block.contexts, SHARED, _kinks(block).own_risks(self.theta))
 
 
 @dataclass(frozen=True)
@@ -85,11 +117,13 @@ class _Grid:
 
     thetas: Array
 
+    answers: ClassVar = _RisksAnswer
+
     def about(self, contexts: Codes) -> _Grid:
         return self
 
     def __call__(self, block: Block, state: Any) -> Answer:
-        rows, thetas = ScalarOracle.of(block.oracle), self.thetas
+        rows, thetas = _kinks(block), self.thetas
         n = len(thetas)
         # Kinks before a theta move its slope to the left, kinks at it only the one to the right.
         after = np.searchsorted(thetas, rows.kinks, "right")
@@ -105,7 +139,7 @@ class _Grid:
         first, last = np.full(n - 1, np.inf), np.full(n - 1, np.inf)
         np.minimum.at(first, gap, rows.kinks[inside])
         np.minimum.at(last, gap, -rows.kinks[inside])
-        return Answer(block.contexts, of_each=(risks, left, right), least=(first, last))
+        return _RisksAnswer(block.contexts, SHARED, risks, left, right, first, last)
 
 
 def _through(rows: ScalarOracle, place: Codes, values: Array, n: int) -> Array:
@@ -139,14 +173,13 @@ class BlockScalarOracle:
     forms_hessian = True
 
     @classmethod
-    def of(cls, summed: SummedOracle, bounds: Bounds | None = None) -> BlockScalarOracle:
-        """Return the risks of a summed oracle that suits."""
-        blocks: Blocks = summed.rows.blocks  # type: ignore[attr-defined]
-        free = (np.array([-np.inf]), np.array([np.inf]))
-        return cls(blocks, summed.n_contexts, bounds or free, summed.lowest_risks, summed.typical_risk)
+    def of(cls, oracle: LinearOracle) -> BlockScalarOracle:
+        """Return the risks of a linear oracle that suits, of rows in blocks."""
+        bounds = oracle.bounds or UNBOUNDED
+        return cls(oracle.rows.blocks, oracle.n_contexts, bounds, oracle.lowest_risks, oracle.typical_risk)
 
     @cached_property
-    def _ends(self) -> Answer:
+    def _ends(self) -> _KinksAnswer:
         return self.blocks.ask(_Ends())
 
     def at(self, theta: Array) -> BlockScalarPoint:
@@ -159,24 +192,24 @@ class BlockScalarOracle:
 
     def own_risks(self, theta: Array) -> Array:
         """Return the risk of each context at a theta of its own."""
-        return self.blocks.ask(_OwnRisks(theta)).of_each[0]
+        return self.blocks.ask(_OwnRisks(theta)).risks
 
     def context_minima(self) -> tuple[Array, Array]:
         """Return each context's least risk and the theta that attains it; infinite where there is none."""
-        (below, jumps), (first, last) = self._ends.of_each, self._ends.least_of_each
+        below, jumps, first, last = self._ends.below, self._ends.jumps, self._ends.first, self._ends.last
         noise = 4e-15 * (np.abs(below) + jumps + float(jumps.sum()))
         low, high, slope = first.copy(), -last, below.copy()
         n_parts = _parts(self.n_contexts)
         while (low < high).any():
             answer = self.blocks.ask(_OwnParts(low, high, n_parts))
-            after = slope[:, None] + np.cumsum(answer.of_each[0], axis=1)
-            rises = (after >= -noise[:, None]) & np.isfinite(answer.least_of_each[0])
+            after = slope[:, None] + np.cumsum(answer.jumps, axis=1)
+            rises = (after >= -noise[:, None]) & np.isfinite(answer.first)
             # Where none does, the last part that holds a kink ends the range; there is no minimum beyond it.
-            held = np.isfinite(answer.least_of_each[0])
+            held = np.isfinite(answer.first)
             chosen = np.where(rises.any(axis=1), rises.argmax(axis=1), n_parts - 1 - held[:, ::-1].argmax(axis=1))
             c = np.arange(self.n_contexts)
             slope = np.where(chosen > 0, after[c, chosen - 1], slope)
-            low, high = answer.least_of_each[0][c, chosen], -answer.least_of_each[1][c, chosen]
+            low, high = answer.first[c, chosen], -answer.last[c, chosen]
         # Rising from the start: as low as it may go. Falling at the end: as high. Flat: the first kink is as good.
         theta = np.where(below + jumps < -noise, np.inf, low)
         theta = np.where(np.abs(below) <= noise, first, theta)
@@ -194,21 +227,21 @@ class BlockScalarOracle:
             Told the risks, the slopes to the left and the slopes to the right at a theta, it says where the minimum
             is: 1 beyond, -1 before, 0 here.
         """
-        first, last = self._ends.least_of_each
+        first, last = self._ends.first, self._ends.last
         low, high = float(self.bounds[0][0]), float(self.bounds[1][0])
         low = low if np.isfinite(low) else float(first.min())
         high = high if np.isfinite(high) else max(float(-last.min()), low)
         thetas = np.unique(np.linspace(low, high, _parts(self.n_contexts)))
         while True:
             answer = self.blocks.ask(_Grid(thetas))
-            risks, left, right = answer.of_each
+            risks, left, right = answer.risks, answer.left, answer.right
             a, b = _search(lambda k: falls(risks[:, k], left[:, k], right[:, k]), len(thetas))  # noqa: B023
-            if a == b or not np.isfinite(answer.least[0][a]):
+            if a == b or not np.isfinite(answer.first[a]):
                 return self._reduced(thetas[[a, b]], *(part[:, [a, b]] for part in (risks, left, right)))
-            inside = np.linspace(answer.least[0][a], -answer.least[1][a], _parts(self.n_contexts))
+            inside = np.linspace(answer.first[a], -answer.last[a], _parts(self.n_contexts))
             # Rounding must not lose the ends, nor put what is between them beyond.
-            inside = np.clip(inside, answer.least[0][a], -answer.least[1][a])
-            inside[[0, -1]] = answer.least[0][a], -answer.least[1][a]
+            inside = np.clip(inside, answer.first[a], -answer.last[a])
+            inside[[0, -1]] = answer.first[a], -answer.last[a]
             thetas = np.unique(np.concatenate([thetas[[a, b]], inside]))
 
     def _reduced(self, ends: Array, risks: Array, left: Array, right: Array) -> ScalarOracle:
@@ -249,3 +282,8 @@ class BlockScalarPoint:
 
     theta: Array
     risks: Array
+
+
+def scalar_form(oracle: LinearOracle) -> ScalarOracle | BlockScalarOracle:
+    """Return the risks of a linear oracle that suits, wherever its rows are."""
+    return ScalarOracle.of(oracle) if oracle.rows.at_hand else BlockScalarOracle.of(oracle)

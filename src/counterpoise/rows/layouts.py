@@ -1,0 +1,248 @@
+"""Rows of several groups side by side, each group with parameters of its own: two layouts, the same five maps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from counterpoise.rows.coefficients import Array, Coefficients
+from counterpoise.rows.products import LARGEST_BLOCK, some_rows, weighted_gram
+from counterpoise.threads import WORTHWHILE, parts, spread
+
+Codes = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+_MANY_ROWS = 64
+"""Rows per group from which a BLAS call each beats one product for all."""
+
+_LONG = 512
+"""Rows of a padded group from which its Gram product is taken alone, in pieces that stay in the cache."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layout(ABC):
+    """Rows of B groups in one flat sequence of length n, and a theta of shape (P,) for each group.
+
+    Attributes
+    ----------
+    X : features
+    coefficients : Coefficients
+    """
+
+    X: Any
+    coefficients: Coefficients
+
+    @property
+    @abstractmethod
+    def n_groups(self) -> int:
+        """Groups of rows."""
+
+    @abstractmethod
+    def total(self, rows: Array) -> Array:
+        """Sum rows within each group: (n, ...) -> (B, ...)."""
+
+    @abstractmethod
+    def least(self, rows: Array) -> Array:
+        """Return the smallest entry of each group: (n,) -> (B,)."""
+
+    @abstractmethod
+    def each(self, values: Array) -> Array:
+        """Repeat each group's values for its rows: (B, ...) -> (n, ...)."""
+
+    @abstractmethod
+    def subset(self, keep: Mask) -> Self:
+        """Return some of the groups."""
+
+    @abstractmethod
+    def _product(self, matrix: Array) -> Array:
+        """Return ``X matrix_b'`` of every group's rows: (B, K, d) -> (n, K)."""
+
+    @abstractmethod
+    def _gather(self, rows: Array) -> Array:
+        """Return every group's ``rows' X``: (n, K) -> (B, K, d)."""
+
+    @abstractmethod
+    def _gram(self, weight: Array) -> Array:
+        """Return every group's ``[X 1]' diag(weight) [X 1]``: (n,) -> (B, width, width)."""
+
+    def product(self, theta: Array) -> Array:
+        """Return every row's ``[x 1] theta_b``: (B, P) -> (n, K)."""
+        shape = self.coefficients
+        matrix = theta.reshape(len(theta), shape.n_outputs, shape.width)
+        z = self._product(matrix[:, :, : shape.n_features])
+        return z + self.each(matrix[:, :, -1]) if shape.fit_intercept else z
+
+    def gather(self, rows: Array) -> Array:
+        """Return every group's ``sum_i rows_i (x) [x_i 1]``: (n, K) -> (B, P)."""
+        shape = self.coefficients
+        out = np.empty((self.n_groups, shape.n_outputs, shape.width))
+        out[:, :, : shape.n_features] = self._gather(rows)
+        if shape.fit_intercept:
+            out[:, :, -1] = self.total(rows)
+        return out.reshape(self.n_groups, -1)
+
+    def gram(self, curvature: Array) -> Array:
+        """Return every group's ``sum_i curvature_i (x) [x_i 1] [x_i 1]'``: (n,) or (n, K, K) -> (B, P, P)."""
+        shape, n = self.coefficients, self.n_groups
+        if shape.n_outputs == 1:
+            return self._gram(curvature.reshape(-1))
+        blocks = np.empty((n, shape.n_outputs, shape.width, shape.n_outputs, shape.width))
+        for k in range(shape.n_outputs):
+            for m in range(k + 1):
+                blocks[:, k, :, m, :] = blocks[:, m, :, k, :] = self._gram(np.ascontiguousarray(curvature[:, k, m]))
+        return blocks.reshape(n, shape.n_parameters, shape.n_parameters)
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped(Layout):
+    """Groups as they lie in X, dense or sparse: nothing is copied.
+
+    Attributes
+    ----------
+    first, sizes : ndarray of shape (B,)
+        Where each group begins in X, and how many rows it has.
+    """
+
+    first: Codes
+    sizes: Codes
+
+    @classmethod
+    def pooled(cls, X: Any, coefficients: Coefficients) -> Grouped:
+        """Return all rows as one group."""
+        return cls(X, coefficients, np.zeros(1, dtype=np.intp), np.array([X.shape[0]]))
+
+    @property
+    def n_groups(self) -> int:
+        """Groups of rows."""
+        return len(self.first)
+
+    @cached_property
+    def _starts(self) -> Codes:
+        """Where each group begins in the flat sequence."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    @cached_property
+    def _spans(self) -> list[tuple[int, int, int]]:
+        """For each group where it begins in X, and its place in the flat sequence."""
+        return list(zip(self.first.tolist(), self._starts.tolist(), (self._starts + self.sizes).tolist(), strict=True))
+
+    @cached_property
+    def _is_everything(self) -> bool:
+        return int(self.sizes.sum()) == self.X.shape[0]
+
+    @cached_property
+    def _goes_one_by_one(self) -> bool:
+        """Whether groups are multiplied one after the other; else all at once."""
+        return not self._is_everything or int(self.sizes.sum()) >= _MANY_ROWS * self.n_groups
+
+    def total(self, rows: Array) -> Array:
+        if self.n_groups == 1:
+            return np.asarray(rows.sum(axis=0, keepdims=True))
+        return np.asarray(np.add.reduceat(rows, self._starts, axis=0))
+
+    def least(self, rows: Array) -> Array:
+        return np.asarray(np.minimum.reduceat(rows, self._starts))
+
+    def each(self, values: Array) -> Array:
+        return np.repeat(values, self.sizes, axis=0)
+
+    def subset(self, keep: Mask) -> Grouped:
+        return replace(self, first=self.first[keep], sizes=self.sizes[keep])
+
+    def _view(self, group: tuple[int, int, int]) -> Any:
+        first, start, end = group
+        return some_rows(self.X, first, first + end - start)
+
+    def _product(self, matrix: Array) -> Array:
+        if self.n_groups == 1:
+            return np.asarray(self._view(self._spans[0]) @ matrix[0].T, dtype=np.float64)
+        _, outputs, d = matrix.shape
+        z = np.empty((int(self.sizes.sum()), outputs))
+        if self._goes_one_by_one or sparse.issparse(self.X):
+            for group, own in zip(self._spans, matrix, strict=True):
+                z[group[1] : group[2]] = self._view(group) @ own.T
+            return z
+        owner, step = np.repeat(np.arange(self.n_groups), self.sizes), max(1, LARGEST_BLOCK // max(outputs * d, 1))
+        for first in range(0, len(z), step):
+            block = slice(first, first + step)
+            z[block] = np.einsum("nd,nkd->nk", self.X[block], matrix[owner[block]])
+        return z
+
+    def _gather(self, rows: Array) -> Array:
+        if self.n_groups == 1:
+            return np.asarray((self._view(self._spans[0]).T @ rows).T)[None]
+        out = np.empty((self.n_groups, rows.shape[1], self.coefficients.n_features))
+        if self._goes_one_by_one:
+            across, spans = rows.T, self._spans
+
+            def multiply(groups: slice) -> None:
+                for b in range(groups.start, groups.stop):
+                    out[b] = across[:, spans[b][1] : spans[b][2]] @ self._view(spans[b])
+
+            entries = len(rows) * out.shape[2]
+            if entries < WORTHWHILE:
+                multiply(slice(0, self.n_groups))
+            else:
+                spread(multiply, parts(self.n_groups, entries))
+            return out
+        ends, columns = np.append(self._starts, len(rows)), np.arange(len(rows))
+        for k in range(rows.shape[1]):
+            sums = sparse.csr_array((rows[:, k], columns, ends), shape=(self.n_groups, len(rows)))
+            product = sums @ self.X
+            out[:, k] = product.toarray() if sparse.issparse(product) else product
+        return out
+
+    def _gram(self, weight: Array) -> Array:
+        width = self.coefficients.width
+        out = np.empty((self.n_groups, width, width))
+        for b, group in enumerate(self._spans):
+            out[b] = weighted_gram(self._view(group), weight[group[1] : group[2]], self.coefficients.fit_intercept)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Padded(Layout):
+    """Groups filled up to one length with rows of no weight: X has shape (B, length, n_features)."""
+
+    @property
+    def n_groups(self) -> int:
+        """Groups of rows."""
+        return len(self.X)
+
+    def total(self, rows: Array) -> Array:
+        return np.asarray(rows.reshape(*self.X.shape[:2], *rows.shape[1:]).sum(axis=1))
+
+    def least(self, rows: Array) -> Array:
+        return np.asarray(rows.reshape(*self.X.shape[:2]).min(axis=1))
+
+    def each(self, values: Array) -> Array:
+        return np.repeat(values, self.X.shape[1], axis=0)
+
+    def subset(self, keep: Mask) -> Padded:
+        return replace(self, X=self.X[keep])
+
+    def _product(self, matrix: Array) -> Array:
+        return np.asarray((self.X @ matrix.transpose(0, 2, 1)).reshape(-1, matrix.shape[1]))
+
+    def _gather(self, rows: Array) -> Array:
+        return np.asarray(rows.reshape(*self.X.shape[:2], -1).transpose(0, 2, 1) @ self.X)
+
+    def _gram(self, weight: Array) -> Array:
+        n, length, d = self.X.shape
+        width, with_intercept = self.coefficients.width, self.coefficients.fit_intercept
+        weight, out = weight.reshape(n, length), np.empty((n, width, width))
+        if length >= _LONG:
+            for b in range(n):
+                out[b] = weighted_gram(self.X[b], weight[b], with_intercept)
+            return out
+        out[:, :d, :d] = self.X.transpose(0, 2, 1) @ (self.X * weight[:, :, None])
+        if with_intercept:
+            out[:, :d, d] = out[:, d, :d] = np.einsum("bl,bld->bd", weight, self.X)
+            out[:, d, d] = weight.sum(axis=1)
+        return out

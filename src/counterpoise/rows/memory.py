@@ -1,0 +1,505 @@
+"""Rows in memory, dense or sparse, grouped by context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from counterpoise.contexts import Contexts
+from counterpoise.linalg import solve_stack
+from counterpoise.losses import Loss
+from counterpoise.rows._base import Array, Codes, Mask
+from counterpoise.rows.coefficients import Coefficients
+from counterpoise.rows.layouts import Grouped, Layout, Padded
+from counterpoise.rows.products import gathered, largest_entries, some_rows, squares_product, summed
+from counterpoise.rows.slopes import RowSlopes
+from counterpoise.threads import parts, spread
+
+_LARGEST_HESSIAN = 2500
+"""Parameters up to which a square matrix is formed (50 MB, a second to factor)."""
+
+_LARGEST_SPARSE_HESSIAN = 300
+"""The same for sparse rows with a ridge: their products are cheap, and the ridge proves what a matrix would."""
+
+BATCH_ENTRIES = 1 << 21
+"""Entries of padded features, or of Hessians, handled at once (16 MB)."""
+
+STRIP = 128
+"""Rows of a context from which it is not padded."""
+
+_FEW = 16
+"""Contexts for which padding does not pay, however short."""
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryRows:
+    """Rows of all contexts, those of one context after the other.
+
+    Attributes
+    ----------
+    X : ndarray or csr_array of shape (n_samples, n_features)
+    target : ndarray of shape (n_samples,) or (n_samples, target_columns)
+    weight : ndarray of shape (n_samples,)
+        Sums to one within each context; in a block, over all blocks.
+    starts : ndarray of shape (n_contexts + 1,)
+        Context ``c`` holds the rows ``starts[c]:starts[c + 1]``.
+    together : ndarray of shape (n_samples,), optional
+        Numbers, ascending, that are the same for rows which are held out together.
+    """
+
+    X: Any
+    target: Array
+    weight: Array
+    starts: Codes
+    loss: Loss
+    fit_intercept: bool = True
+    together: Codes | None = None
+
+    at_hand = True
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        target: Array,
+        contexts: Contexts,
+        loss: Loss,
+        sample_weight: Array | None = None,
+        fit_intercept: bool = True,
+    ) -> MemoryRows:
+        """Group rows by context; arguments have been checked by the caller."""
+        order = contexts.grouping_order()
+        weight = np.ones(len(target)) if sample_weight is None else sample_weight
+        if order is not None:
+            X, target, weight = gathered(X, order), target[order], weight[order]
+        return cls(X, target, weight, contexts.starts, loss, fit_intercept)._normalised()
+
+    def _normalised(self) -> MemoryRows:
+        """Return the rows with weights that add up to one in each context."""
+        totals = np.add.reduceat(self.weight, self.starts[:-1])
+        return replace(self, weight=self.weight / np.repeat(totals, self.sizes))
+
+    @property
+    def n_contexts(self) -> int:
+        """Contexts."""
+        return len(self.starts) - 1
+
+    @cached_property
+    def sizes(self) -> Codes:
+        """Rows of each context."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def coefficients(self) -> Coefficients:
+        """The shape of theta."""
+        return Coefficients(self.loss.n_outputs, int(self.X.shape[1]), self.fit_intercept)
+
+    @property
+    def owner(self) -> Codes:
+        """The context of each row."""
+        return np.repeat(np.arange(self.n_contexts), self.sizes)
+
+    def forms_hessian(self, alpha: float) -> bool:
+        """Tell whether a square matrix of the size of theta is affordable, and worth its price, beside a ridge."""
+        cheap_products = sparse.issparse(self.X) and alpha > 0.0
+        return self.coefficients.n_parameters <= (_LARGEST_SPARSE_HESSIAN if cheap_products else _LARGEST_HESSIAN)
+
+    # --- facts -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def reach(self) -> Array:
+        """The largest absolute value of each column."""
+        if sparse.issparse(self.X):
+            X, columns = summed(self.X), np.zeros(self.X.shape[1])
+            np.maximum.at(columns, X.indices, np.abs(X.data))
+            return columns
+        extremes = spread(lambda part: largest_entries(self.X[part]), parts(len(self.X), self.X.size))
+        return np.max(extremes, axis=0)
+
+    @cached_property
+    def typical(self) -> float:
+        """A constant prediction that makes sense, every context with the same weight."""
+        return self.loss.typical(self.target, self.weight)
+
+    @cached_property
+    def lowest(self) -> Array:
+        """Each context's mean lowest loss."""
+        return np.add.reduceat(self.weight * self.loss.lowest(self.target), self.starts[:-1])
+
+    def above_lowest(self, constant: float) -> float:
+        """Return how far the mean loss of a constant prediction is above the lowest, on average over contexts."""
+        outputs = self.loss.n_outputs
+        shape = (len(self.target), outputs) if outputs > 1 else len(self.target)
+        rows, lowest = self.loss.value(self.target, np.full(shape, constant)), self.loss.lowest(self.target)
+        above = np.where(np.isfinite(lowest), rows - lowest, np.abs(rows))
+        # A perfect constant leaves nothing above the floor; rounding is then relative to the floor itself.
+        size = np.maximum(np.abs(rows), np.where(np.isfinite(lowest), np.abs(lowest), 0.0))
+        return float(self.weight @ (above + 1e-3 * size)) / self.n_contexts
+
+    def drift(self, direction: Array) -> Array:
+        """Return how fast each risk of a hinged loss changes in the end along a direction."""
+        _, _, left, right = self.loss.pieces(self.target)
+        move = self.whole.pooled.product(direction[None])[:, 0]
+        return np.add.reduceat(self.weight * np.where(move > 0, right, left) * move, self.starts[:-1])
+
+    # --- sums --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def whole(self) -> MemoryPart:
+        """All contexts as they lie."""
+        layout = Grouped(self.X, self.coefficients, self.starts[:-1], self.sizes)
+        return MemoryPart(layout, self.target, self.weight, self.loss, self._reach_of_theta)
+
+    @property
+    def _reach_of_theta(self) -> Callable[[], Array]:
+        return lambda: self.coefficients.for_each_output(self.reach)
+
+    def at(self, theta: Array, expecting: Array | None = None) -> MemorySums:
+        """Return sums at one theta, or at one for each context."""
+        return self.whole.at(theta)
+
+    def solve(self, matrices: Array, rhs: Array) -> Array:
+        """Solve many small systems."""
+        return solve_stack(matrices, rhs)
+
+    @cached_property
+    def blocks(self) -> Any:
+        """The rows as one block, for questions that keep a state of every row."""
+        # Blocks are made of rows in memory.
+        from counterpoise.rows.blocks import in_memory
+
+        return in_memory(self)
+
+    # --- contexts side by side ---------------------------------------------------------------------------------------
+
+    def parts(self, among: Mask | None = None) -> list[tuple[Codes, MemoryPart]]:
+        """Return contexts, or some of them, in parts: those of many rows as they lie, others padded to few lengths."""
+        among = np.ones(self.n_contexts, dtype=bool) if among is None else among
+        long = among & (self.sizes >= STRIP) & (not sparse.issparse(self.X))
+        if not sparse.issparse(self.X) and (among & ~long).sum() < _FEW:
+            long |= among & (self.sizes >= self.coefficients.n_parameters)
+        found = [(np.flatnonzero(long), self.grouped(np.flatnonzero(long)))] if long.any() else []
+        return found + [(contexts, self.padded(contexts)) for contexts in self.alike(among & ~long)]
+
+    def alike(self, among: Mask | None = None) -> Iterator[Codes]:
+        """Group contexts, or some of them, whose sizes round up to the same multiple of about a quarter.
+
+        The groups are of bounded memory once padded.
+        """
+        order = np.argsort(self.sizes, kind="stable")
+        order = order if among is None else order[among[order]]
+        # A quarter of the power of two below the size: at most a fifth of a block is padding.
+        unit = 1 << np.maximum(np.frexp(self.sizes[order])[1].astype(np.intp) - 3, 0)
+        padded, n_parameters = -(-self.sizes[order] // unit) * unit, self.coefficients.n_parameters
+        for length in np.unique(padded):
+            same = order[padded == length]
+            # The features of a context, or its Hessian where that is larger.
+            step = max(1, BATCH_ENTRIES // (n_parameters * max(int(length), n_parameters)))
+            for first in range(0, len(same), step):
+                yield np.sort(same[first : first + step])
+
+    def grouped(self, contexts: Codes) -> MemoryPart:
+        """Return some contexts as they lie."""
+        if len(contexts) == self.n_contexts:
+            return self.whole
+        layout = Grouped(self.X, self.coefficients, self.starts[contexts], self.sizes[contexts])
+        one = slice(self.starts[contexts[0]], self.starts[contexts[0] + 1])
+        rows: Any = one if len(contexts) == 1 else np.isin(self.owner, contexts)
+        return MemoryPart(layout, self.target[rows], self.weight[rows], self.loss, self._reach_of_theta)
+
+    def padded(self, contexts: Codes) -> MemoryPart:
+        """Return some contexts filled up to one length with rows of no weight."""
+        first, sizes = self.starts[contexts], self.sizes[contexts]
+        inside = np.arange(sizes.max()) < sizes[:, None]
+        rows = np.where(inside, first[:, None] + np.arange(sizes.max()), first[:, None]).ravel()
+        X = self.X[rows]
+        X = X.toarray() if sparse.issparse(X) else X
+        layout = Padded(X.reshape(*inside.shape, -1), self.coefficients)
+        weight = np.where(inside.ravel(), self.weight[rows], 0.0)
+        return MemoryPart(layout, self.target[rows], weight, self.loss, self._reach_of_theta)
+
+    # --- some of the rows --------------------------------------------------------------------------------------------
+
+    def subset(self, contexts: Codes) -> MemoryRows:
+        """Return the rows of some contexts alone."""
+        sizes = self.sizes[contexts]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        first = self.starts[:-1][contexts]
+        rows: slice | Codes = slice(first[0], first[0] + sizes[0])
+        if len(sizes) == 1:
+            X = some_rows(self.X, first[0], first[0] + sizes[0])
+        else:
+            rows = np.arange(starts[-1]) + np.repeat(first - starts[:-1], sizes)
+            X = self.X[rows]
+        return replace(self, X=X, target=self.target[rows], weight=self.weight[rows], starts=starts)
+
+    def thinned(self, every: int) -> MemoryRows:
+        """Return one row in so many of each context."""
+        if sparse.issparse(self.X) or self.sizes.min() < 2 * every:
+            return self.masked((np.arange(len(self.target)) - np.repeat(self.starts[:-1], self.sizes)) % every == 0)[0]
+        # Rows at equal distances need no copy.
+        thin = slice(None, None, every)
+        return self._some(thin, -(-self.starts // every))
+
+    def masked(self, mask: Mask) -> tuple[MemoryRows, Codes]:
+        """Return some rows, and the contexts that still have any."""
+        sizes = np.add.reduceat(mask, self.starts[:-1], dtype=np.intp)
+        present = np.flatnonzero(sizes)
+        return self._some(mask, np.concatenate([[0], np.cumsum(sizes[present])])), present
+
+    def _some(self, rows: slice | Mask, starts: Codes) -> MemoryRows:
+        together = None if self.together is None else self.together[rows]
+        X, target, weight = self.X[rows], self.target[rows], self.weight[rows]
+        return replace(self, X=X, target=target, weight=weight, starts=starts, together=together)._normalised()
+
+    def as_one(self, counts: Array) -> MemoryRows:
+        """Return all rows as one context, in the proportions of the data."""
+        weight = self.weight * np.repeat(counts / counts.sum(), self.sizes)
+        return replace(self, weight=weight, starts=np.array([0, len(weight)]))
+
+    def one_row(self, context: int, rng: np.random.Generator) -> MemoryRows:
+        """Return one row drawn from a context, in proportion to its weight."""
+        first, last = self.starts[context], self.starts[context + 1]
+        i = int(rng.choice(np.arange(first, last), p=self.weight[first:last]))
+        return replace(
+            self,
+            X=some_rows(self.X, i, i + 1),
+            target=self.target[i : i + 1],
+            weight=np.ones(1),
+            starts=np.array([0, 1]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryPart:
+    """Rows of some contexts, laid out for products.
+
+    Attributes
+    ----------
+    layout : Layout
+    target, weight : ndarray of shape (n, ...)
+    loss : Loss
+    find_reach : callable
+        Returns the largest absolute feature behind each parameter.
+    """
+
+    layout: Layout
+    target: Array
+    weight: Array
+    loss: Loss
+    find_reach: Callable[[], Array]
+
+    at_hand = True
+
+    @property
+    def coefficients(self) -> Coefficients:
+        """The shape of theta."""
+        return self.layout.coefficients
+
+    @cached_property
+    def reach(self) -> Array:
+        """The largest absolute feature behind each parameter."""
+        return self.find_reach()
+
+    @cached_property
+    def lowest(self) -> Array:
+        """Each context's mean lowest loss."""
+        # A row that has none, and no weight, is not there.
+        return self.layout.total(self.weight * np.where(self.weight > 0.0, self.loss.lowest(self.target), 0.0))
+
+    @cached_property
+    def pooled(self) -> Layout:
+        """The same rows as one group, where they are all rows."""
+        return Grouped.pooled(self.layout.X, self.coefficients)
+
+    def at(self, theta: Array) -> MemorySums:
+        """Return sums at one theta, or at one for each context."""
+        return MemorySums(self, theta)
+
+    def subset(self, keep: Mask) -> MemoryPart:
+        """Return some of the contexts."""
+        rows = self.layout.each(keep)
+        return replace(self, layout=self.layout.subset(keep), target=self.target[rows], weight=self.weight[rows])
+
+    def condensed(self) -> tuple[MemoryPart, Array] | None:
+        """Return the same contexts in as many features as they have rows, where these are fewer, and the old features.
+
+        With a ridge the best coefficients are a combination of the rows: directions at right angles to all of them cost
+        and gain nothing. The new features are coordinates in an orthonormal basis of the rows, so that the ridge stays
+        the same. The basis, of shape (B, n_features, length), leads back.
+        """
+        X = self.layout.X
+        if not isinstance(self.layout, Padded) or X.shape[1] >= X.shape[2]:
+            return None
+        basis, coordinates = np.linalg.qr(X.transpose(0, 2, 1))
+        own = np.ascontiguousarray(coordinates.transpose(0, 2, 1))
+        shape = replace(self.coefficients, n_features=own.shape[2])
+        part = replace(
+            self,
+            layout=Padded(own, shape),
+            find_reach=lambda: shape.for_each_output(np.abs(own).max(axis=(0, 1))),
+        )
+        return part, basis
+
+
+@dataclass(frozen=True, eq=False)
+class MemorySums:
+    """Sums over rows in memory; each is computed when first asked for."""
+
+    part: MemoryPart
+    theta: Array
+    cut: float = 0.0
+
+    @property
+    def _own(self) -> Layout:
+        """The groups that have a theta."""
+        return self.part.pooled if self.theta.ndim == 1 else self.part.layout
+
+    @cached_property
+    def predictions(self) -> Array:
+        """Predictions of all rows: (n,), or (n, n_outputs)."""
+        z = self._own.product(np.atleast_2d(self.theta))
+        return z[:, 0] if self.part.loss.n_outputs == 1 else z
+
+    @cached_property
+    def _truncated(self) -> tuple[Array, Array, Array]:
+        return self.part.loss.truncated(self.part.target, self.predictions, self.cut)
+
+    @cached_property
+    def losses(self) -> Array:
+        """The loss of every row."""
+        return self._truncated[0] if self.cut else self.part.loss.value(self.part.target, self.predictions)
+
+    @cached_property
+    def row_slopes(self) -> Array:
+        """Slope of each row's loss, always (n, n_outputs)."""
+        slopes = self._truncated[1] if self.cut else self.part.loss.gradient(self.part.target, self.predictions)
+        return slopes.reshape(len(self.part.weight), -1)
+
+    @property
+    def curvature(self) -> Array:
+        """Curvature of each row's loss: (n,), or (n, n_outputs, n_outputs)."""
+        return self._truncated[2] if self.cut else self.part.loss.curvature(self.part.target, self.predictions)
+
+    @cached_property
+    def values(self) -> Array:
+        """Mean losses of contexts."""
+        return self.part.layout.total(self.part.weight * self.losses)
+
+    @cached_property
+    def gradients(self) -> Array:
+        """Their gradients."""
+        return self.part.layout.gather(self.part.weight[:, None] * self.row_slopes)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Mean absolute slopes."""
+        slopes = np.abs(self.row_slopes)
+        return self.part.layout.total(self.part.weight * (slopes[:, 0] if slopes.shape[1] == 1 else slopes.max(axis=1)))
+
+    def _mixed(self, weights: Array | None) -> Array:
+        """Return the weight of each row, in a mixture of contexts."""
+        return self.part.weight if weights is None else self.part.weight * self.part.layout.each(weights)
+
+    def hessian(self, weights: Array) -> Array:
+        """Return the Hessian of a mixture of contexts at one theta."""
+        return self.part.pooled.gram(_scaled(self.curvature, self._mixed(weights)))[0]
+
+    @property
+    def hessians(self) -> Array:
+        """The Hessian of every context's mean loss, computed whenever it is asked for."""
+        return self.part.layout.gram(_scaled(self.curvature, self.part.weight))
+
+    def majorant(self, weights: Array) -> Array | None:
+        """Return a matrix that lies above the Hessian of a mixture wherever theta is; None if none."""
+        bend = self.part.loss.majorant(self.part.target, self.predictions)
+        return None if bend is None else self.part.pooled.gram(_scaled(bend, self._mixed(weights)))[0]
+
+    @property
+    def majorants(self) -> Array | None:
+        """The same of every context."""
+        bend = self.part.loss.majorant(self.part.target, self.predictions)
+        return None if bend is None else self.part.layout.gram(_scaled(bend, self.part.weight))
+
+    def truncated(self, cut: float) -> MemorySums:
+        """Return the sums of a loss that lies below."""
+        return self._alike(self.part, self.theta, cut=cut)
+
+    def slopes(self, weights: Array | None) -> RowSlopes:
+        """Return the slopes of a hinged loss, of a mixture of contexts or of every context."""
+        layout = self.part.layout if weights is None else self.part.pooled
+        bend = self.part.loss.curvature(self.part.target, self.predictions)
+        v, share = self.row_slopes[:, 0], np.ones(len(self.part.weight))
+        return RowSlopes.inside(self.part, layout, self._mixed(weights), self.predictions, v, bend, share)
+
+    def subset(self, keep: Mask) -> MemorySums:
+        """Return the sums of some contexts; what is known already is not worked out again."""
+        rows, known = self.part.layout.each(keep), vars(self)
+        some = MemorySums(self.part.subset(keep), self.theta[keep], self.cut)
+        for name, own in (("predictions", rows), ("losses", rows), ("row_slopes", rows)):
+            if name in known:
+                vars(some)[name] = known[name][own]
+        for name in ("values", "gradients", "sizes"):
+            if name in known:
+                vars(some)[name] = known[name][keep]
+        return some
+
+    def _alike(self, part: MemoryPart, theta: Array, cut: float, shift: Array | None = None) -> MemorySums:
+        """Return sums at the same predictions, or at shifted ones."""
+        sums = MemorySums(part, theta, cut)
+        vars(sums)["predictions"] = self.predictions if shift is None else self.predictions + shift
+        return sums
+
+    # --- what only rows at hand can tell -----------------------------------------------------------------------------
+
+    def moved(self, other: MemorySums) -> float:
+        """Return how far the predictions of any row are from those elsewhere; with several outputs, their range."""
+        change = self.predictions - other.predictions
+        return float((np.abs(change) if change.ndim == 1 else np.ptp(change, axis=1)).max())
+
+    def centred(self, weights: Array | None) -> MemorySums:
+        """Return sums with the intercepts brought to their own minimum, of a mixture or of every context."""
+        part, outputs = self.part, self.part.loss.n_outputs
+        layout, weight, sums = part.layout if weights is None else part.pooled, self._mixed(weights), self
+        for _ in range(60):
+            pull = layout.total(weight[:, None] * sums.row_slopes)
+            bend = sums.curvature.reshape(len(weight), outputs, outputs)
+            stiff = layout.total(weight[:, None] * np.einsum("nkk->nk", bend))
+            # Coordinate-wise steps, at most one unit long: no loss here bends by more than e within that.
+            step = -pull / np.maximum(stiff, 1e-12 * np.abs(pull) + 1e-300)
+            step = np.clip(0.5 * step if outputs > 1 else step, -1.0, 1.0)
+            if float(np.abs(step).max()) <= 1e-15 * (1.0 + float(np.abs(sums.predictions).max())):
+                break
+            move = layout.each(step)
+            sums = sums._alike(part, self.theta, 0.0, move[:, 0] if outputs == 1 else move)
+        return sums
+
+    def hessian_product(self, weights: Array) -> Callable[[Array], Array]:
+        """Return the map ``v -> hessian(weights) @ v``."""
+        curvature, pooled = _scaled(self.curvature, self._mixed(weights)), self.part.pooled
+
+        def product(v: Array) -> Array:
+            move = pooled.product(v[None])
+            bent = curvature[:, None] * move if curvature.ndim == 1 else np.einsum("nkm,nm->nk", curvature, move)
+            return pooled.gather(bent)[0]
+
+        return product
+
+    def hessian_diagonal(self, weights: Array) -> Array:
+        """Return the diagonal of ``hessian(weights)``."""
+        curvature, shape, X = _scaled(self.curvature, self._mixed(weights)), self.part.coefficients, self.part.layout.X
+        own = curvature[:, None] if curvature.ndim == 1 else np.einsum("nkk->nk", curvature)
+        out = np.empty((shape.n_outputs, shape.width))
+        out[:, : shape.n_features] = (squares_product(X, own) if sparse.issparse(X) else np.square(X).T @ own).T
+        if shape.fit_intercept:
+            out[:, -1] = own.sum(axis=0)
+        return out.ravel()
+
+
+def _scaled(curvature: Array, weight: Array) -> Array:
+    return curvature * weight.reshape((-1,) + (1,) * (curvature.ndim - 1))
