@@ -12,7 +12,7 @@ from counterpoise.oracle._base import Array
 from counterpoise.oracle.linear import EachContext
 from counterpoise.rows import Mask
 
-_MAX_ITER = 100
+_MAX_ITER = 200
 
 _MOST_KEPT = 30
 """Steps after which a Hessian that is kept has not served: from there on every step has its own."""
