@@ -48,7 +48,7 @@ def test_the_minimum_is_bracketed_from_wherever_it_is_sought(name, n, d, seed, a
     oracle, rng = posed(name, n, d, seed, alpha, strength)
     begin = oracle.start() + far * rng.standard_normal(oracle.n_parameters)
     batch = each_of(oracle, [0], begin, padded=False)
-    upper, lower, theta = minimise(batch, tol, 1.0, kept(oracle, begin))
+    upper, lower, theta = minimise(batch, tol, 1.0, kept(oracle, oracle.start()))
     least, _, _ = minimise(each_of(oracle, [0], oracle.start()), 1e-13, 1.0)
     slack = 1e-12 * max(1.0, abs(least[0]))
     assert lower[0] <= least[0] + slack
