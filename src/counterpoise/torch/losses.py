@@ -14,6 +14,7 @@ from torch import Tensor, distributed, nn
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import RadiusMethod, confidence_radius
 from counterpoise.torch.ball import Ball
+from counterpoise.validation import on_host
 
 Sampling = Literal["proportional", "balanced"] | Sequence[float]
 Update = Literal["closed-form", "ascent"]
@@ -145,10 +146,7 @@ class ContextLoss(nn.Module):
     @torch.no_grad()
     def _batch_sums(self, losses: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
         """Return the sum of losses and the number of samples in each context, over all processes."""
-        both = torch.zeros(2, self.n_contexts, dtype=torch.float64, device=losses.device)
-        rows = losses.detach().to(torch.float64)
-        both[0].index_add_(0, contexts, rows)
-        both[1].index_add_(0, contexts, torch.ones_like(rows))
+        both = context_sums(losses, contexts, self.n_contexts)
         if self._is_shared:
             distributed.all_reduce(both)
         return both[0], both[1]
@@ -333,6 +331,16 @@ class RobustLoss(ContextLoss):
             self.mix.copy_(self.ball.pull_inside(raised.clamp(min=1e-12)))
 
 
+@torch.no_grad()
+def context_sums(losses: Tensor, contexts: Tensor, n_contexts: int) -> Tensor:
+    """Return the sum of losses and the number of samples in each context, one above the other, in double precision."""
+    rows = losses.detach().to(torch.float64)
+    both = rows.new_zeros(2, n_contexts)
+    both[0].index_add_(0, contexts, rows)
+    both[1].index_add_(0, contexts, torch.ones_like(rows))
+    return both
+
+
 def _check_shapes(losses: Tensor, contexts: Tensor) -> None:
     if losses.ndim != 1 or contexts.shape != losses.shape:
         raise InvalidInputError(
@@ -353,7 +361,7 @@ def _distributed() -> bool:
 
 
 def _numbers(values: Any, name: str) -> np.ndarray[Any, Any]:
-    values = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    values = on_host(values)
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
