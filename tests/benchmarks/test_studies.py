@@ -77,6 +77,7 @@ def test_a_backtest_prints_a_row_for_each_method(study, capsys):
 
 
 def test_the_passes_of_a_fit_on_a_device_are_counted(study, capsys):
+    pytest.importorskip("torch")
     study("gpu").main(["--toy"])
     first, second = capsys.readouterr().out.splitlines()
     assert "certified True" in first
@@ -89,6 +90,8 @@ def test_the_passes_of_a_fit_on_a_device_are_counted(study, capsys):
 
 
 def test_a_kind_of_rows_that_counts_answers_as_before(study):
+    pytest.importorskip("torch")
+
     class Rows:
         def sums(self, theta, **options):
             return theta.sum(), options
@@ -128,7 +131,7 @@ def test_a_fit_out_of_core_is_that_in_memory(study, capsys, monkeypatch):
         """Run the command in this process, whose memory is nobody's."""
         if "fit" in command:
             monkeypatch.setattr(sys, "argv", ["counterpoise", *command[command.index("fit") :], "--folds", "2"])
-            with pytest.raises(SystemExit, match="^0$"):
+            with pytest.raises(SystemExit, match=r"^0$"):
                 cli.main()
         return 2e9, 1.0
 
