@@ -21,6 +21,7 @@ from torch.utils.data import TensorDataset
 from counterpoise.experiments._base import Array, Row, generator
 from counterpoise.experiments.coloured_mnist import MIX, drawn, in_contexts, is_high
 from counterpoise.experiments.mnist import Digits, load_digits
+from counterpoise.experiments.results import Results
 from counterpoise.torch import (
     ContextLoss,
     ERMLoss,
@@ -106,18 +107,10 @@ def run(
     for name in methods or METHODS:
         model = network().to(place)
         model.load_state_dict(start.state_dict())
-        loss = METHODS[name](counts, least)
+        loss, optimizer = METHODS[name](counts, least), torch.optim.Adam(model.parameters(), 1e-3)
         # Every method is judged by the same rule: the largest held-out excess risk of any context.
-        fit(
-            model,
-            loss,
-            _Batches(data, 128, seed, place),
-            torch.optim.Adam(model.parameters(), 1e-3),
-            epochs=epochs,
-            held_out=_Batches(held_out, 1000, seed, place),
-            reference_risks=least.tolist(),
-            device=place,
-        )
+        judges = {"held_out": _Batches(held_out, 1000, seed, place), "reference_risks": least.tolist()}
+        fit(model, loss, _Batches(data, 128, seed, place), optimizer, epochs=epochs, device=place, **judges)
         errors, risks = judged(model, digits, place)
         rows += [Row(NAME, name, f"error-{c + 1}", seed, 100.0 * error) for c, error in enumerate(errors)]
         rows += [Row(NAME, name, f"risk-{c + 1}", seed, risk) for c, risk in enumerate(risks)]
@@ -164,12 +157,14 @@ def main() -> None:
     ]
     print(f"{options.seeds} seeds, {samples} samples, {digits.source}; medians, in brackets the range")
     print(f"{'method':<20}{'worst-context error %':>30}{'mean error %':>26}")
+    results = Results(tuple(rows))
     for name in METHODS:
-        cells = []
-        for metric in ("worst-error", "mean-error"):
-            values = [row.value for row in rows if row.method == name and row.metric == metric]
-            cells.append(f"{np.median(values):.2f} [{min(values):.2f}, {max(values):.2f}]")
-        print(f"{name:<20}{cells[0]:>30}{cells[1]:>26}")
+        worst, mean = (results.series(NAME, name, metric) for metric in ("worst-error", "mean-error"))
+        print(f"{name:<20}{_with_range(worst):>30}{_with_range(mean):>26}")
+
+
+def _with_range(values: Array) -> str:
+    return f"{np.median(values):.2f} [{values.min():.2f}, {values.max():.2f}]"
 
 
 if __name__ == "__main__":

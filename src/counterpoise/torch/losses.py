@@ -58,16 +58,12 @@ class ContextLoss(nn.Module):
         given = _positive(counts, "counts")
         if not (isinstance(averaging, (int, float)) and 0.0 <= averaging <= 1.0):
             raise InvalidInputError(f"averaging = {averaging!r}; pass a share from 0 to 1.")
-        if isinstance(sampling, str):
-            if sampling not in ("proportional", "balanced"):
-                raise InvalidInputError(
-                    f"sampling is {sampling!r}; choose 'proportional', 'balanced' or probabilities."
-                )
-            drawn = given if sampling == "proportional" else np.ones_like(given)
-        else:
-            drawn = _positive(sampling, "sampling")
-            if len(drawn) != len(given):
-                raise InvalidInputError(f"sampling has {len(drawn)} probabilities for {len(given)} contexts.")
+        named = {"proportional": given, "balanced": np.ones_like(given)}
+        if isinstance(sampling, str) and sampling not in named:
+            raise InvalidInputError(f"sampling is {sampling!r}; choose 'proportional', 'balanced' or probabilities.")
+        drawn = named[sampling] if isinstance(sampling, str) else _positive(sampling, "sampling")
+        if len(drawn) != len(given):
+            raise InvalidInputError(f"sampling has {len(drawn)} probabilities for {len(given)} contexts.")
         self.averaging = float(averaging)
         self._keep("counts", given)
         self._keep("sampled", drawn / drawn.sum())
@@ -99,7 +95,8 @@ class ContextLoss(nn.Module):
     @property
     def _is_shared(self) -> bool:
         """Whether batches are parts of one that several processes hold; in evaluation each may be on its own."""
-        return self.training and _distributed()
+        several = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+        return self.training and several
 
     @property
     def p_hat(self) -> Tensor:
@@ -354,10 +351,6 @@ def _positive_number(value: Any, name: str) -> float:
     if not (number and 0.0 < value < math.inf):
         raise InvalidInputError(f"{name} = {value!r}; pass a positive number.")
     return float(value)
-
-
-def _distributed() -> bool:
-    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
 def _numbers(values: Any, name: str) -> np.ndarray[Any, Any]:
