@@ -75,6 +75,13 @@ def panel(*experiments: str) -> Callable[[Callable[[Results, Axes], Axes]], Call
     return entered
 
 
+def _legend(ax: Axes, **style: Any) -> Axes:
+    """Put the legend where there is room."""
+    # Said, although it is the default: else a machine that is busy has matplotlib warn that the search is slow.
+    ax.legend(loc="best", **style)
+    return ax
+
+
 def _sales(results: Results, ax: Axes, experiment: str, markers: str, size: int, words: str) -> Axes:
     """Draw costs and demands, with a marker for each context."""
     for c, marker in enumerate(markers, 1):
@@ -90,8 +97,7 @@ def panel_1a(results: Results, ax: Axes) -> Axes:
     """Two contexts of one market: the cost of a unit is alike, demand is not. 90 samples of the first, 10 of the
     second.
     """
-    _sales(results, ax, "illustration", "o^", 18, "context {c} ($n_{c}$ = {n})").legend()
-    return ax
+    return _legend(_sales(results, ax, "illustration", "o^", 18, "context {c} ($n_{c}$ = {n})"))
 
 
 def _curve(results: Results, ax: Axes, method: str, metric: str, *, dotted: bool, **style: Any) -> None:
@@ -111,8 +117,7 @@ def panel_1b(results: Results, ax: Axes) -> Axes:
         words = f"context {c}, best level {best:.1f}"
         _curve(results, ax, f"context-{c}", "risk", dotted=True, color=CONTEXTS[c - 1], label=words)
     ax.set(ylabel="risk, $R_c(\\theta)$ (money)")
-    ax.legend()
-    return ax
+    return _legend(ax)
 
 
 def _under_mixes(results: Results, ax: Axes, metric: str, label: str) -> Axes:
@@ -122,8 +127,7 @@ def _under_mixes(results: Results, ax: Axes, metric: str, label: str) -> Axes:
     for name, (colour, words) in _MIXES.items():
         _curve(results, ax, name, metric, dotted=True, color=colour, label=words)
     ax.set(ylabel=label)
-    ax.legend()
-    return ax
+    return _legend(ax)
 
 
 @panel("illustration")
@@ -183,8 +187,7 @@ def panel_3b(results: Results, ax: Axes) -> Axes:
 def panel_4a(results: Results, ax: Axes) -> Axes:
     """Ten contexts, the first of which supplies seven tenths of 400 samples."""
     _sales(results, ax, "stock-control-data", 10 * "o", 12, "{c} ({n})")
-    ax.legend(title="context (samples)", ncol=2, fontsize=7)
-    return ax
+    return _legend(ax, title="context (samples)", ncol=2, fontsize=7)
 
 
 def _boxes(results: Results, ax: Axes, experiment: str, label: str) -> Axes:
@@ -212,8 +215,7 @@ def _boxes(results: Results, ax: Axes, experiment: str, label: str) -> Axes:
     if beyond:
         ax.set_title(f"{beyond} values above", fontsize=9, loc="center")
     ax.set_title(f"{len(values[0])} runs", fontsize=9, loc="right")
-    ax.legend(fontsize=7, ncol=2)
-    return ax
+    return _legend(ax, fontsize=7, ncol=2)
 
 
 @panel("stock-control")
@@ -240,8 +242,7 @@ def panel_5a(results: Results, ax: Axes) -> Axes:
             words = LABELS[method].replace("\n", " ")
             ax.plot(-(line[1] * x2 + line[2]) / line[0], x2, color=COLOURS[method], lw=2, label=words)
     ax.set(xlabel="$x_1$", ylabel="$x_2$", xlim=(-6.5, 6.5), ylim=tuple(x2))
-    ax.legend(fontsize=7, ncol=2, title="circles: $y$ = 0, triangles: $y$ = 1", title_fontsize=7)
-    return ax
+    return _legend(ax, fontsize=7, ncol=2, title="circles: $y$ = 0, triangles: $y$ = 1", title_fontsize=7)
 
 
 @panel("classification")
@@ -295,8 +296,7 @@ def panel_coverage(results: Results, ax: Axes) -> Axes:
     ax.set_xticks(range(3), ["stock control\n(10 contexts)", "classification\n(3)", "coloured MNIST\n(5)"])
     ax.set(ylabel="radius for 99% confidence (bits)", yscale="log", xlim=(-0.5, 2.5))
     ax.set_ylim(top=2.0 * ax.get_ylim()[1])
-    ax.legend(fontsize=8)
-    return ax
+    return _legend(ax, fontsize=8)
 
 
 @panel("convergence")
@@ -306,8 +306,7 @@ def panel_convergence(results: Results, ax: Axes) -> Axes:
         steps, left = (read("convergence", method, "suboptimality") for read in (results.runs, results.series))
         ax.plot(steps + 1, left, "o-", ms=3, color=COLOURS[method], label=label)
     ax.set(xscale="log", yscale="log", xlabel="iteration + 1", ylabel="worst-case excess above the optimum (nats)")
-    ax.legend()
-    return ax
+    return _legend(ax)
 
 
 def draw(panel: Panel, results: Results, note: str = "") -> Any:
