@@ -15,7 +15,7 @@ import statistics
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,6 +28,13 @@ import counterpoise as cpo
 from counterpoise.dask import cluster as engine
 
 FEATURES, CONTEXTS = 30, 20
+MODELS = {
+    "RobustLogisticRegression": "logistic",
+    "RobustLinearRegression": "squared",
+    "RobustPoissonRegressor": "poisson",
+    "RobustHuberRegressor": "squared",
+    "RobustQuantileRegressor": "squared",
+}
 
 
 def piece(kind: str, number: int, rows: int) -> np.ndarray:
@@ -102,13 +109,7 @@ def passes(scale: float) -> None:
     """Count passes over the data to a gap of 1e-6."""
     n = int(200_000 * scale)
     with workers(2):
-        for name, kind in (
-            ("RobustLogisticRegression", "logistic"),
-            ("RobustLinearRegression", "squared"),
-            ("RobustPoissonRegressor", "poisson"),
-            ("RobustHuberRegressor", "squared"),
-            ("RobustQuantileRegressor", "squared"),
-        ):
+        for name, kind in MODELS.items():
             _, seconds, count = fitted(getattr(cpo, name)(), table(kind, n, n // 8))
             print(f"{name:<26}{count:>5} passes{seconds:>8.1f} s")
 
@@ -160,12 +161,12 @@ STUDIES: dict[str, Callable[[float], None]] = {
 }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the studies that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=STUDIES, default=list(STUDIES))
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of rows")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     for name in asked.only:
         print(f"\n{name}: {STUDIES[name].__doc__}")

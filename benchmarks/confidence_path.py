@@ -9,11 +9,12 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 import counterpoise as cpo
+from rows import targets
 
 SIZES = [(10_000, 20, 10), (100_000, 30, 50), (500_000, 50, 100)]
 MODELS = {
@@ -32,11 +33,7 @@ def data(name: str, n: int, d: int, n_contexts: int) -> tuple[np.ndarray, np.nda
     contexts = rng.choice(n_contexts, size=n, p=rng.dirichlet(np.full(n_contexts, 2.0)))
     X = rng.standard_normal((n, d))
     z = np.einsum("nd,nd->n", X, 0.3 * rng.standard_normal((n_contexts, d))[contexts])
-    if name == "logistic":
-        return X, (rng.random(n) < 1.0 / (1.0 + np.exp(-z))).astype(int), contexts
-    if name == "poisson":
-        return X, rng.poisson(np.exp(0.5 * z)), contexts
-    return X, z + rng.standard_normal(n), contexts
+    return X, targets(name, z, rng), contexts
 
 
 def timed(call: Callable[[], object]) -> float:
@@ -46,11 +43,11 @@ def timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def main(repeats: int) -> None:
+def main(repeats: int, sizes: Sequence[tuple[int, int, int]] = SIZES) -> None:
     """Print a ratio for every model and size."""
     warnings.simplefilter("ignore")
     print(f"{'model':<10}{'n':>9}{'d':>5}{'C':>5}{'fit (s)':>10}{'path (s)':>10}{'ratio':>8}{'largest gap':>13}")
-    for n, d, n_contexts in SIZES:
+    for n, d, n_contexts in sizes:
         for name, model in MODELS.items():
             if name in KINKED and n > 100_000:
                 continue

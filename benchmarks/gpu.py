@@ -1,6 +1,6 @@
 """What robustness costs on a GPU: a training step of a network, and a linear fit whose rows lie on the device.
 
-Usage: python benchmarks/gpu.py [step] [fit] [--rows 10000000] [--columns 100] [--contexts 1000]
+Usage: python benchmarks/gpu.py [step] [fit] [--rows 10000000] [--columns 100] [--contexts 1000] [--toy]
 
 ``step`` times one optimiser step of a ResNet-18 (batch 256, 50 contexts) with the robust loss and with a plain mean,
 interleaved, after warming up. ``fit`` fits a robust logistic regression, counts its passes over the rows, and compares
@@ -10,21 +10,22 @@ with the time that reading the rows so often would take at the bandwidth that is
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from counterpoise.oracle.summed import SummedOracle, Sums
-from counterpoise.torch.rows import TorchRows
 from torch import nn
 
 from counterpoise.contexts import encode
 from counterpoise.fit import Robustness, fit_problem
 from counterpoise.losses import Logistic
-from counterpoise.problem import SummedProblem
+from counterpoise.oracle import LinearOracle
+from counterpoise.problem import LinearProblem
+from counterpoise.rows.device import TorchRows
 from counterpoise.torch import RobustLoss
 
 
@@ -96,41 +97,33 @@ def steps(size: int, amp: bool, update: str, refresh: int) -> tuple[float, float
     return statistics.median(times[False]), statistics.median(times[True])
 
 
-@dataclass(eq=False)
-class Counted:
-    """Rows that count how often they are passed over, and for how long."""
+class CountedRows(TorchRows):
+    """Rows that count how often they are looked at from the first to the last."""
 
-    rows: TorchRows
-    passes: dict[str, int] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+    n_passes = 0
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.rows, name)
+    def pieces(self, copies: int) -> Iterator[slice]:
+        """Yield tiles in pieces, once for each pass."""
+        type(self).n_passes += 1
+        return super().pieces(copies)
 
-    def _timed(self, name: str, call: Callable[[], object]) -> object:
+
+def _counted(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(self: Any, theta: np.ndarray, *args: Any, **options: Any) -> Any:
         start = time.perf_counter()
-        result = call()
-        self.passes[name] = self.passes.get(name, 0) + 1
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
-        return result
+        answer = method(self, theta, *args, **options)
+        if answer is not None:
+            name = method.__name__ + " of each" * (theta.ndim == 2)
+            self.passes.setdefault(name, []).append(time.perf_counter() - start)
+        return answer
 
-    def sums(self, theta: np.ndarray, cut: float = 0.0) -> Sums:
-        """Count one pass."""
-        name = "sums" if theta.ndim == 1 else "sums of each"
-        return self._timed(name, lambda: self.rows.sums(theta, cut))  # type: ignore
-
-    def hessian(self, theta: np.ndarray, weights: np.ndarray, cut: float = 0.0) -> np.ndarray:
-        """Count one pass."""
-        return self._timed("hessian", lambda: self.rows.hessian(theta, weights, cut))  # type: ignore
-
-    def hessians(self, theta: np.ndarray, cut: float = 0.0) -> np.ndarray:
-        """Count one pass."""
-        return self._timed("hessians of each", lambda: self.rows.hessians(theta, cut))  # type: ignore
+    return call
 
 
-def bandwidth(device: torch.device) -> float:
-    """Return bytes read per second by a sum over a gigabyte and more."""
-    x = torch.ones(1 << 28, dtype=torch.float64 if device.type == "cuda" else torch.float32, device=device)
+def bandwidth(device: torch.device, n: int) -> float:
+    """Return bytes read per second by a sum over so many numbers."""
+    x = torch.ones(n, dtype=torch.float64 if device.type == "cuda" else torch.float32, device=device)
     best = 0.0
     for _ in range(5):
         _wait(device)
@@ -146,7 +139,9 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def linear_fit(n: int, d: int, n_contexts: int, dtype: torch.dtype, device: torch.device) -> None:
+def linear_fit(
+    n: int, d: int, n_contexts: int, dtype: torch.dtype, device: torch.device, n_read: int = 1 << 28
+) -> None:
     """Fit a robust logistic regression, references included, and print where the time went."""
     generator = torch.Generator(device=device).manual_seed(0)
     X = torch.randn(n, d, dtype=dtype, device=device, generator=generator)
@@ -157,8 +152,9 @@ def linear_fit(n: int, d: int, n_contexts: int, dtype: torch.dtype, device: torc
     y = (torch.rand(n, dtype=dtype, device=device, generator=generator) < torch.sigmoid(z)).double()
     contexts = encode(codes)
     weight = torch.as_tensor(1.0 / contexts.counts[codes], device=device)
-    rows = Counted(TorchRows.of(X, y, weight, contexts.codes, n_contexts, Logistic()))
-    problem = SummedProblem(SummedOracle(rows, 1e-4), contexts, contexts.counts.astype(float))  # type: ignore[arg-type]
+    rows = CountedRows.of(X, y, weight, contexts.codes, n_contexts, Logistic())
+    CountedRows.n_passes = 0
+    problem = LinearProblem(LinearOracle(rows, 1e-4), contexts, contexts.counts.astype(float))
     robustness = Robustness(radius=0.05)
     _wait(device)
     start = time.perf_counter()
@@ -167,9 +163,9 @@ def linear_fit(n: int, d: int, n_contexts: int, dtype: torch.dtype, device: torc
     fit = fit_problem(problem, robustness.ball(problem.counts), references, tol=1e-6)
     _wait(device)
     end = time.perf_counter()
-    passes = sum(rows.passes.values())
+    passes = rows.n_passes
     size = X.numel() * X.element_size()
-    floor = size / bandwidth(device) * passes
+    floor = size / bandwidth(device, n_read) * passes
     name = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     print(
         f"{name}: n={n:,} d={d} C={n_contexts} {str(dtype)[6:]}: {end - start:.2f} s "
@@ -177,22 +173,20 @@ def linear_fit(n: int, d: int, n_contexts: int, dtype: torch.dtype, device: torc
         f"ratio {(end - start) / floor:.1f}, gap {fit.solution.certificate.relative_gap:.1e}, "
         f"certified {fit.solution.success}"
     )
-    print(
-        "    "
-        + ", ".join(
-            f"{name} {rows.passes[name]} x {rows.seconds[name] / rows.passes[name]:.4f} s" for name in rows.passes
-        )
-    )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", default=["step", "fit"])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--columns", type=int, default=100)
     parser.add_argument("--contexts", type=int, default=1000)
-    options = parser.parse_args()
+    parser.add_argument("--toy", action="store_true", help="one small fit on the CPU, to see that it runs")
+    options = parser.parse_args(arguments)
+    if options.toy:
+        linear_fit(400, 3, 4, torch.float64, torch.device("cpu"), 1 << 16)
+        return
     has_gpu = torch.cuda.is_available()
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name() if has_gpu else 'no GPU'}")
     if "step" in options.what and has_gpu:

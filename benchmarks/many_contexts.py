@@ -11,10 +11,12 @@ import statistics
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 
 import counterpoise as cpo
+from rows import targets
 
 MODELS = {
     "logistic": cpo.RobustLogisticRegression,
@@ -32,14 +34,10 @@ def data(name: str, n: int, d: int, n_contexts: int) -> tuple[np.ndarray, np.nda
     X = rng.standard_normal((n, d))
     own = 0.3 * rng.standard_normal(d) + 0.2 * rng.standard_normal((n_contexts, d))
     z = np.einsum("nd,nd->n", X, own[contexts])
-    if name == "logistic":
-        return X, (rng.random(n) < 1.0 / (1.0 + np.exp(-z))).astype(int), contexts
-    if name == "poisson":
-        return X, rng.poisson(np.exp(0.5 * z)), contexts
-    return X, z + rng.standard_normal(n), contexts
+    return X, targets(name, z, rng), contexts
 
 
-def arguments() -> argparse.Namespace:
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--model", choices=MODELS, default="logistic")
@@ -50,13 +48,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tol", type=float, default=1e-6)
     parser.add_argument("--radius", default="types", help="types, agrawal, chi2, or bits")
     parser.add_argument("--repeats", type=int, default=3)
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print the time of a fit for every number of contexts, and its ratio to the first; return how many failed."""
     warnings.simplefilter("ignore")
-    options = arguments()
+    options = parsed(arguments)
     radius = options.radius if options.radius.isalpha() else float(options.radius)
     model = MODELS[options.model](alpha=options.alpha, tol=options.tol, radius=radius)
     times: dict[int, list[float]] = {n_contexts: [] for n_contexts in options.contexts}

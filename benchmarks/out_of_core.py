@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,7 @@ def in_memory(folder: Path, target: str, other: str) -> object:
     return pose(data, target, ["site"], drop=[other], alpha=1e-3, reference="in-sample").fitted()[0][-1]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Make a dataset, fit it and print what that took."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gigabytes", type=float, default=1.2, help="of floats in the dataset")
@@ -77,7 +78,7 @@ def main() -> None:
     parser.add_argument("--task", choices=("regression", "classification"), default="regression")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-check", action="store_true", help="do not fit in memory as well")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     n_rows = int(options.gigabytes * 1e9 / 8 / options.features)
     budget = 1e9 * (options.memory or options.gigabytes / 4)
     target, other = ("cost", "ill") if options.task == "regression" else ("ill", "cost")

@@ -15,3 +15,12 @@ def logistic_rows(n: int, d: int, n_contexts: int, seed: int = 0) -> tuple[np.nd
     common, own = rng.standard_normal(d), 0.5 * rng.standard_normal((n_contexts, d))
     z = (X @ common + np.einsum("nd,nd->n", X, own[contexts])) / np.sqrt(d)
     return X, (rng.random(n) < 1.0 / (1.0 + np.exp(-2.0 * z))).astype(int), contexts
+
+
+def targets(kind: str, z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return labels or counts whose log odds or half log means are z, or numbers around it."""
+    if kind == "logistic":
+        return (rng.random(len(z)) < 1.0 / (1.0 + np.exp(-z))).astype(int)
+    if kind == "poisson":
+        return rng.poisson(np.exp(0.5 * z))
+    return z + rng.standard_normal(len(z))

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -379,14 +379,14 @@ STUDIES: dict[str, Callable[[int, str], Iterator[Result]]] = {
 }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the studies that are asked for, print the table and keep it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=STUDIES, default=list(STUDIES))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("bench"))
     parser.add_argument("--peers", default=sys.executable, help="the interpreter that has dro and fairlearn")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     threads = {info["internal_api"]: info["num_threads"] for info in threadpool_info()}
     machine = platform.processor() or platform.machine()

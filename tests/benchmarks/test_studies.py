@@ -1,5 +1,9 @@
 """Studies that are run by hand, in small, so that none rots."""
 
+import contextlib
+import csv
+import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +11,7 @@ import pandas as pd
 import pytest
 
 import counterpoise as cpo
+from counterpoise import cli
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -69,3 +74,112 @@ def test_a_backtest_prints_a_row_for_each_method(study, capsys):
         f"| {name}" for name in [*backtest.METHODS, "context known"]
     ]
     assert lines[-1].startswith("better than robust in worst excess")
+
+
+def test_the_passes_of_a_fit_on_a_device_are_counted(study, capsys):
+    pytest.importorskip("torch")
+    study("gpu").main(["--toy"])
+    first, second = capsys.readouterr().out.splitlines()
+    assert "certified True" in first
+    (passes,) = re.findall(r"(\d+) passes", first)
+    counts = [int(n) for n in re.findall(r"(\d+) x [\d.]+ s", second)]
+    assert int(passes) == sum(counts)
+    # Of all contexts at one theta, and at a theta of each.
+    assert len(counts) >= 2
+    assert " of each " in second
+
+
+def test_a_kind_of_rows_that_counts_answers_as_before(study):
+    pytest.importorskip("torch")
+
+    class Rows:
+        def sums(self, theta, **options):
+            return theta.sum(), options
+
+        def none(self, theta):
+            return None
+
+        def other(self, matrix):
+            return matrix
+
+    rows = study("gpu").counting(Rows)()
+    assert rows.sums(np.ones(3), cut=0.5) == (3.0, {"cut": 0.5})
+    assert rows.none(np.ones(3)) is None
+    assert rows.sums(np.ones((2, 3))) == (6.0, {})
+    assert rows.other(np.ones((2, 3))).shape == (2, 3)
+    assert {name: len(seconds) for name, seconds in rows.passes.items()} == {"sums": 1, "sums of each": 1}
+
+
+def test_the_cost_of_a_path_is_printed_for_each_model(study, capsys):
+    module = study("confidence_path")
+    module.main(1, [(300, 3, 3)])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == list(module.MODELS)
+
+
+@pytest.mark.parametrize("model", ["logistic", "quantile"])
+def test_the_cost_of_contexts_is_printed_for_each_number_of_them(study, capsys, model):
+    options = ["--model", model, "--rows", "600", "--features", "3", "--contexts", "3", "6", "--repeats", "1"]
+    assert study("many_contexts").main(options) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines[2:-1]] == [["3", "200"], ["6", "100"]]
+
+
+def test_a_fit_out_of_core_is_that_in_memory(study, capsys, monkeypatch):
+    out_of_core = study("out_of_core")
+
+    def here(*command):
+        """Run the command in this process, whose memory is nobody's."""
+        if "fit" in command:
+            monkeypatch.setattr(sys, "argv", ["counterpoise", *command[command.index("fit") :], "--folds", "2"])
+            with pytest.raises(SystemExit, match=r"^0$"):
+                cli.main()
+        return 2e9, 1.0
+
+    monkeypatch.setattr(out_of_core, "measured", here)
+    out_of_core.main(["--gigabytes", "0.00001", "--features", "3", "--files", "2", "--memory", "0.0001"])
+    out = capsys.readouterr().out
+    assert "416 rows of 3 features" in out
+    assert "read in chunks" in out
+    assert float(re.findall(r"coefficients differ by (\S+)", out)[0]) < 1e-10
+
+
+def test_passes_on_a_cluster_are_counted_for_each_model(study, capsys, monkeypatch):
+    cluster = study("cluster")
+
+    @contextlib.contextmanager
+    def threads(n, memory=0):
+        options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+        with cluster.LocalCluster(**options) as made, cluster.Client(made) as client:
+            yield client
+
+    monkeypatch.setattr(cluster, "workers", threads)
+    monkeypatch.setattr(cluster, "FEATURES", 3)
+    monkeypatch.setattr(cluster, "CONTEXTS", 2)
+    monkeypatch.setattr(cluster, "MODELS", dict(list(cluster.MODELS.items())[1:3]))
+    cluster.main(["--only", "passes", "--scale", "0.002"])
+    found = re.findall(r"(Robust\w+) +\d+ passes", capsys.readouterr().out)
+    assert found == ["RobustLinearRegression", "RobustPoissonRegressor"]
+
+
+def test_speed_keeps_a_table_of_ratios(study, monkeypatch, capsys, tmp_path):
+    speed = study("speed")
+    small = study("rows").logistic_rows
+    monkeypatch.setattr(speed, "logistic_rows", lambda n, d, n_contexts: small(min(n, 600), 3, 3))
+    speed.main(["--only", "fit", "path", "--repeats", "1", "--out", str(tmp_path)])
+    with (tmp_path / "speed.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 3
+    assert all(float(line["ratio"]) > 0 for line in lines)
+    assert "of 3 targets met" in capsys.readouterr().out
+
+
+def test_rows_are_drawn_as_described(study):
+    rows = study("rows")
+    X, y, contexts = rows.logistic_rows(500, 4, 7)
+    assert X.shape == (500, 4)
+    assert set(y) == {0, 1}
+    assert set(contexts) == set(range(7))
+    assert all(np.array_equal(a, b) for a, b in zip((X, y, contexts), rows.logistic_rows(500, 4, 7), strict=True))
+    z, rng = np.full(20_000, 1.0), np.random.default_rng(0)
+    means = {kind: rows.targets(kind, z, rng).mean() for kind in ("logistic", "poisson", "squared")}
+    assert means == pytest.approx({"logistic": 1 / (1 + np.exp(-1)), "poisson": np.exp(0.5), "squared": 1.0}, abs=0.05)

@@ -572,7 +572,7 @@ def test_the_same_command_again_computes_no_run_and_changes_no_value(quick, tmp_
 )
 def test_the_same_table_gives_the_same_picture(results, tmp_path, ending):
     for k in range(2):
-        reproduction._saver(draw(PANELS["4b"], results), ending)(tmp_path / str(k))
+        reproduction._save(draw(PANELS["4b"], results), ending, tmp_path / str(k))
     assert (tmp_path / "0").read_bytes() == (tmp_path / "1").read_bytes()
 
 

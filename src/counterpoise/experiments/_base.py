@@ -48,9 +48,30 @@ def balanced(contexts: NDArray[Any]) -> Array:
     return encode(contexts).balanced(np.ones(len(contexts)))
 
 
-def series(experiment: str, method: str, metric: str, values: Iterable[float]) -> list[Row]:
-    """Return values as rows, numbered in their order."""
-    return [Row(experiment, method, metric, k, float(value)) for k, value in enumerate(values)]
+def fitted(estimator: type, method: str, X: Any, y: Any, contexts: NDArray[Any], **parameters: Any) -> Any:
+    """Return an estimator of the library, fitted as a method demands."""
+    weight = balanced(contexts) if method == "inverse-frequency" else None
+    return estimator(**parameters, **SWITCHES[method]).fit(X, y, contexts=contexts, sample_weight=weight)
+
+
+def series(experiment: str, method: str, **metrics: Iterable[float]) -> list[Row]:
+    """Return values as rows, numbered in their order; in the name of a metric a dash takes the place of ``_``."""
+    return [
+        Row(experiment, method, metric.replace("_", "-"), k, float(value))
+        for metric, values in metrics.items()
+        for k, value in enumerate(values)
+    ]
+
+
+def by_context(experiment: str, contexts: NDArray[np.intp], **metrics: NDArray[Any]) -> list[Row]:
+    """Return values as rows, one context after the other."""
+    return [
+        row
+        for c in range(contexts.max() + 1)
+        for row in series(
+            experiment, f"context-{c + 1}", **{name: values[contexts == c] for name, values in metrics.items()}
+        )
+    ]
 
 
 @dataclass(frozen=True)
@@ -62,7 +83,6 @@ class Experiment(ABC):
     """
 
     name: ClassVar[str]
-    runs: ClassVar[int] = 50
     methods: ClassVar[tuple[str, ...]] = tuple(SWITCHES)
 
     @abstractmethod
@@ -95,3 +115,19 @@ class Experiment(ABC):
     def facts(self) -> list[Row]:
         """Return what does not depend on any draw, such as the least error of each context."""
         return []
+
+
+@dataclass(frozen=True)
+class ExcessStudy(Experiment):
+    """A study whose decisions are judged by their true excess in every context: the worst, and in the true mix."""
+
+    mix: ClassVar[Array]
+
+    @abstractmethod
+    def excess(self, decision: Any) -> Array:
+        """Return what a decision loses in each context, above the least that can be lost there."""
+
+    def evaluate(self, decision: Any) -> Mapping[str, float]:
+        """Return the worst and the nominal excess."""
+        excess = self.excess(decision)
+        return {"worst": excess.max(), "nominal": self.mix @ excess}

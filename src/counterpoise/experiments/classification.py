@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, ndtr
 
 from counterpoise.estimators.linear import RobustLogisticRegression
-from counterpoise.experiments._base import SWITCHES, Array, Experiment, Row, balanced, generator, series
+from counterpoise.experiments._base import SWITCHES, Array, ExcessStudy, Row, by_context, fitted, generator, series
 from counterpoise.fit import fit_linear
 from counterpoise.losses import Logistic
 from counterpoise.solvers import GroupDRO
@@ -27,6 +26,11 @@ class Samples(NamedTuple):
     X: Array
     y: NDArray[np.intp]
     contexts: NDArray[np.intp]
+
+
+def line(model: Any) -> Array:
+    """Return the coefficients of a linear model of two classes, and its intercept."""
+    return np.append(model.coef_[0], model.intercept_)
 
 
 @dataclass(frozen=True)
@@ -67,18 +71,18 @@ class Population:
         rng = np.random.default_rng(context)
         drawn = self.draw(np.full(20_000, context), rng)
         model = RobustLogisticRegression(radius=0.0, criterion="risk").fit(drawn.X, drawn.y, contexts=drawn.contexts)
-        first = np.append(model.coef_[0], model.intercept_)
         options = {"xatol": 1e-8, "fatol": 1e-12, "maxiter": 4000}
-        found = minimize(lambda rule: self.error(rule, context), first, method="Nelder-Mead", options=options)
+        found = minimize(lambda rule: self.error(rule, context), line(model), method="Nelder-Mead", options=options)
         return float(found.fun)
 
 
 @dataclass(frozen=True)
-class Classification(Experiment):
+class Classification(ExcessStudy):
     """A line that separates two classes in three contexts, from 1,000 samples; excess errors are in percent."""
 
     name: ClassVar[str] = "classification"
     methods: ClassVar[tuple[str, ...]] = (*SWITCHES, "group-dro")
+    mix: ClassVar[Array] = np.array([0.8, 0.1, 0.1])
     n_samples: int = 1000
     group_dro_steps: int = 20_000
 
@@ -86,11 +90,6 @@ class Classification(Experiment):
     def population(self) -> Population:
         """Where the samples come from."""
         return Population()
-
-    @cached_property
-    def mix(self) -> Array:
-        """The distribution of contexts."""
-        return np.array([0.8, 0.1, 0.1])
 
     def sample(self, rng: np.random.Generator) -> Samples:
         """Draw contexts, features and labels."""
@@ -103,34 +102,21 @@ class Classification(Experiment):
             return fit_linear(
                 data.X, data.y, data.contexts, Logistic(), robustness="minimax-risk", alpha=0.0, solver=solver
             ).solution.theta
-        weight = balanced(data.contexts) if method == "inverse-frequency" else None
-        model = RobustLogisticRegression(alpha=0.0, **SWITCHES[method])
-        model.fit(data.X, data.y, contexts=data.contexts, sample_weight=weight)
-        return np.append(model.coef_[0], model.intercept_)
+        return line(fitted(RobustLogisticRegression, method, *data, alpha=0.0))
 
-    def evaluate(self, decision: Array) -> Mapping[str, float]:
-        """Return the worst and the nominal excess error, in percent."""
+    def excess(self, decision: Array) -> Array:
+        """Return the excess error in each context, in percent."""
         errors = np.array([self.population.error(decision, c) for c in range(3)])
-        excess = 100.0 * (errors - self.population.least_errors)
-        return {"worst": excess.max(), "nominal": self.mix @ excess}
+        return 100.0 * (errors - self.population.least_errors)
 
     def picture(self, seed: int) -> list[Row]:
         """Return the features and labels by context, and the line of every method."""
-        data = self.sample(generator(seed, self.name, 0))
-        rows = [
-            row
-            for c in range(3)
-            for metric, values in (("x1", data.X[:, 0]), ("x2", data.X[:, 1]), ("label", data.y))
-            for row in series(f"{self.name}-data", f"context-{c + 1}", metric, values[data.contexts == c])
-        ]
+        name, data = f"{self.name}-data", self.sample(generator(seed, self.name, 0))
+        rows = by_context(name, data.contexts, x1=data.X[:, 0], x2=data.X[:, 1], label=data.y)
         for method in self.methods:
-            line = self.fit(method, data, generator(seed, self.name, 0, method))
-            rows += series(f"{self.name}-data", method, "line", line)
+            rows += series(name, method, line=self.fit(method, data, generator(seed, self.name, 0, method)))
         return rows
 
     def facts(self) -> list[Row]:
         """Return the least error of each context."""
-        return [
-            Row(self.name, f"context-{c + 1}", "least-error", 0, 100.0 * error)
-            for c, error in enumerate(self.population.least_errors)
-        ]
+        return by_context(self.name, np.arange(3), least_error=100.0 * self.population.least_errors)

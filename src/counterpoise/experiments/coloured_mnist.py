@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.estimators.linear import RobustLogisticRegression
-from counterpoise.exceptions import InvalidInputError, OneContextWarning
-from counterpoise.experiments._base import SWITCHES, Array, Experiment, Row, balanced, generator, series
-from counterpoise.experiments.classification import Samples
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.experiments._base import Array, ExcessStudy, Row, by_context, fitted, generator, series
+from counterpoise.experiments.classification import Samples, line
 from counterpoise.experiments.mnist import Digits, cached, default_cache, keep
 
 Features = Literal["autoencoder", "pca"]
@@ -25,6 +25,26 @@ COLOUR_AGREES = np.array([0.95, 0.84, 0.72, 0.61, 0.50])
 """In each context, the probability that a low digit is red and a high one green."""
 
 MIX = np.array([0.6, 0.1, 0.1, 0.1, 0.1])
+
+
+def is_high(labels: NDArray[np.uint8]) -> NDArray[np.intp]:
+    """Return 1 for the digits 5 to 9, and 0 for the others."""
+    return (labels >= 5) * 1
+
+
+def drawn(
+    high: NDArray[np.intp], n_samples: int, rng: np.random.Generator
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Draw contexts, images, each at most once, and whether these are red."""
+    contexts = rng.choice(len(MIX), size=n_samples, p=MIX)
+    images = rng.choice(len(high), size=n_samples, replace=False)
+    agrees = rng.random(n_samples) < COLOUR_AGREES[contexts]
+    return contexts, images, np.where(agrees, 1 - high[images], high[images])
+
+
+def in_contexts(agreeing: float, other: float) -> Array:
+    """Return the mean of something in each context, from those over images whose colour agrees and does not."""
+    return np.asarray(COLOUR_AGREES * agreeing + (1.0 - COLOUR_AGREES) * other)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +63,12 @@ class Encoded:
         key = hashlib.sha256(digits.train_images.tobytes() + digits.test_images.tobytes()).hexdigest()[:12]
         name = f"{features}-{seed}-{key}"
         kept = (default_cache() if cache is None else cache) / f"{name}.npz"
-        high = {"train_high": (digits.train_labels >= 5) * 1, "test_high": (digits.test_labels >= 5) * 1}
         arrays = cached(kept, ("train", "test"))
-        if arrays is not None:
-            return cls(train=arrays["train"], test=arrays["test"], key=name, **high)
-        train, test = (_autoencoded if features == "autoencoder" else _projected)(digits, seed)
-        keep(kept, train=train, test=test)
-        return cls(train=train, test=test, key=name, **high)
+        if arrays is None:
+            train, test = (_autoencoded if features == "autoencoder" else _projected)(digits, seed)
+            arrays = {"train": train, "test": test}
+            keep(kept, **arrays)
+        return cls(arrays["train"], is_high(digits.train_labels), arrays["test"], is_high(digits.test_labels), name)
 
 
 def _autoencoded(digits: Digits, seed: int) -> tuple[Array, Array]:
@@ -82,7 +101,7 @@ def _projected(digits: Digits, seed: int) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True)
-class ColouredMNIST(Experiment):
+class ColouredMNIST(ExcessStudy):
     """Low or high, from four features and a colour, in five contexts, from 900 samples; excess errors are in percent.
 
     Every test image is judged in both colours, weighted by how probable they are: a single colouring of 10,000 images
@@ -90,6 +109,7 @@ class ColouredMNIST(Experiment):
     """
 
     name: ClassVar[str] = "coloured-mnist"
+    mix: ClassVar[Array] = MIX
     encoded: Encoded
     n_samples: int = 900
 
@@ -103,32 +123,27 @@ class ColouredMNIST(Experiment):
                 f"there are {len(self.encoded.train)} training images; the experiment draws {self.n_samples} without "
                 "replacement. Name the complete set with --mnist."
             )
-        contexts = rng.choice(5, size=self.n_samples, p=MIX)
-        images = rng.choice(len(self.encoded.train), size=self.n_samples, replace=False)
-        y = self.encoded.train_high[images]
-        agrees = rng.random(self.n_samples) < COLOUR_AGREES[contexts]
-        red = np.where(agrees, 1 - y, y)
-        return Samples(np.column_stack([self.encoded.train[images], red]), y, contexts)
+        contexts, images, red = drawn(self.encoded.train_high, self.n_samples, rng)
+        return Samples(np.column_stack([self.encoded.train[images], red]), self.encoded.train_high[images], contexts)
 
     def fit(self, method: str, data: Samples, rng: np.random.Generator) -> Array:
         """Return the coefficients: of the four features and the colour, and the intercept."""
-        weight = balanced(data.contexts) if method == "inverse-frequency" else None
-        model = RobustLogisticRegression(**SWITCHES[method])
-        model.fit(data.X, data.y, contexts=data.contexts, sample_weight=weight)
-        return _rule(model)
+        return line(fitted(RobustLogisticRegression, method, *data))
+
+    def excess(self, decision: Array) -> Array:
+        """Return the excess error in each context, in percent."""
+        return 100.0 * (self._errors(decision) - self.least_errors)
 
     def evaluate(self, decision: Array) -> Mapping[str, float]:
-        """Return the worst and the nominal excess error, in percent."""
-        excess = 100.0 * (self._errors(decision) - self.least_errors)
-        return {"worst": excess.max(), "nominal": MIX @ excess, "worst-context": float(excess.argmax() + 1)}
+        """Return the worst and the nominal excess error, and where the worst is."""
+        return {**super().evaluate(decision), "worst-context": float(self.excess(decision).argmax() + 1)}
 
     def _errors(self, rule: Array) -> Array:
         """Return the error in each context, over all test images in both colours."""
         y = self.encoded.test_high
         score = self.encoded.test @ rule[:4] + rule[5]
         # Of the images in the colour that agrees with their digit (red if low), and in the other.
-        wrong = [((score + rule[4] * red > 0) != y).mean() for red in (1 - y, y)]
-        return np.asarray(COLOUR_AGREES * wrong[0] + (1.0 - COLOUR_AGREES) * wrong[1])
+        return in_contexts(*(((score + rule[4] * red > 0) != y).mean() for red in (1 - y, y)))
 
     @cached_property
     def least_errors(self) -> Array:
@@ -139,18 +154,13 @@ class ColouredMNIST(Experiment):
         for c, agrees in enumerate(COLOUR_AGREES):
             weight = np.repeat([agrees, 1.0 - agrees], len(y))
             model = RobustLogisticRegression(radius=0.0, criterion="risk", alpha=0.0)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", OneContextWarning)
-                model.fit(X, np.tile(y, 2), sample_weight=weight)
-            errors.append(self._errors(_rule(model))[c])
+            model.fit(X, np.tile(y, 2), contexts=np.full(len(X), c), sample_weight=weight)
+            errors.append(self._errors(line(model))[c])
         return np.array(errors)
 
     def facts(self) -> list[Row]:
         """Return the least error of each context."""
-        return [
-            Row(self.name, f"context-{c + 1}", "least-error", 0, 100.0 * error)
-            for c, error in enumerate(self.least_errors)
-        ]
+        return by_context(self.name, np.arange(len(MIX)), least_error=100.0 * self.least_errors)
 
 
 def coloured_digits(digits: Digits, seed: int, per_context: int = 6) -> list[Row]:
@@ -159,13 +169,8 @@ def coloured_digits(digits: Digits, seed: int, per_context: int = 6) -> list[Row
     rows = []
     for c, agrees in enumerate(COLOUR_AGREES):
         for k, image in enumerate(rng.choice(len(digits.train_images), size=per_context, replace=False)):
-            high = int(digits.train_labels[image] >= 5)
+            high = int(is_high(digits.train_labels[image]))
             red = 1 - high if rng.random() < agrees else high
             name = f"context-{c + 1}-image-{k + 1}"
-            rows += series(f"{ColouredMNIST.name}-data", name, "pixel", digits.train_images[image])
-            rows.append(Row(f"{ColouredMNIST.name}-data", name, "red", 0, red))
+            rows += series(f"{ColouredMNIST.name}-data", name, pixel=digits.train_images[image], red=[red])
     return rows
-
-
-def _rule(model: Any) -> Array:
-    return np.append(model.coef_[0], model.intercept_)

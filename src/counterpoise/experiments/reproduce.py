@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -129,9 +130,9 @@ def reproduce(settings: Settings, progress: Progress) -> Reproduction:
     needed = {name for panel in settings.wanted for name in panel.experiments}
     rows: list[Row] = []
     about: dict[str, Any] = {}
-    for title, names, compute in _parts(settings):
-        if needed & names:
-            found, note = compute(progress)
+    for title, names, compute in _parts(settings, progress):
+        if needed.intersection(names):
+            found, note = compute()
             rows += found
             quick = f"quick: {settings.n_runs} runs, fewer steps" if settings.quick else ""
             said = {"seed": settings.seed, "notes": [one for one in (quick, note) if one]}
@@ -147,7 +148,7 @@ def reproduce(settings: Settings, progress: Progress) -> Reproduction:
     for panel in settings.wanted:
         figure = draw(panel, results, "; ".join(_notes(about, [panel])))
         for ending in ("png", "svg"):
-            whole(settings.out / f"{panel.name}.{ending}", _saver(figure, ending))
+            whole(settings.out / f"{panel.name}.{ending}", partial(_save, figure, ending))
     index = settings.out / _INDEX
     with alone(settings.out):
         results, about = Results.load(settings.out), _read_about(settings.out)
@@ -178,75 +179,64 @@ def _notes(about: dict[str, Any], panels: Sequence[Panel]) -> list[str]:
 
 def _facts(results: Results, about: dict[str, Any]) -> dict[str, str]:
     """Return runs and seed of every study in the table."""
-    studies = ("stock-control", "classification", "coloured-mnist")
-    runs = {name: len(results.series(name, "robust", "worst")) for name in studies}
     return {
         name.replace("-", " "): f"{n} runs, seed {about.get(name, {}).get('seed', 'unknown')}"
-        for name, n in runs.items()
-        if n
+        for name in (StockControl.name, Classification.name, ColouredMNIST.name)
+        if (n := len(results.series(name, "robust", "worst")))
     }
 
 
-def _saver(figure: Any, ending: str) -> Callable[[Path], None]:
-    # No date in the file: the same table gives the same picture.
-    metadata = {"Date": None} if ending == "svg" else {"Software": None}
+def _save(figure: Any, ending: str, path: Path) -> None:
     from matplotlib import rc_context
 
-    def save(path: Path) -> None:
-        with rc_context({"svg.hashsalt": "counterpoise"}):
-            figure.savefig(path, format=ending, dpi=150, metadata=metadata)
-
-    return save
-
-
-_Part = tuple[str, set[str], Callable[[Progress], tuple[list[Row], str]]]
+    # No date in the file: the same table gives the same picture.
+    metadata = {"Date": None} if ending == "svg" else {"Software": None}
+    with rc_context({"svg.hashsalt": "counterpoise"}):
+        figure.savefig(path, format=ending, dpi=150, metadata=metadata)
 
 
-def _parts(settings: Settings) -> Iterator[_Part]:
+_Computed = tuple[list[Row], str]
+"""Rows, and what has to be said about them."""
+
+
+def _parts(settings: Settings, progress: Progress) -> Iterator[tuple[str, tuple[str, ...], Callable[[], _Computed]]]:
     """Yield what can be computed: a title, the experiments in the table it fills, and how."""
-
-    def study(experiment: Experiment) -> Callable[[Progress], tuple[list[Row], str]]:
-        def compute(progress: Progress) -> tuple[list[Row], str]:
-            return _study(experiment, settings, progress), ""
-
-        return compute
-
-    yield "illustration", {"illustration"}, lambda _: (Illustration().rows(settings.seed), "")
-    stock = StockControl()
-    yield "stock control", {stock.name, f"{stock.name}-data"}, study(stock)
     lines = Classification(group_dro_steps=2000) if settings.quick else Classification()
-    yield "classification", {lines.name, f"{lines.name}-data"}, study(lines)
-    yield "coloured MNIST", {ColouredMNIST.name, f"{ColouredMNIST.name}-data"}, lambda on: _mnist(settings, on)
-    coverage = {f"coverage-{name}" for name in ("stock-control", "classification", "coloured-mnist")}
-    n_draws = 20_000 if settings.quick else 200_000
-    yield "coverage", coverage, lambda _: (beyond.coverage(settings.seed, n_draws), "")
-    n_steps = 500 if settings.quick else 10_000
-    yield "convergence", {"convergence"}, lambda _: (beyond.convergence(settings.seed, n_steps), "")
+    n_draws, n_steps = (20_000, 500) if settings.quick else (200_000, 10_000)
+    yield "illustration", (Illustration.name,), lambda: (Illustration().rows(settings.seed), "")
+    yield "stock control", _filled(StockControl), lambda: _study(StockControl(), settings, progress)
+    yield "classification", _filled(Classification), lambda: _study(lines, settings, progress)
+    yield "coloured MNIST", _filled(ColouredMNIST), lambda: _mnist(settings, progress)
+    yield "coverage", PANELS["coverage"].experiments, lambda: (beyond.coverage(settings.seed, n_draws), "")
+    yield "convergence", ("convergence",), lambda: (beyond.convergence(settings.seed, n_steps), "")
 
 
-def _study(experiment: Experiment, settings: Settings, progress: Progress) -> list[Row]:
+def _filled(experiment: type[Experiment]) -> tuple[str, str]:
+    return experiment.name, f"{experiment.name}-data"
+
+
+def _study(experiment: Experiment, settings: Settings, progress: Progress) -> _Computed:
     advance = progress.begin(experiment.name, settings.n_runs)
     runs = collect(experiment, settings.n_runs, settings.seed, settings.out / "runs", settings.jobs, advance)
-    return [*experiment.picture(settings.seed), *runs]
+    return [*experiment.picture(settings.seed), *runs], ""
 
 
-def _mnist(settings: Settings, progress: Progress) -> tuple[list[Row], str]:
+def _mnist(settings: Settings, progress: Progress) -> _Computed:
     digits = load_digits(settings.mnist, settings.cache, settings.download)
     progress.say(f"MNIST from {digits.source}: {len(digits.train_labels):,} images to train on")
-    note = "" if digits.complete else f"coloured MNIST on {digits.source} only, not on the complete set"
-    if note and settings.mnist is None and not settings.download:
+    notes = [] if digits.complete else [f"coloured MNIST on {digits.source} only, not on the complete set"]
+    if notes and settings.mnist is None and not settings.download:
         progress.say("the complete set: --download fetches it from OpenML, --mnist names its files")
-    encoded = Encoded.of(digits, settings.features, settings.seed, settings.cache)
-    rows = _study(ColouredMNIST(encoded), settings, progress)
     if settings.features != "autoencoder":
-        note = f"{note}; " * bool(note) + f"coloured MNIST with features by {settings.features}"
-    return [*rows, *coloured_digits(digits, settings.seed)], note
+        notes.append(f"coloured MNIST with features by {settings.features}")
+    encoded = Encoded.of(digits, settings.features, settings.seed, settings.cache)
+    rows, _ = _study(ColouredMNIST(encoded), settings, progress)
+    return [*rows, *coloured_digits(digits, settings.seed)], "; ".join(notes)
 
 
 def _require_extra() -> None:
     try:
         import matplotlib  # noqa: F401
-        import pyarrow  # noqa: F401
     except ImportError as error:
         raise CounterpoiseError(
             f"reproducing needs the package {error.name}. Run: pip install 'counterpoise[experiments]'"

@@ -25,24 +25,24 @@ class Results:
     rows: tuple[Row, ...]
 
     @cached_property
-    def _series(self) -> dict[tuple[str, str, str], Array]:
+    def _grouped(self) -> dict[tuple[str, str, str], tuple[Array, Array]]:
+        """Runs and values of every metric."""
         grouped: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
         for row in self.rows:
-            grouped.setdefault((row.experiment, row.method, row.metric), []).append((row.run, row.value))
-        return {key: np.array([value for _, value in sorted(pairs)]) for key, pairs in grouped.items()}
+            grouped.setdefault(row[:3], []).append(row[3:])
+        return {key: (*np.array(sorted(pairs), dtype=np.float64).T.copy(),) for key, pairs in grouped.items()}
 
     def series(self, experiment: str, method: str, metric: str) -> Array:
         """Return the values of one metric, in the order of the runs; empty where there are none."""
-        return self._series.get((experiment, method, metric), np.empty(0))
+        return self._grouped.get((experiment, method, metric), (np.empty(0), np.empty(0)))[1]
 
     def runs(self, experiment: str, method: str, metric: str) -> Array:
         """Return the numbers of the runs of one metric."""
-        chosen = (row for row in self.rows if (row.experiment, row.method, row.metric) == (experiment, method, metric))
-        return np.array(sorted(row.run for row in chosen), dtype=np.float64)
+        return self._grouped.get((experiment, method, metric), (np.empty(0), np.empty(0)))[0]
 
     def methods(self, experiment: str, metric: str) -> list[str]:
         """Return the methods that have a metric, in the order they were computed."""
-        return [method for name, method, one in self._series if (name, one) == (experiment, metric)]
+        return [method for name, method, one in self._grouped if (name, one) == (experiment, metric)]
 
     def merged(self, other: Results) -> Results:
         """Return both tables; where they speak of the same experiment the other one counts."""
@@ -88,7 +88,7 @@ def collect(
     seed: int,
     folder: Path,
     n_jobs: int | None = None,
-    advance: Callable[[int], None] | None = None,
+    advance: Callable[[int], object] = lambda done: None,
 ) -> list[Row]:
     """Do the runs of an experiment that have not been done, and return all.
 
@@ -96,24 +96,20 @@ def collect(
     ----------
     folder : path
         Where each run is kept as soon as it is finished; a command that is interrupted goes on from there.
-    advance : callable, optional
+    advance : callable
         Called with the number of runs that are finished, each time some are.
     """
     kept = folder / f"{experiment.name}-{_key(experiment, seed)}"
-    done = {k: path for k in range(n_runs) if (path := kept / f"{k:05d}.json").exists()}
-    if advance is not None:
-        advance(len(done))
-    rows: dict[int, list[Row]] = {k: _read(path) for k, path in done.items()}
-    missing = [k for k in range(n_runs) if k not in rows]
+    paths = [kept / f"{k:05d}.json" for k in range(n_runs)]
+    rows = {k: _read(path) for k, path in enumerate(paths) if path.exists()}
+    advance(len(rows))
     # The truth is worked out once, not in every process.
     facts = experiment.facts()
-    jobs = (delayed(_one)(experiment, k, seed) for k in missing)
+    jobs = [delayed(_one)(experiment, k, seed) for k in range(n_runs) if k not in rows]
     for k, found in Parallel(n_jobs=n_jobs, return_as="generator_unordered")(jobs):
-        text = json.dumps(found)
-        whole(kept / f"{k:05d}.json", partial(Path.write_text, data=text, encoding="utf-8"))
+        whole(paths[k], partial(Path.write_text, data=json.dumps(found), encoding="utf-8"))
         rows[k] = found
-        if advance is not None:
-            advance(len(rows))
+        advance(len(rows))
     return [*facts, *(row for k in range(n_runs) for row in rows[k])]
 
 

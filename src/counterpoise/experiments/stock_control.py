@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from counterpoise.estimators.newsvendor import RobustNewsvendor
-from counterpoise.experiments._base import SWITCHES, Array, Experiment, Row, balanced, generator, series
+from counterpoise.experiments._base import Array, ExcessStudy, Row, by_context, fitted, generator
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 
@@ -106,10 +106,11 @@ def ten_contexts() -> Market:
 
 
 @dataclass(frozen=True)
-class StockControl(Experiment):
+class StockControl(ExcessStudy):
     """One level for ten contexts, from 400 samples; risks are true expectations, in units of money."""
 
     name: ClassVar[str] = "stock-control"
+    mix: ClassVar[Array] = np.array([0.7] + [0.3 / 9.0] * 9)
     n_samples: int = 400
 
     @cached_property
@@ -117,40 +118,29 @@ class StockControl(Experiment):
         """Where costs and demand come from."""
         return ten_contexts()
 
-    @cached_property
-    def mix(self) -> Array:
-        """The distribution of contexts."""
-        return np.array([0.7] + [0.3 / 9.0] * 9)
-
     def sample(self, rng: np.random.Generator) -> Sales:
         """Draw contexts, costs and demands."""
-        contexts = rng.choice(10, size=self.n_samples, p=self.mix)
+        contexts = rng.choice(len(self.mix), size=self.n_samples, p=self.mix)
         return Sales(*self.market.draw(contexts, rng), contexts)
 
     def fit(self, method: str, data: Sales, rng: np.random.Generator) -> float:
         """Return a level."""
-        model = RobustNewsvendor(self.market.price, max_stock=self.market.max_stock, **SWITCHES[method])
-        weight = balanced(data.contexts) if method == "inverse-frequency" else None
-        return model.fit(data.cost, data.demand, contexts=data.contexts, sample_weight=weight).stock_level_
+        limits = {"price": self.market.price, "max_stock": self.market.max_stock}
+        return fitted(RobustNewsvendor, method, data.cost, data.demand, data.contexts, **limits).stock_level_
+
+    def excess(self, decision: float) -> Array:
+        """Return the excess risk in each context."""
+        return self.market.excess(decision)
 
     def evaluate(self, decision: float) -> Mapping[str, float]:
         """Return the worst and the nominal excess risk, and the level itself."""
-        excess = self.market.excess(decision)
-        return {"worst": excess.max(), "nominal": self.mix @ excess, "level": decision}
+        return {**super().evaluate(decision), "level": decision}
 
     def picture(self, seed: int) -> list[Row]:
         """Return costs and demands by context."""
         data = self.sample(generator(seed, self.name, 0))
-        return [
-            row
-            for c in range(10)
-            for metric, values in (("cost", data.cost), ("demand", data.demand))
-            for row in series(f"{self.name}-data", f"context-{c + 1}", metric, values[data.contexts == c])
-        ]
+        return by_context(f"{self.name}-data", data.contexts, cost=data.cost, demand=data.demand)
 
     def facts(self) -> list[Row]:
         """Return the best level of each context."""
-        return [
-            Row(self.name, f"context-{c + 1}", "best-level", 0, level)
-            for c, level in enumerate(self.market.best_levels)
-        ]
+        return by_context(self.name, np.arange(len(self.mix)), best_level=self.market.best_levels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,10 @@ class Ball:
     """Distributions within ``radius`` bits of ``p_hat``; see :class:`counterpoise.KLBall`.
 
     The tensors may be on any device. The radius is a number on the host.
+
+    It does not call ``KLBall``, whose Newton steps go on until a number says that they are enough: to look at a number
+    the host would have to wait for the device at every step of training, and ``torch.compile`` would break there. Here
+    the same equation is solved by a fixed number of launches.
 
     Attributes
     ----------
@@ -60,16 +65,13 @@ class Ball:
         if math.isinf(self.radius):
             return p
         away = p - self.p_hat
-        low = torch.zeros((), dtype=p.dtype, device=p.device)
-        width = torch.ones((), dtype=p.dtype, device=p.device)
-        for _ in range(_ROUNDS):
-            shares = low + width * torch.linspace(0.0, 1.0, _POINTS, dtype=p.dtype, device=p.device)
-            inside = self._divergence(self.p_hat + shares[:, None] * away) <= self.nats
-            # The divergence grows along the way, so those inside come first.
-            last = (inside.sum() - 1).clamp(min=0)
-            low = _at(shares, last)
-            width = width * ((last < _POINTS - 1) / (_POINTS - 1))
-        return self.p_hat + low * away
+        # The divergence grows along the way, so those inside come first.
+        share, _ = _narrowed(
+            lambda shares: self._divergence(self.p_hat + shares[:, None] * away) <= self.nats,
+            p.new_zeros(()),
+            p.new_ones(()),
+        )
+        return self.p_hat + share * away
 
     def _divergence(self, p: Tensor) -> Tensor:
         """Return the divergence of ``p_hat`` from distributions (..., n_contexts), in nats."""
@@ -94,18 +96,20 @@ class Ball:
         low = ((torch.log(share) + others - self.nats) / (1.0 - share).clamp(min=1e-300)).clamp(min=-600.0) - 1e-6
         end = 1e-6 - 0.5 * math.log(8.0 * self.nats)
         width = (end - low).clamp(min=1e-6)
-        steps = torch.linspace(0.0, 1.0, _POINTS, dtype=gaps.dtype, device=gaps.device)
-        for _ in range(_ROUNDS):
-            places = low + width * steps
-            too_large = self._divergence_at(gaps, places) > self.nats
-            last = too_large.sum().clamp(min=1, max=_POINTS - 1) - 1
-            low, width = _at(places, last), width / (_POINTS - 1)
+        low, width = _narrowed(lambda places: self._divergence_at(gaps, places) > self.nats, low, width)
         # The cell is a hundred-millionth of the range wide: a straight line across it is exact to rounding.
         above, below = self._divergence_at(gaps, torch.stack([low, low + width])) - self.nats
         along = (above / (above - below).clamp(min=1e-300)).clamp(0.0, 1.0)
         return low + along * width
 
 
-def _at(values: Tensor, index: Tensor) -> Tensor:
-    """Return one of several values; ``values[index]`` would wait for the index to reach the host."""
-    return values.index_select(0, index.reshape(1))[0]
+def _narrowed(holds: Callable[[Tensor], Tensor], low: Tensor, width: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the cell in which a condition ceases to hold that holds at first; its width is 0 where it always does."""
+    steps = torch.linspace(0.0, 1.0, _POINTS, dtype=low.dtype, device=low.device)
+    for _ in range(_ROUNDS):
+        places = low + width * steps
+        last = holds(places).sum().clamp(min=1) - 1
+        # places[last] would wait for the index to reach the host.
+        low = places.index_select(0, last.reshape(1))[0]
+        width = torch.where(last < _POINTS - 1, width / (_POINTS - 1), 0.0)
+    return low, width

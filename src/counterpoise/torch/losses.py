@@ -14,6 +14,7 @@ from torch import Tensor, distributed, nn
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import RadiusMethod, confidence_radius
 from counterpoise.torch.ball import Ball
+from counterpoise.validation import on_host
 
 Sampling = Literal["proportional", "balanced"] | Sequence[float]
 Update = Literal["closed-form", "ascent"]
@@ -57,16 +58,12 @@ class ContextLoss(nn.Module):
         given = _positive(counts, "counts")
         if not (isinstance(averaging, (int, float)) and 0.0 <= averaging <= 1.0):
             raise InvalidInputError(f"averaging = {averaging!r}; pass a share from 0 to 1.")
-        if isinstance(sampling, str):
-            if sampling not in ("proportional", "balanced"):
-                raise InvalidInputError(
-                    f"sampling is {sampling!r}; choose 'proportional', 'balanced' or probabilities."
-                )
-            drawn = given if sampling == "proportional" else np.ones_like(given)
-        else:
-            drawn = _positive(sampling, "sampling")
-            if len(drawn) != len(given):
-                raise InvalidInputError(f"sampling has {len(drawn)} probabilities for {len(given)} contexts.")
+        named = {"proportional": given, "balanced": np.ones_like(given)}
+        if isinstance(sampling, str) and sampling not in named:
+            raise InvalidInputError(f"sampling is {sampling!r}; choose 'proportional', 'balanced' or probabilities.")
+        drawn = named[sampling] if isinstance(sampling, str) else _positive(sampling, "sampling")
+        if len(drawn) != len(given):
+            raise InvalidInputError(f"sampling has {len(drawn)} probabilities for {len(given)} contexts.")
         self.averaging = float(averaging)
         self._keep("counts", given)
         self._keep("sampled", drawn / drawn.sum())
@@ -98,7 +95,8 @@ class ContextLoss(nn.Module):
     @property
     def _is_shared(self) -> bool:
         """Whether batches are parts of one that several processes hold; in evaluation each may be on its own."""
-        return self.training and _distributed()
+        several = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+        return self.training and several
 
     @property
     def p_hat(self) -> Tensor:
@@ -145,10 +143,7 @@ class ContextLoss(nn.Module):
     @torch.no_grad()
     def _batch_sums(self, losses: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
         """Return the sum of losses and the number of samples in each context, over all processes."""
-        both = torch.zeros(2, self.n_contexts, dtype=torch.float64, device=losses.device)
-        rows = losses.detach().to(torch.float64)
-        both[0].index_add_(0, contexts, rows)
-        both[1].index_add_(0, contexts, torch.ones_like(rows))
+        both = context_sums(losses, contexts, self.n_contexts)
         if self._is_shared:
             distributed.all_reduce(both)
         return both[0], both[1]
@@ -333,6 +328,16 @@ class RobustLoss(ContextLoss):
             self.mix.copy_(self.ball.pull_inside(raised.clamp(min=1e-12)))
 
 
+@torch.no_grad()
+def context_sums(losses: Tensor, contexts: Tensor, n_contexts: int) -> Tensor:
+    """Return the sum of losses and the number of samples in each context, one above the other, in double precision."""
+    rows = losses.detach().to(torch.float64)
+    both = rows.new_zeros(2, n_contexts)
+    both[0].index_add_(0, contexts, rows)
+    both[1].index_add_(0, contexts, torch.ones_like(rows))
+    return both
+
+
 def _check_shapes(losses: Tensor, contexts: Tensor) -> None:
     if losses.ndim != 1 or contexts.shape != losses.shape:
         raise InvalidInputError(
@@ -348,12 +353,8 @@ def _positive_number(value: Any, name: str) -> float:
     return float(value)
 
 
-def _distributed() -> bool:
-    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
-
-
 def _numbers(values: Any, name: str) -> np.ndarray[Any, Any]:
-    values = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    values = on_host(values)
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from counterpoise.contexts import Contexts, encode
@@ -60,8 +60,7 @@ def reference_risks(
     cache : path, optional
         Where the risks are kept; they are read from there if contexts, model and settings are the same.
     """
-    labels = contexts.detach().cpu().numpy() if isinstance(contexts, Tensor) else contexts
-    encoded = encode(labels, len(dataset))  # type: ignore[arg-type]
+    encoded = encode(contexts, len(dataset))  # type: ignore[arg-type]
     if not 0.0 < held_out < 1.0:
         raise InvalidInputError(f"held_out = {held_out!r}; pass a share between 0 and 1.")
     small = np.flatnonzero(encoded.counts < 2)
@@ -126,14 +125,9 @@ class _WithContext(Dataset[tuple[Any, Any, int]]):
 def _batches(
     dataset: Dataset[Any], contexts: Contexts, size: int, seed: int, rows: NDArray[np.bool_], shuffle: bool
 ) -> DataLoader[Any]:
-    chosen = np.flatnonzero(rows)
-    if isinstance(dataset, TensorDataset):
-        parts = (*(tensor[chosen] for tensor in dataset.tensors), torch.as_tensor(contexts.codes[chosen]))
-        whole_part: Dataset[Any] = TensorDataset(*parts)
-    else:
-        whole_part = Subset(_WithContext(dataset, contexts.codes), chosen.tolist())
+    chosen = Subset(_WithContext(dataset, contexts.codes), np.flatnonzero(rows).tolist())
     generator = torch.Generator().manual_seed(seed)
-    return DataLoader(whole_part, batch_size=size, shuffle=shuffle, generator=generator)
+    return DataLoader(chosen, batch_size=size, shuffle=shuffle, generator=generator)
 
 
 def _named(function: Any) -> str:

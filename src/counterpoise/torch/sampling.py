@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from torch.utils.data import Sampler
 
 from counterpoise.contexts import encode
@@ -51,8 +50,7 @@ class ContextBatchSampler(Sampler[list[int]]):
             raise InvalidInputError(f"batch_size = {batch_size!r}; pass a whole number, 1 or more.")
         if not 0 <= rank < world_size:
             raise InvalidInputError(f"rank {rank} of {world_size} processes; ranks count from 0.")
-        labels = contexts.detach().cpu().numpy() if isinstance(contexts, torch.Tensor) else contexts
-        self.contexts = encode(labels)
+        self.contexts = encode(contexts)
         self.batch_size, self.mode, self.drop_last, self.seed = batch_size, mode, drop_last, seed
         self.rank, self.world_size = rank, world_size
         self.epoch = 0

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 from counterpoise.files import whole
 from counterpoise.tables import Table
-from counterpoise.torch.losses import ContextLoss
+from counterpoise.torch.losses import ContextLoss, context_sums
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 Batches = Iterable[tuple[Tensor, Tensor, Tensor]]
@@ -202,11 +202,9 @@ def context_risks(
     was_training = model.training
     model.eval()
     both = torch.zeros(2, n_contexts, dtype=torch.float64, device=place)
-    for inputs, targets, contexts in batches:
-        rows = row_loss(model(inputs.to(place)), targets.to(place)).double()
-        codes = contexts.to(place)
-        both[0].index_add_(0, codes, rows)
-        both[1].index_add_(0, codes, torch.ones_like(rows))
+    for batch in batches:
+        inputs, targets, contexts = (part.to(place) for part in batch)
+        both += context_sums(row_loss(model(inputs), targets), contexts, n_contexts)
     model.train(was_training)
     sums, counts = both.cpu().numpy()
     with np.errstate(invalid="ignore"):
@@ -239,21 +237,21 @@ def _set_epoch(batches: Batches, epoch: int) -> None:
             sampler.set_epoch(epoch)
 
 
-def _chance(batches: Batches, device: torch.device) -> dict[str, Any]:
-    """Return the state of whatever draws."""
-    states = {"cpu": torch.get_rng_state()}
+def _generators(batches: Batches, device: torch.device) -> dict[str, torch.Generator]:
+    """Return whatever draws."""
+    found = {"cpu": torch.default_generator}
     if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    generator = getattr(batches, "generator", None)
-    if isinstance(generator, torch.Generator):
-        states["batches"] = generator.get_state()
-    return states
+        number = torch.cuda.current_device() if device.index is None else device.index
+        found["cuda"] = torch.cuda.default_generators[number]
+    own = getattr(batches, "generator", None)
+    return {**found, "batches": own} if isinstance(own, torch.Generator) else found
 
 
 def _save(path: Path, parts: dict[str, Any], batches: Batches, state: _State) -> None:
     device = next(parts["model"].parameters()).device
     kept = {name: part.state_dict() for name, part in parts.items()}
-    kept |= {"training": vars(state), "chance": _chance(batches, device)}
+    states = {name: generator.get_state() for name, generator in _generators(batches, device).items()}
+    kept |= {"training": vars(state), "chance": states}
     whole(path, lambda file: torch.save(kept, file))
 
 
@@ -263,13 +261,9 @@ def _resumed(path: Path, parts: dict[str, Any], batches: Batches, device: torch.
         kept = torch.load(path, map_location=device, weights_only=True)
         for name, part in parts.items():
             part.load_state_dict(kept[name])
-        chance = kept["chance"]
-        torch.set_rng_state(chance["cpu"].cpu())
-        if "cuda" in chance and device.type == "cuda":
-            torch.cuda.set_rng_state(chance["cuda"].cpu(), device)
-        generator = getattr(batches, "generator", None)
-        if "batches" in chance and isinstance(generator, torch.Generator):
-            generator.set_state(chance["batches"].cpu())
+        for name, generator in _generators(batches, device).items():
+            if name in kept["chance"]:
+                generator.set_state(kept["chance"][name].cpu())
         return _State(**kept["training"])
     except Exception as error:
         # Whatever another kind of file makes torch raise, the user's next step is the same.
