@@ -100,6 +100,11 @@ class Comparison:
     remarks: str = ""
 
     @property
+    def level(self) -> str:
+        """The level of the intervals in words."""
+        return f"{100 * self.confidence:g}%"
+
+    @property
     def overview(self) -> Table:
         """The summary with intervals in words, short enough to read."""
 
@@ -121,7 +126,7 @@ class Comparison:
                 "mean risk": self.summary["nominal_risk"],
                 "its change": with_interval("nominal_risk_change"),
             },
-            f"excess risk of {self.model} on held-out rows; {100 * self.confidence:g}% intervals; {plausible}",
+            f"excess risk of {self.model} on held-out rows; {self.level} intervals; {plausible}",
         )
 
     def __repr__(self) -> str:

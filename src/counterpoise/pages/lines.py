@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,9 @@ _LABELLED = 10
 _DASHED = "5 4"
 _NAMES = 130.0
 
+NAMED = 8
+"""Lines that stand out where there are too many to name them all."""
+
 
 @dataclass(frozen=True, eq=False)
 class Line:
@@ -55,6 +58,12 @@ class Line:
     colour: str | None = None
     faint: bool = False
     dashed: bool = False
+
+
+def lines_of(names: Sequence[Any], x: Sequence[float], columns: Any, prominent: Collection[int]) -> list[Line]:
+    """Return a line for each column; where there are too many to name them all, only the prominent ones stand out."""
+    many = len(names) > _LABELLED
+    return [Line(name, x, columns[:, k], faint=many and k not in prominent) for k, name in enumerate(names)]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,10 @@ class Html(str):
 
     __slots__ = ()
 
+    def __html__(self) -> Html:
+        """Return itself: what templates ask of markup."""
+        return self
+
 
 ELLIPSIS = "…"
 
