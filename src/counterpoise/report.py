@@ -22,8 +22,11 @@ from counterpoise.judging.verdict import change_in_words
 from counterpoise.learners import fit_routed, innermost, step_name
 from counterpoise.methods import COLOURS, WORDS
 from counterpoise.objective import Certificate
-from counterpoise.pages.charts import NAMED, Bar, DotRow, Line, Mark, bar_chart, dot_chart, line_chart, lines_of, number
-from counterpoise.pages.document import page, prose, save, table, versions
+from counterpoise.pages.document import page, save, table, versions
+from counterpoise.pages.lines import NAMED, Line, Mark, line_chart, lines_of
+from counterpoise.pages.rows import Bar, DotRow, bar_chart, dot_chart
+from counterpoise.pages.scales import number
+from counterpoise.pages.templates import prose
 from counterpoise.pages.words import Html
 from counterpoise.sets import RADIUS_TICKS, along_radii
 from counterpoise.tables import Table, jsonable, plain_rows

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.pages.charts import Bar, DotRow, Line, Mark, bar_chart, dot_chart, line_chart
+from counterpoise.pages.lines import Line, Mark, line_chart
+from counterpoise.pages.rows import Bar, DotRow, bar_chart, dot_chart
 from counterpoise.pages.svg import CYCLE, FAINT, INK, MUTED, WIDTH, contrast, legible
 from counterpoise.pages.words import Html
 from tests.pages.hostile import NAMES

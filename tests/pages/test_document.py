@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.pages.charts import Bar, bar_chart
-from counterpoise.pages.document import environment, prose, rendered, save, table, text, versions
 from counterpoise.pages.document import page as page_of
+from counterpoise.pages.document import save, table, versions
+from counterpoise.pages.rows import Bar, bar_chart
+from counterpoise.pages.templates import environment, prose, rendered, text
 from counterpoise.pages.words import Html
 from counterpoise.tables import Table
 from tests.pages.hostile import NAMES

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import shown
 from counterpoise.methods import COLOURS, WORDS
-from counterpoise.pages.charts import NAMED, Line, Mark, line_chart, lines_of
 from counterpoise.pages.document import page, table, versions
+from counterpoise.pages.lines import NAMED, Line, Mark, line_chart, lines_of
 from counterpoise.pages.words import Html
 from counterpoise.sets import RADIUS_TICKS, along_radii
 from counterpoise.stock.plans import ProductPlan, StockPlan, units
