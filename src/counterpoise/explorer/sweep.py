@@ -24,7 +24,8 @@ from counterpoise.estimators.linear import (
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.explorer.decision import AffineDecision, StockDecision
 from counterpoise.explorer.levels import Levels
-from counterpoise.fit import Criterion
+from counterpoise.fit import Criterion, Robustness
+from counterpoise.learners import step_name
 from counterpoise.sets import KLBall
 from counterpoise.stock.plans import Money, ProductPlan
 from counterpoise.validation import checked_row_weights
@@ -148,11 +149,16 @@ def sweep(model: Any, X: Any, y: Any, contexts: Any, *, sample_weight: Any = Non
         )
     encoded = encode(contexts)
     counts = np.bincount(encoded.codes, checked_row_weights(sample_weight, encoded)).astype(np.float64)
-    robustness = final._robustness
+    robustness = Robustness(final.confidence, final.radius, final.draws, final.criterion)
     ladder = Levels.of(counts, robustness, levels)
     paths: dict[Criterion, ConfidencePath] = {
         criterion: confidence_path(
-            _scoring(model, criterion), X, y, contexts, radii=ladder.radii.tolist(), sample_weight=sample_weight
+            clone(model).set_params(**{f"{step_name(model)}criterion": criterion}),
+            X,
+            y,
+            contexts,
+            radii=ladder.radii.tolist(),
+            sample_weight=sample_weight,
         )
         for criterion in CRITERIA
     }
@@ -176,13 +182,6 @@ _MEASURES = {
     RobustHuberRegressor: "the mean Huber loss",
     RobustQuantileRegressor: "the mean pinball loss",
 }
-
-
-def _scoring(model: Any, criterion: Criterion) -> Any:
-    """Return the model with another criterion."""
-    if not isinstance(model, Pipeline):
-        return clone(model).set_params(criterion=criterion)
-    return clone(model).set_params(**{f"{model.steps[-1][0]}__criterion": criterion})
 
 
 def _of_path(criterion: Criterion, path: ConfidencePath) -> Scored:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from numpy.typing import NDArray
+
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.pages.scales import Flag, Scale, drawable, extent, labelled, spread, stagger, ticks
 from counterpoise.pages.svg import (
@@ -23,6 +25,8 @@ from counterpoise.pages.svg import (
     spaced,
 )
 from counterpoise.pages.words import Html, clean, fitted, width_of
+
+Numbers = Sequence[float] | NDArray[Any]
 
 _HEIGHT = 230.0
 _LABELLED = 10
@@ -48,14 +52,14 @@ class Line:
     """
 
     name: Any
-    x: Sequence[float]
-    y: Sequence[float]
+    x: Numbers
+    y: Numbers
     colour: str | None = None
     faint: bool = False
     dashed: bool = False
 
 
-def lines_of(names: Sequence[Any], x: Sequence[float], columns: Any, prominent: Collection[int]) -> list[Line]:
+def lines_of(names: Sequence[Any], x: Numbers, columns: NDArray[Any], prominent: Collection[int]) -> list[Line]:
     """Return a line for each column; where there are too many to name them all, only the prominent ones stand out."""
     many = len(names) > _LABELLED
     return [Line(name, x, columns[:, k], faint=many and k not in prominent) for k, name in enumerate(names)]
