@@ -25,7 +25,7 @@ from counterpoise.estimators.linear import RobustLinearModel, RobustLinearRegres
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import METHODS, Robustness
 from counterpoise.judging.excess import ExcessDifference, HeldOut, check_confidence
-from counterpoise.judging.intervals import NOTHING
+from counterpoise.judging.intervals import ENDS, NOTHING, interval_in
 from counterpoise.judging.verdict import negligible, verdict
 from counterpoise.learners import (
     RowLoss,
@@ -108,10 +108,8 @@ class Comparison:
         """The summary with intervals in words, short enough to read."""
 
         def with_interval(name: str) -> NDArray[Any]:
-            low, high = self.summary[f"{name}_low"], self.summary[f"{name}_high"]
-            return np.array(
-                [f"{value:.3g} [{a:.2g}, {b:.2g}]" for value, a, b in zip(self.summary[name], low, high, strict=True)]
-            )
+            intervals = (interval_in(row, name) for row in self.summary.rows())
+            return np.array([f"{value:.3g} [{low:.2g}, {high:.2g}]" for value, low, high in intervals])
 
         size = f"plausible mixes lie within {self.radius:.3g} bits of the data"
         plausible = "every mix is plausible" if math.isinf(self.radius) else size
@@ -334,7 +332,11 @@ def _judged(
     summary = Table(
         {
             "method": np.array(list(rows)),
-            **{f"{name}{end}": column for name, found in intervals.items() for end, column in _ends(np.array(found).T)},
+            **{
+                f"{name}{end}": column
+                for name, found in intervals.items()
+                for end, column in zip(ENDS, np.array(found).T, strict=True)
+            },
             "p_value": np.array([one.p_value for one in excess.values()]),
             "worst_context": labels[[_largest(one.by_context) for one in excess.values()]],
         }
@@ -360,11 +362,6 @@ def _judged(
     )
 
 
-def _ends(columns: Iterable[Array]) -> Iterator[tuple[str, Array]]:
-    """Yield an estimate and both ends of its interval, each with how its name ends."""
-    yield from zip(("", "_low", "_high"), columns, strict=True)
-
-
 def _largest(by_context: Table) -> int:
     """Return the context with the largest excess, of those that can be judged where there are any."""
     judged = np.isfinite(by_context["low"])
@@ -374,12 +371,12 @@ def _largest(by_context: Table) -> int:
 
 def _cells(method: str, excess: Table, risk: Table) -> dict[str, NDArray[Any]]:
     """Return a row per context of one method."""
-    bounds = ("excess", "low", "high")
+    bounds = dict(zip(ENDS, ("excess", "low", "high"), strict=True))
     return {
         "method": np.repeat(method, excess.n_rows),
         **{name: excess[name] for name in ("context", "n", "units")},
-        **{f"risk{end}": column for end, column in _ends(risk[name] for name in bounds)},
-        **{f"excess{end}": column for end, column in _ends(excess[name] for name in bounds)},
+        **{f"risk{end}": risk[name] for end, name in bounds.items()},
+        **{f"excess{end}": excess[name] for end, name in bounds.items()},
         "competitor": excess["competitor"],
     }
 

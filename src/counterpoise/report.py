@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from counterpoise.comparison import Comparison, compare
 from counterpoise.confidence import ConfidencePath, confidence_path
 from counterpoise.contexts import plain, shown
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.judging.intervals import ENDS, interval_in
 from counterpoise.judging.verdict import change_in_words
 from counterpoise.learners import fit_routed, innermost, step_name
 from counterpoise.methods import COLOURS, WORDS
@@ -36,6 +38,7 @@ Array = NDArray[np.float64]
 _LISTED = ("confidence", "radius", "draws", "criterion", "alpha", "reference", "adjust", "quantile", "delta")
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Report:
     """What a robust model does in each context, beside its baselines, as one HTML file.
 
@@ -61,32 +64,20 @@ class Report:
         the sample, with a set of the size of the model's.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        X: Any,
-        y: Any,
-        contexts: Any,
-        *,
-        title: str = "",
-        settings: Mapping[str, Any] | None = None,
-        notes: tuple[str, ...] = (),
-        cv: Any = 5,
-        groups: Any = None,
-        n_jobs: int | None = None,
-        risk: str = "",
-        levels: int = 30,
-        n_rows: int | None = None,
-    ) -> None:
-        self.model = model
-        self.X, self.y, self.contexts = X, y, contexts
-        self.title = title
-        self.settings = dict(settings or {})
-        self.notes = notes
-        self.cv, self.groups, self.n_jobs = cv, groups, n_jobs
-        self.risk = risk
-        self.levels = levels
-        self.n_rows = n_rows
+    model: Any
+    X: Any
+    y: Any
+    contexts: Any
+    _: KW_ONLY
+    title: str = ""
+    settings: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    cv: Any = 5
+    groups: Any = None
+    n_jobs: int | None = None
+    risk: str = ""
+    levels: int = 30
+    n_rows: int | None = None
 
     @cached_property
     def fitted(self) -> Any:
@@ -154,14 +145,10 @@ class Report:
             "n": ours["n"],
             "share": shares[at],
             "weight": own.context_weights_[at],
-            "risk": ours["risk"],
-            "risk_low": ours["risk_low"],
-            "risk_high": ours["risk_high"],
+            **{f"risk{end}": ours[f"risk{end}"] for end in ENDS},
             "least": brackets["held_out"],
             "least_in_sample": np.where(brackets["differ"], brackets["in_sample"], np.nan),
-            "excess": ours["excess"],
-            "excess_low": ours["excess_low"],
-            "excess_high": ours["excess_high"],
+            **{f"excess{end}": ours[f"excess{end}"] for end in ENDS},
             "erm_excess": held_out["erm"]["excess"],
             "too_small": brackets["too_small"],
         }
@@ -182,14 +169,14 @@ class Report:
         """What the worst plausible mix gains and what the average pays, in one sentence."""
         summary = self.comparison.summary
         ours, plain_ = (next(row for row in summary.rows() if row["method"] == name) for name in ("robust", "erm"))
-        low, high = (ours[f"mix_excess_change{end}"] for end in ("_low", "_high"))
-        pays, fewer, more = (ours[f"nominal_risk_change{end}"] for end in ("", "_low", "_high"))
+        _, low, high = interval_in(ours, "mix_excess_change")
+        change = "" if math.isnan(low) else f" (a change between {_signed(low)} and {_signed(high)})"
+        pays, fewer, more = interval_in(ours, "nominal_risk_change")
         noise = "" if fewer > 0 or more < 0 or math.isnan(fewer) else " (within the noise)"
         return (
             f"The robust model {change_in_words(low, high)} the excess risk in the worst plausible mix of contexts: "
-            f"from {number(plain_['mix_excess'])} to {number(ours['mix_excess'])}"
-            f"{_interval_in_words(ours, 'mix_excess_change')}; the average risk changes by {_signed(pays)}, from "
-            f"{number(plain_['nominal_risk'], 4)}{noise}."
+            f"from {number(plain_['mix_excess'])} to {number(ours['mix_excess'])}{change}; the average risk changes by "
+            f"{_signed(pays)}, from {number(plain_['nominal_risk'], 4)}{noise}."
         )
 
     @cached_property
@@ -370,7 +357,7 @@ class Report:
     def _facts(self) -> dict[str, Any]:
         given = {name: value for name, value in self._own.get_params().items() if name in _LISTED and value is not None}
         return {
-            **self.settings,
+            **(self.settings or {}),
             "model": type(self._own).__name__,
             "contexts": len(self._own.contexts_),
             **{name: value if isinstance(value, (str, float, int)) else "given" for name, value in given.items()},
@@ -380,11 +367,6 @@ class Report:
 
 def _signed(value: float) -> str:
     return f"{'+' if value > 0 else ''}{number(value)}"
-
-
-def _interval_in_words(row: dict[str, Any], name: str) -> str:
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return "" if math.isnan(low) else f" (a change between {_signed(low)} and {_signed(high)})"
 
 
 def _bracket(rows: Table) -> NDArray[Any]:
@@ -399,7 +381,7 @@ def _bracket(rows: Table) -> NDArray[Any]:
 def _with_interval(rows: Table, name: str) -> NDArray[Any]:
     """Return values with their intervals below them."""
     cells = np.empty(rows.n_rows, dtype=object)
-    for k, (value, low, high) in enumerate(zip(rows[name], rows[f"{name}_low"], rows[f"{name}_high"], strict=True)):
+    for k, (value, low, high) in enumerate(interval_in(row, name) for row in rows.rows()):
         interval = "" if math.isnan(low) else f"<br> [{number(low)}, {number(high)}]"
         cells[k] = Html(f"{number(value)}{interval}")
     return cells

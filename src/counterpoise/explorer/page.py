@@ -17,12 +17,6 @@ from counterpoise.pages.words import Html, clean
 from counterpoise.tables import Table
 
 _TITLE = "How much robustness?"
-_JUMPS = [
-    ("erm", "ERM"),
-    *((str(level), f"{100 * level:g}%") for level in STOPS),
-    ("every", "every mix"),
-    ("fitted", "as fitted"),
-]
 
 
 def written(sweep: Sweep, title: str = "", settings: Mapping[str, Any] | None = None) -> str:
@@ -35,7 +29,6 @@ def written(sweep: Sweep, title: str = "", settings: Mapping[str, Any] | None = 
         What the sweep was made from and with, listed at the end.
     """
     program = files("counterpoise.explorer").joinpath("explorer.js").read_text(encoding="utf-8")
-    decision, drawn_rows = _decision(sweep)
     return page(
         "explorer/explorer.html",
         clean(title) or _TITLE,
@@ -44,9 +37,7 @@ def written(sweep: Sweep, title: str = "", settings: Mapping[str, Any] | None = 
         subtitle=f"From the mix of {sweep.words.context}s in the data to every mix",
         sweep=sweep,
         words=sweep.words,
-        decision=decision,
-        drawn_rows=drawn_rows,
-        jumps=_JUMPS,
+        stops=STOPS,
         methods=METHODS,
         most_drawn=MOST_DRAWN,
         size=SIZE,
@@ -56,18 +47,6 @@ def written(sweep: Sweep, title: str = "", settings: Mapping[str, Any] | None = 
             for one in sorted(sweep.by_criterion.values(), key=lambda one: one.criterion != sweep.criterion)
         ],
     )
-
-
-def _decision(sweep: Sweep) -> tuple[str, str]:
-    """Return what the picture of the decision is called, and how many rows it leaves out."""
-    decision = sweep.decision
-    if isinstance(decision, StockDecision):
-        return "The order, and what every order costs above the best one", ""
-    if decision is None:
-        return "", ""
-    few = f"{len(decision.values)} of {decision.n_rows} rows are drawn, of every context its share."
-    heading = "The decision boundary" if len(decision.features) == 2 else "The fit"
-    return heading, few if len(decision.values) < decision.n_rows else ""
 
 
 def _level_table(sweep: Sweep, one: Scored) -> Html:

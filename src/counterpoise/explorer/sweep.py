@@ -45,8 +45,6 @@ class Scored:
         The least favourable mix of each set, and the risk and the excess risk of each context.
     nominal : ndarray of shape (n_levels,)
         Mean risk over the data.
-    worst : ndarray of shape (n_levels,)
-        The largest score of any context.
     objective : ndarray of shape (n_levels,)
         The largest mean score of any mix in the set.
     gaps : ndarray of shape (n_levels,)
@@ -58,7 +56,6 @@ class Scored:
     risks: Array
     excess: Array
     nominal: Array
-    worst: Array
     objective: Array
     gaps: Array
 
@@ -66,6 +63,11 @@ class Scored:
     def values(self) -> Array:
         """What is scored, of each context at each level."""
         return self.excess if self.criterion == "excess" else self.risks
+
+    @property
+    def worst(self) -> Array:
+        """The largest score of any context, at each level."""
+        return np.asarray(self.values.max(axis=1))
 
     @property
     def worst_contexts(self) -> NDArray[np.intp]:
@@ -191,7 +193,6 @@ def _of_path(criterion: Criterion, path: ConfidencePath) -> Scored:
         risks=path.risks,
         excess=path.excess_risks,
         nominal=path["nominal_risk"],
-        worst=path["worst_excess" if criterion == "excess" else "worst_risk"],
         objective=path["objective"],
         gaps=path["gap"],
     )
@@ -246,7 +247,6 @@ def _orders(plan: ProductPlan, ladder: Levels, criterion: Criterion) -> tuple[Sc
             risks=risks,
             excess=excess,
             nominal=risks @ plan.shares,
-            worst=values.max(axis=1),
             objective=np.array(
                 [
                     KLBall(plan.shares, radius).worst_case(row).value

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,15 @@ class Interval(NamedTuple):
     estimate: float
     lower: float
     upper: float
+
+
+ENDS = ("", "_low", "_high")
+"""How the names of columns end that hold an estimate, and the ends of its interval."""
+
+
+def interval_in(row: Mapping[str, Any], name: str) -> Interval:
+    """Return the interval that a row of a table holds."""
+    return Interval(*(row[f"{name}{end}"] for end in ENDS))
 
 
 UNKNOWN = Interval(math.nan, math.nan, math.nan)

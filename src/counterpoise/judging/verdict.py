@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import shown
 from counterpoise.judging.excess import ExcessDifference, HeldOut
+from counterpoise.judging.intervals import Interval, interval_in
 from counterpoise.tables import Table
 
 Array = NDArray[np.float64]
@@ -58,8 +59,7 @@ def verdict(
     )
     where = [shown(row["worst_context"]) for row in (robust, erm)]
     mix_change, worst_change, mean_change = (
-        _signed(tuple(robust[f"{name}_change{end}"] for end in ("", "_low", "_high")))
-        for name in ("mix_excess", "worst_excess", "nominal_risk")
+        _signed(interval_in(robust, f"{name}_change")) for name in ("mix_excess", "worst_excess", "nominal_risk")
     )
     words = [
         f"Robust {verb} the excess risk in the worst plausible mix: {mixed[0]} against {mixed[1]} for plain empirical "
@@ -114,10 +114,10 @@ def written(value: float, sign: str = "", digits: int = 4) -> str:
     return f"{value:{sign},.0f}" if 10.0**digits <= abs(value) < 1e15 else f"{value:{sign}.{digits}g}"
 
 
-def _signed(interval: tuple[float, float, float]) -> str:
+def _signed(interval: Interval) -> str:
     """Return a difference, with its ends where there are any."""
     value, low, high = (written(one, "+") for one in interval)
-    return f"{value} [{low}, {high}]" if not np.isnan(interval[1]) else value
+    return f"{value} [{low}, {high}]" if not np.isnan(interval.lower) else value
 
 
 def _listed(rows: list[dict[str, Any]]) -> str:
