@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -181,7 +181,7 @@ def compare(
     check_confidence(confidence)
     check_aligned(X, contexts)
     X, target = indexable(X, np.asarray(unwrapped(y)))
-    held_out = HeldOut.of(len(target), contexts, groups, sample_weight)
+    held_out = HeldOut.of(len(target), contexts, groups, sample_weight, confidence=confidence)
     base = default_estimator(target) if estimator is None else estimator
     last = innermost(base)
     if isinstance(base, type) or not hasattr(last, "get_params") or "radius" not in last.get_params():
@@ -200,7 +200,7 @@ def compare(
         fitted = specialist_losses(*alone, None, **judge) if minimises else np.full(len(target), np.nan)
         plausible = _plausible(last, held_out)
     model = type(last).__name__ if estimator is not None else f"{type(last).__name__}, chosen by the kind of y"
-    return _judged(held_out, rows, own, fitted, plausible, confidence, model)
+    return _judged(held_out, rows, own, fitted, plausible, model)
 
 
 def _plausible(last: Any, held_out: HeldOut) -> KLBall:
@@ -293,13 +293,7 @@ COMPETITORS = ("own", "pooled")
 
 
 def _judged(
-    held_out: HeldOut,
-    rows: Mapping[str, Array],
-    own: Array,
-    fitted: Array,
-    plausible: KLBall,
-    confidence: float,
-    model: str,
+    held_out: HeldOut, rows: Mapping[str, Array], own: Array, fitted: Array, plausible: KLBall, model: str
 ) -> Comparison:
     """Turn losses of rows into tables and words.
 
@@ -307,26 +301,25 @@ def _judged(
     """
     labels, erm, pooled = held_out.contexts.labels, rows["erm"], COMPETITORS.index("pooled")
     competitors, nothing = np.column_stack([own, erm]), np.zeros((len(erm), 1))
+    risk = {name: held_out.excess_bounds(losses, nothing, [""]) for name, losses in rows.items()}
+    held_out = replace(held_out, mix=plausible)
     excess = {
-        name: held_out.excess_bounds(
-            losses, competitors, list(COMPETITORS), plausible, confidence, pooled if name == "erm" else None
-        )
+        name: held_out.excess_bounds(losses, competitors, COMPETITORS, pooled if name == "erm" else None)
         for name, losses in rows.items()
     }
-    risk = {name: held_out.excess_bounds(losses, nothing, [""], None, confidence) for name, losses in rows.items()}
     change = {
-        name: held_out.excess_difference(losses, erm, competitors, plausible, confidence, pooled)
+        name: held_out.excess_difference(losses, erm, competitors, pooled)
         for name, losses in rows.items()
         if name != "erm"
     }
-    unchanged = ExcessDifference(*NOTHING, *NOTHING, confidence, ())
+    unchanged = ExcessDifference(*NOTHING, *NOTHING, held_out.confidence, ())
     intervals = {
         "mix_excess": [one.mix for one in excess.values()],
         "mix_excess_change": [change.get(name, unchanged).mix for name in rows],
         "worst_excess": [one.worst for one in excess.values()],
         "worst_excess_change": [change.get(name, unchanged).worst for name in rows],
-        "nominal_risk": [held_out.mean(losses, confidence) for losses in rows.values()],
-        "nominal_risk_change": [held_out.mean(losses - erm, confidence) for losses in rows.values()],
+        "nominal_risk": [held_out.mean(losses) for losses in rows.values()],
+        "nominal_risk_change": [held_out.mean(losses - erm) for losses in rows.values()],
         "worst_risk": [one.worst for one in risk.values()],
     }
     summary = Table(
@@ -345,17 +338,15 @@ def _judged(
     brackets = _brackets(held_out, own, erm, fitted, excess["erm"].estimate)
     other = None
     if "inverse-frequency" in rows:
-        other = held_out.excess_difference(
-            rows["robust"], rows["inverse-frequency"], competitors, plausible, confidence
-        )
-    words = verdict(summary, brackets, other, negligible(held_out, erm), confidence)
+        other = held_out.excess_difference(rows["robust"], rows["inverse-frequency"], competitors)
+    words = verdict(summary, brackets, other, negligible(held_out, erm), held_out.confidence)
     return Comparison(
         summary=summary,
         by_context=Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]}),
         brackets=brackets,
         references=dict(zip(labels.tolist(), brackets["held_out"].tolist(), strict=True)),
         verdict=" ".join(words),
-        confidence=confidence,
+        confidence=held_out.confidence,
         radius=plausible.radius,
         model=model,
         remarks=" ".join(words[1:]),

@@ -90,9 +90,10 @@ def by_context(
     check_confidence(confidence)
     check_aligned(X, contexts)
     rows = row_losses(model, X, y, loss)
-    held_out, rows = HeldOut.of(len(rows), contexts, groups, sample_weight).weighted(rows)
+    held_out = HeldOut.of(len(rows), contexts, groups, sample_weight, confidence=confidence)
+    held_out, rows = held_out.weighted(rows)
     labels = held_out.contexts.labels
-    judged = held_out.excess_bounds(rows, np.zeros((len(rows), 1)), [""], None, confidence)
+    judged = held_out.excess_bounds(rows, np.zeros((len(rows), 1)), [""])
     risk, low, high = (judged.by_context[name] for name in ("excess", "low", "high"))
     own = innermost(model)
     trained = {plain(label): k for k, label in enumerate(getattr(own, "contexts_", ()))}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -165,10 +165,10 @@ def excess_bounds(
     (True, True)
     """
     ours = _checked(losses, "losses")
-    rows = HeldOut.of(len(ours), contexts, groups, sample_weight)
+    rows = HeldOut.of(len(ours), contexts, groups, sample_weight, mix=mix, confidence=confidence)
     names, others = _competitors(competitors, len(ours))
     held_out, ours, others = rows.weighted(ours, others)
-    return held_out.excess_bounds(ours, others, names, mix, confidence)
+    return held_out.excess_bounds(ours, others, names)
 
 
 def excess_difference(
@@ -199,36 +199,42 @@ def excess_difference(
         Below zero where the first model is better.
     """
     ours = _checked(losses, "losses")
-    rows = HeldOut.of(len(ours), contexts, groups, sample_weight)
+    rows = HeldOut.of(len(ours), contexts, groups, sample_weight, mix=mix, confidence=confidence)
     _, references = _competitors(competitors, len(ours))
     theirs = _checked(others, "others")
     if ours.shape != theirs.shape:
         raise InvalidInputError(f"losses has {len(ours)} rows and others has {len(theirs)}. Pass the same rows.")
     held_out, ours, theirs, references = rows.weighted(ours, theirs, references)
-    return held_out.excess_difference(ours, theirs, references, mix, confidence)
+    return held_out.excess_difference(ours, theirs, references)
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Rows that were held out: their contexts, which of them belong together, and their weights.
+    """Rows that were held out: their contexts, which of them belong together, their weights, and what is asked of them.
 
     Attributes
     ----------
     contexts : Contexts
     groups : ndarray of shape (n_samples,) or None
     weight : ndarray of shape (n_samples,)
+    mix : set, optional
+        The plausible mixes; every mix by default.
+    confidence : float
+        Level of intervals.
     """
 
     contexts: Contexts
     groups: NDArray[np.intp] | None
     weight: Array
+    mix: ContextSet | None = None
+    confidence: float = 0.95
 
     @classmethod
-    def of(cls, n_rows: int, contexts: Any, groups: Any = None, sample_weight: Any = None) -> HeldOut:
+    def of(cls, n_rows: int, contexts: Any, groups: Any = None, sample_weight: Any = None, **asked: Any) -> HeldOut:
         """Check what is known of each row."""
         encoded = encode(contexts, n_rows)
         codes = None if groups is None else encode(groups, n_rows, role="group").codes
-        return cls(encoded, codes, checked_row_weights(sample_weight, encoded))
+        return cls(encoded, codes, checked_row_weights(sample_weight, encoded), **asked)
 
     def weighted(self, *columns: Any) -> tuple[Any, ...]:
         """Return the rows that have weight, and every other table or array of theirs."""
@@ -237,30 +243,34 @@ class HeldOut:
         kept = np.flatnonzero(self.weight > 0)
         contexts = Contexts(self.contexts.labels, self.contexts.codes[kept])
         groups = None if self.groups is None else self.groups[kept]
-        return HeldOut(contexts, groups, self.weight[kept]), *(_safe_indexing(column, kept) for column in columns)
+        rows = replace(self, contexts=contexts, groups=groups, weight=self.weight[kept])
+        return rows, *(_safe_indexing(column, kept) for column in columns)
 
     def excess_bounds(
-        self,
-        losses: Array,
-        competitors: Array,
-        names: list[str],
-        mix: ContextSet | None,
-        confidence: float,
-        same: int | None = None,
+        self, losses: Array, competitors: Array, names: Sequence[str], same: int | None = None
     ) -> ExcessBounds:
         """See :func:`excess_bounds`; ``same`` is the competitor that is the model itself."""
-        check_confidence(confidence)
         excess = drawn_excess(self.pairs(losses[:, None] - competitors, _events(losses, competitors, same)))[0]
-        single, mixed = self._worst_cases(excess, mix, lambda worst: worst_interval(excess, worst, confidence))
+        single, mixed = self._worst_cases(excess, lambda worst: worst_interval(excess, worst, self.confidence))
         # No mix is worse than its worst context.
         single = single._replace(estimate=min(max(single.estimate, mixed.estimate), single.upper))
-        by_context = self._by_context(excess, names, confidence)
         p_value = enough(excess) if excess.judged.any() else math.nan
-        return ExcessBounds(*single, *mixed, confidence, self._unjudged(excess), p_value, by_context)
+        by_context = self._by_context(excess, names)
+        return ExcessBounds(*single, *mixed, self.confidence, self._unjudged(excess), p_value, by_context)
 
-    def _by_context(self, excess: Excess, names: list[str], confidence: float) -> Table:
+    def excess_difference(
+        self, losses: Array, others: Array, competitors: Array, same: int | None = None
+    ) -> ExcessDifference:
+        """See :func:`excess_difference`; ``same`` is the competitor that is the second model itself."""
+        both = np.concatenate([losses[:, None] - competitors, others[:, None] - competitors], axis=1)
+        events = np.r_[_events(losses, competitors, None), _events(others, competitors, same)]
+        one, other = drawn_excess(self.pairs(both, events), 2)
+        intervals = self._worst_cases(one, lambda worst: difference_interval(one, other, worst, self.confidence))
+        return ExcessDifference(*intervals[0], *intervals[1], self.confidence, self._unjudged(one))
+
+    def _by_context(self, excess: Excess, names: Sequence[str]) -> Table:
         """Return the excess of each context over its best competitor, with ends that hold together."""
-        low, high = simultaneous(excess, confidence)
+        low, high = simultaneous(excess, self.confidence)
         # Without a second unit the mean is all there is.
         mean = np.where(np.isfinite(excess.mean), excess.mean, -np.inf)
         best, value = mean.argmax(axis=1), mean.max(axis=1)
@@ -277,24 +287,7 @@ class HeldOut:
             competitor=np.where(there, np.array(names)[best], ""),
         )
 
-    def excess_difference(
-        self,
-        losses: Array,
-        others: Array,
-        competitors: Array,
-        mix: ContextSet | None,
-        confidence: float,
-        same: int | None = None,
-    ) -> ExcessDifference:
-        """See :func:`excess_difference`; ``same`` is the competitor that is the second model itself."""
-        check_confidence(confidence)
-        both = np.concatenate([losses[:, None] - competitors, others[:, None] - competitors], axis=1)
-        events = np.r_[_events(losses, competitors, None), _events(others, competitors, same)]
-        one, other = drawn_excess(self.pairs(both, events), 2)
-        intervals = self._worst_cases(one, mix, lambda worst: difference_interval(one, other, worst, confidence))
-        return ExcessDifference(*intervals[0], *intervals[1], confidence, self._unjudged(one))
-
-    def mean(self, values: Array, confidence: float) -> Interval:
+    def mean(self, values: Array) -> Interval:
         """Return the mean in the mix of the rows, which is taken as given, with an interval."""
         pairs = self.pairs(values[:, None])
         shares = np.bincount(self.contexts.codes, self.weight, len(self.contexts.labels)) / self.weight.sum()
@@ -302,7 +295,7 @@ class HeldOut:
             # One unit does not show how much it might vary: all rows together do.
             codes = np.zeros_like(self.contexts.codes)
             pairs, shares = PairedMeans.of(values[:, None], codes, 1, self.weight, self.groups), np.ones(1)
-        return mean_interval(Excess(pairs, slice(0, 1), np.empty(0)), shares, confidence)
+        return mean_interval(Excess(pairs, slice(0, 1), np.empty(0)), shares, self.confidence)
 
     def pairs(self, values: Array, event: float | Array = 0.0) -> PairedMeans:
         """Return the means of columns of losses in each context; see :meth:`PairedMeans.of`."""
@@ -311,11 +304,10 @@ class HeldOut:
     def _unjudged(self, excess: Excess) -> tuple[Any, ...]:
         return tuple(self.contexts.labels[~excess.judged].tolist())
 
-    def _worst_cases(
-        self, excess: Excess, mix: ContextSet | None, interval: Callable[[WorstMix], Interval]
-    ) -> tuple[Interval, Interval]:
+    def _worst_cases(self, excess: Excess, interval: Callable[[WorstMix], Interval]) -> tuple[Interval, Interval]:
         """Return intervals over every mix, and over the plausible ones where these are fewer."""
-        n_contexts = len(self.contexts.labels)
+        check_confidence(self.confidence)
+        mix, n_contexts = self.mix, len(self.contexts.labels)
         if mix is not None and not hasattr(mix, "worst_case"):
             raise InvalidInputError(f"mix is {mix!r:.60}; pass a set of mixes such as KLBall(p_hat, radius).")
         if mix is not None and len(mix.p_hat) != n_contexts:
