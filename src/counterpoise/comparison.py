@@ -24,7 +24,7 @@ from counterpoise.contexts import plain
 from counterpoise.estimators.linear import RobustLinearModel, RobustLinearRegression, RobustLogisticRegression
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import METHODS, Robustness
-from counterpoise.judging.excess import ExcessDifference, HeldOut, check_confidence
+from counterpoise.judging.excess import ExcessBounds, ExcessDifference, HeldOut
 from counterpoise.judging.intervals import ENDS, NOTHING, interval_in
 from counterpoise.judging.verdict import negligible, verdict
 from counterpoise.learners import (
@@ -178,7 +178,6 @@ def compare(
         raise InvalidInputError(
             f"methods are {list(methods)!r:.80}; choose from {', '.join(BASELINES)}, 'robust' and 'erm' among them."
         )
-    check_confidence(confidence)
     check_aligned(X, contexts)
     X, target = indexable(X, np.asarray(unwrapped(y)))
     held_out = HeldOut.of(len(target), contexts, groups, sample_weight, confidence=confidence)
@@ -198,17 +197,16 @@ def compare(
         # For a learner that memorises, its own rows say nothing.
         minimises = isinstance(last, RobustLinearModel)
         fitted = specialist_losses(*alone, None, **judge) if minimises else np.full(len(target), np.nan)
-        plausible = _plausible(last, held_out)
+        plausible = _plausible(last, held_out.totals)
     model = type(last).__name__ if estimator is not None else f"{type(last).__name__}, chosen by the kind of y"
     return _judged(held_out, rows, own, fitted, plausible, model)
 
 
-def _plausible(last: Any, held_out: HeldOut) -> KLBall:
+def _plausible(last: Any, counts: Array) -> KLBall:
     """Return the set of mixes for which an estimator is made."""
-    counts = np.bincount(held_out.contexts.codes, held_out.weight, len(held_out.contexts.labels))
     given = last.get_params(deep=False)
     switches = {name: given[name] for name in ("confidence", "radius", "draws") if name in given}
-    return Robustness(**switches).ball(counts.astype(np.float64))
+    return Robustness(**switches).ball(counts)
 
 
 @contextmanager
@@ -307,33 +305,12 @@ def _judged(
         name: held_out.excess_bounds(losses, competitors, COMPETITORS, pooled if name == "erm" else None)
         for name, losses in rows.items()
     }
-    change = {
-        name: held_out.excess_difference(losses, erm, competitors, pooled)
-        for name, losses in rows.items()
-        if name != "erm"
-    }
     unchanged = ExcessDifference(*NOTHING, *NOTHING, held_out.confidence, ())
-    intervals = {
-        "mix_excess": [one.mix for one in excess.values()],
-        "mix_excess_change": [change.get(name, unchanged).mix for name in rows],
-        "worst_excess": [one.worst for one in excess.values()],
-        "worst_excess_change": [change.get(name, unchanged).worst for name in rows],
-        "nominal_risk": [held_out.mean(losses) for losses in rows.values()],
-        "nominal_risk_change": [held_out.mean(losses - erm) for losses in rows.values()],
-        "worst_risk": [one.worst for one in risk.values()],
+    change = {
+        name: unchanged if name == "erm" else held_out.excess_difference(losses, erm, competitors, pooled)
+        for name, losses in rows.items()
     }
-    summary = Table(
-        {
-            "method": np.array(list(rows)),
-            **{
-                f"{name}{end}": column
-                for name, found in intervals.items()
-                for end, column in zip(ENDS, np.array(found).T, strict=True)
-            },
-            "p_value": np.array([one.p_value for one in excess.values()]),
-            "worst_context": labels[[_largest(one.by_context) for one in excess.values()]],
-        }
-    )
+    summary = _summary(held_out, rows, excess, risk, change)
     cells = [_cells(name, excess[name].by_context, risk[name].by_context) for name in rows]
     brackets = _brackets(held_out, own, erm, fitted, excess["erm"].estimate)
     other = None
@@ -350,6 +327,38 @@ def _judged(
         radius=plausible.radius,
         model=model,
         remarks=" ".join(words[1:]),
+    )
+
+
+def _summary(
+    held_out: HeldOut,
+    rows: Mapping[str, Array],
+    excess: Mapping[str, ExcessBounds],
+    risk: Mapping[str, ExcessBounds],
+    change: Mapping[str, ExcessDifference],
+) -> Table:
+    """Return a row per method; see :class:`Comparison`."""
+    intervals = {
+        "mix_excess": [one.mix for one in excess.values()],
+        "mix_excess_change": [one.mix for one in change.values()],
+        "worst_excess": [one.worst for one in excess.values()],
+        "worst_excess_change": [one.worst for one in change.values()],
+        "nominal_risk": [held_out.mean(losses) for losses in rows.values()],
+        "nominal_risk_change": [held_out.mean(losses - rows["erm"]) for losses in rows.values()],
+        "worst_risk": [one.worst for one in risk.values()],
+    }
+    columns = {
+        f"{name}{end}": column
+        for name, found in intervals.items()
+        for end, column in zip(ENDS, np.array(found).T, strict=True)
+    }
+    return Table(
+        {
+            "method": np.array(list(rows)),
+            **columns,
+            "p_value": np.array([one.p_value for one in excess.values()]),
+            "worst_context": held_out.contexts.labels[[_largest(one.by_context) for one in excess.values()]],
+        }
     )
 
 

@@ -16,7 +16,6 @@ from counterpoise.judging.excess import (
     ExcessBounds,
     ExcessDifference,
     HeldOut,
-    check_confidence,
     excess_bounds,
     excess_difference,
 )
@@ -87,7 +86,6 @@ def by_context(
         ``_high`` of risk and excess, NaN where there is one row or one group. ``seen`` tells whether the model was
         fitted to that context; those it was not are named below the table. Without a reference the excess is NaN.
     """
-    check_confidence(confidence)
     check_aligned(X, contexts)
     rows = row_losses(model, X, y, loss)
     held_out = HeldOut.of(len(rows), contexts, groups, sample_weight, confidence=confidence)

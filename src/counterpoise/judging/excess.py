@@ -229,12 +229,21 @@ class HeldOut:
     mix: ContextSet | None = None
     confidence: float = 0.95
 
+    def __post_init__(self) -> None:
+        if not 0.0 < self.confidence < 1.0:
+            raise InvalidInputError(f"confidence = {self.confidence}; the level of an interval lies between 0 and 1.")
+
     @classmethod
     def of(cls, n_rows: int, contexts: Any, groups: Any = None, sample_weight: Any = None, **asked: Any) -> HeldOut:
         """Check what is known of each row."""
         encoded = encode(contexts, n_rows)
         codes = None if groups is None else encode(groups, n_rows, role="group").codes
         return cls(encoded, codes, checked_row_weights(sample_weight, encoded), **asked)
+
+    @property
+    def totals(self) -> Array:
+        """The weight of all rows of each context."""
+        return np.bincount(self.contexts.codes, self.weight, len(self.contexts.labels)).astype(np.float64)
 
     def weighted(self, *columns: Any) -> tuple[Any, ...]:
         """Return the rows that have weight, and every other table or array of theirs."""
@@ -290,7 +299,7 @@ class HeldOut:
     def mean(self, values: Array) -> Interval:
         """Return the mean in the mix of the rows, which is taken as given, with an interval."""
         pairs = self.pairs(values[:, None])
-        shares = np.bincount(self.contexts.codes, self.weight, len(self.contexts.labels)) / self.weight.sum()
+        shares = self.totals / self.weight.sum()
         if (pairs.n_units == 1).any():
             # One unit does not show how much it might vary: all rows together do.
             codes = np.zeros_like(self.contexts.codes)
@@ -306,7 +315,6 @@ class HeldOut:
 
     def _worst_cases(self, excess: Excess, interval: Callable[[WorstMix], Interval]) -> tuple[Interval, Interval]:
         """Return intervals over every mix, and over the plausible ones where these are fewer."""
-        check_confidence(self.confidence)
         mix, n_contexts = self.mix, len(self.contexts.labels)
         if mix is not None and not hasattr(mix, "worst_case"):
             raise InvalidInputError(f"mix is {mix!r:.60}; pass a set of mixes such as KLBall(p_hat, radius).")
@@ -333,12 +341,6 @@ def _events(losses: Array, competitors: Array, same: int | None) -> Array:
     if same is not None:
         events[same] = 0.0
     return events
-
-
-def check_confidence(confidence: float) -> None:
-    """Raise unless a level lies strictly between 0 and 1."""
-    if not 0.0 < confidence < 1.0:
-        raise InvalidInputError(f"confidence = {confidence}; the level of an interval lies between 0 and 1.")
 
 
 def _competitors(given: Any, n_rows: int) -> tuple[list[str], Array]:
