@@ -19,6 +19,7 @@ from counterpoise.pages.svg import (
     LINE,
     SIZE,
     WIDTH,
+    coordinate,
     heading_height,
     legible,
     picture,
@@ -84,9 +85,10 @@ class _Curve:
     dash: str
     runs: list[list[tuple[float, float]]]
 
-    @property
-    def joined(self) -> list[list[tuple[float, float]]]:
-        return [run for run in self.runs if len(run) > 1]
+    def path(self, x: Scale, y: Scale) -> Html:
+        """Return the way along its points, as SVG has it."""
+        placed = [[f"{coordinate(x(a))} {coordinate(y(b))}" for a, b in run] for run in self.runs if len(run) > 1]
+        return Html("".join(f"M{'L'.join(run)}" for run in placed))
 
     @property
     def alone(self) -> list[tuple[float, float]]:

@@ -35,16 +35,16 @@ DASHED = "5 4"
 """A line that is dashed because it was asked to be."""
 
 
-def coordinate(value: float) -> str:
+def coordinate(value: float) -> Html:
     """Return a number to a tenth of a pixel, as short as can be."""
     written = f"{value:.1f}".removesuffix(".0")
-    return "0" if written == "-0" else written
+    return Html("0" if written == "-0" else written)
 
 
 @cache
 def _drawing() -> Environment:
     """Return how pictures are made: as pages are, with numbers that are places, to a tenth of a pixel."""
-    made = environment().overlay(finalize=lambda value: prose(coordinate(value) if isinstance(value, float) else value))
+    made = environment().overlay(finalize=lambda value: coordinate(value) if isinstance(value, float) else prose(value))
     made.globals |= {name: value for name, value in globals().items() if name.isupper()} | {"drawable": drawable}
     made.filters |= {
         "whole": lambda words: clean(words, 300),
