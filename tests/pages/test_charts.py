@@ -67,7 +67,7 @@ def charts(name):
             alt=str(name),
         ),
         "bars": bar_chart(
-            [Bar(name, 1.0, 0.5, 2.0, note=str(name)), Bar("b", -2.0)],
+            [Bar(name, 1.0, 0.5, 2.0), Bar("b", -2.0)],
             title=str(name),
             x_label=str(name),
             alt=str(name),

@@ -14,20 +14,18 @@ from counterpoise.pages.words import Html, clean, fitted, width_of
 MOST_ROWS = 60
 _ROW = 24.0
 _NAMES = 150.0
-_NOTES = 90.0
 _KEYS = 220.0
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar, with the interval around its value where there is one, and a word beside its number."""
+    """One bar, with the interval around its value where there is one."""
 
     name: Any
     value: float
     low: float | None = None
     high: float | None = None
     colour: str | None = None
-    note: str = ""
 
     @property
     def has_interval(self) -> bool:
@@ -58,11 +56,10 @@ def bar_chart(rows: Sequence[Bar], *, title: str, x_label: str, alt: str, id: st
     """
     shown = rows[:MOST_ROWS]
     room = max((width_of(number(row.value), SIZE) for row in shown), default=0.0)
-    beside = max((width_of(fitted(clean(row.note), _NOTES, SIZE), SIZE) for row in shown), default=0.0)
     values = [0.0, *(value for row in shown for value in (row.value, row.low, row.high))]
-    end, top = WIDTH - room - beside - 18, heading_height(title) + 4
+    end, top = WIDTH - room - 18, heading_height(title) + 4
     words = {"title": title, "alt": alt, "id": id, "x_label": x_label}
-    return _picture("pages/bars.svg", rows, values, end, top, **words, room=room, notes=_NOTES)
+    return _picture("pages/bars.svg", rows, values, end, top, **words, room=room)
 
 
 def dot_chart(

@@ -22,6 +22,7 @@ from counterpoise.pages.words import Html, clean, escaped, fitted, isolated, wid
 WIDTH = 480
 SIZE = 14
 LINE = 18
+TICK = 110
 
 INK, MUTED, FAINT, AXIS, GRID = "#1a1a1a", "#555555", "#8f8f8f", "#767676", "#e4e4e4"
 
@@ -92,10 +93,9 @@ class Tick:
     words: Any
     middle: float
     has_room: bool
-    width: float
 
 
-def spaced(ticks: Iterable[tuple[float, Any]], x: Scale, width: float = 110.0) -> list[Tick]:
+def spaced(ticks: Iterable[tuple[float, Any]], x: Scale) -> list[Tick]:
     """Return the ticks that are on a scale; a label that would run into the one before it is left out."""
     placed: list[Tick] = []
     free = -math.inf
@@ -103,9 +103,9 @@ def spaced(ticks: Iterable[tuple[float, Any]], x: Scale, width: float = 110.0) -
         at = x(value)
         if not x.start - 0.5 <= at <= x.end + 0.5:
             continue
-        half = width_of(fitted(clean(words), width, SIZE), SIZE) / 2
+        half = width_of(fitted(clean(words), TICK, SIZE), SIZE) / 2
         middle = min(max(at, half), WIDTH - half)
-        placed.append(Tick(at, words, middle, middle - half >= free, width))
+        placed.append(Tick(at, words, middle, middle - half >= free))
         if placed[-1].has_room:
             free = middle + half + 8
     return placed
