@@ -20,12 +20,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.multiclass import type_of_target
 
-from counterpoise.contexts import Contexts, encode, plain
+from counterpoise.contexts import plain
 from counterpoise.estimators.linear import RobustLinearModel, RobustLinearRegression, RobustLogisticRegression
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import METHODS, Robustness
-from counterpoise.judging.excess import HeldOut, check_confidence, group_codes
-from counterpoise.judging.paired import PairedMeans
+from counterpoise.judging.excess import ExcessBounds, ExcessDifference, HeldOut
+from counterpoise.judging.intervals import ENDS, NOTHING, interval_in
 from counterpoise.judging.verdict import negligible, verdict
 from counterpoise.learners import (
     RowLoss,
@@ -36,11 +36,10 @@ from counterpoise.learners import (
     row_losses,
     specialist_losses,
     step_name,
-    weighted_rows,
 )
 from counterpoise.sets import KLBall
 from counterpoise.tables import Table
-from counterpoise.validation import check_aligned, checked_row_weights, unwrapped
+from counterpoise.validation import check_aligned, unwrapped
 
 Array = NDArray[np.float64]
 
@@ -100,14 +99,17 @@ class Comparison:
     remarks: str = ""
 
     @property
+    def level(self) -> str:
+        """The level of the intervals in words."""
+        return f"{100 * self.confidence:g}%"
+
+    @property
     def overview(self) -> Table:
         """The summary with intervals in words, short enough to read."""
 
         def with_interval(name: str) -> NDArray[Any]:
-            low, high = self.summary[f"{name}_low"], self.summary[f"{name}_high"]
-            return np.array(
-                [f"{value:.3g} [{a:.2g}, {b:.2g}]" for value, a, b in zip(self.summary[name], low, high, strict=True)]
-            )
+            intervals = (interval_in(row, name) for row in self.summary.rows())
+            return np.array([f"{value:.3g} [{low:.2g}, {high:.2g}]" for value, low, high in intervals])
 
         size = f"plausible mixes lie within {self.radius:.3g} bits of the data"
         plausible = "every mix is plausible" if math.isinf(self.radius) else size
@@ -121,7 +123,7 @@ class Comparison:
                 "mean risk": self.summary["nominal_risk"],
                 "its change": with_interval("nominal_risk_change"),
             },
-            f"excess risk of {self.model} on held-out rows; {100 * self.confidence:g}% intervals; {plausible}",
+            f"excess risk of {self.model} on held-out rows; {self.level} intervals; {plausible}",
         )
 
     def __repr__(self) -> str:
@@ -176,37 +178,28 @@ def compare(
         raise InvalidInputError(
             f"methods are {list(methods)!r:.80}; choose from {', '.join(BASELINES)}, 'robust' and 'erm' among them."
         )
-    check_confidence(confidence)
     check_aligned(X, contexts)
     X, target = indexable(X, np.asarray(unwrapped(y)))
-    encoded = encode(contexts, len(target))
-    units = group_codes(groups, len(target))
-    weight = checked_row_weights(sample_weight, encoded)
+    held_out = HeldOut.of(len(target), contexts, groups, sample_weight, confidence=confidence)
     base = default_estimator(target) if estimator is None else estimator
     last = innermost(base)
     if isinstance(base, type) or not hasattr(last, "get_params") or "radius" not in last.get_params():
         raise InvalidInputError(
             f"compare needs a robust estimator, got {base!r:.60}. Wrap others: ContextRobust(estimator)."
         )
-    folds = fold_of_rows(base, X, target, encoded.codes, weight, cv, units)
-    units = units if units is None else units[weight > 0]
-    X, encoded, weight, target, folds = weighted_rows(X, encoded, weight, target, folds)
+    folds = fold_of_rows(base, X, target, held_out.contexts.codes, held_out.weight, cv, held_out.groups)
+    held_out, X, target, folds = held_out.weighted(X, target, folds)
     judge: dict[str, Any] = {"loss": loss, "floor": least_probability(len(target)), "n_jobs": n_jobs}
     with _each_warning_once():
-        rows = _held_out_losses(base, methods, X, target, encoded, weight, folds, **judge)
-        specialist = _variant(base, "erm", [0])
+        rows = _held_out_losses(base, methods, X, target, held_out, folds, **judge)
+        alone = (_variant(base, "erm", [0]), X, target, held_out.weight, held_out.contexts.codes)
+        own = specialist_losses(*alone, folds, **judge)
         # For a learner that memorises, its own rows say nothing.
         minimises = isinstance(last, RobustLinearModel)
-        own, fitted = (
-            specialist_losses(specialist, X, target, weight, encoded.codes, dealt, **judge)
-            if dealt is not None or minimises
-            else np.full(len(target), np.nan)
-            for dealt in (folds, None)
-        )
-        plausible = _plausible(last, np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64))
+        fitted = specialist_losses(*alone, None, **judge) if minimises else np.full(len(target), np.nan)
+        plausible = _plausible(last, held_out.totals)
     model = type(last).__name__ if estimator is not None else f"{type(last).__name__}, chosen by the kind of y"
-    held_out = HeldOut(encoded, units, weight)
-    return replace(_judged(held_out, rows, own, fitted, plausible, confidence), model=model)
+    return _judged(held_out, rows, own, fitted, plausible, model)
 
 
 def _plausible(last: Any, counts: Array) -> KLBall:
@@ -246,14 +239,14 @@ def _held_out_losses(
     methods: Sequence[str],
     X: Any,
     y: NDArray[Any],
-    contexts: Contexts,
-    weight: Array,
+    held_out: HeldOut,
     folds: NDArray[np.intp],
     *,
     n_jobs: int | None,
     **judge: Any,
 ) -> dict[str, Array]:
     """Return the loss of each row under each method, fitted without its fold; preprocessing is fitted once a fold."""
+    contexts, weight = held_out.contexts, held_out.weight
     models = {name: _variant(base, name, contexts.labels) for name in methods}
     weights = {name: contexts.balanced(weight) if METHODS[name].balanced else weight for name in methods}
     labels = contexts.labels[contexts.codes]
@@ -298,7 +291,7 @@ COMPETITORS = ("own", "pooled")
 
 
 def _judged(
-    held_out: HeldOut, rows: Mapping[str, Array], own: Array, fitted: Array, plausible: KLBall, confidence: float
+    held_out: HeldOut, rows: Mapping[str, Array], own: Array, fitted: Array, plausible: KLBall, model: str
 ) -> Comparison:
     """Turn losses of rows into tables and words.
 
@@ -306,61 +299,66 @@ def _judged(
     """
     labels, erm, pooled = held_out.contexts.labels, rows["erm"], COMPETITORS.index("pooled")
     competitors, nothing = np.column_stack([own, erm]), np.zeros((len(erm), 1))
+    risk = {name: held_out.excess_bounds(losses, nothing, [""]) for name, losses in rows.items()}
+    held_out = replace(held_out, mix=plausible)
     excess = {
-        name: held_out.excess_bounds(
-            losses, competitors, list(COMPETITORS), plausible, confidence, pooled if name == "erm" else None
-        )
+        name: held_out.excess_bounds(losses, competitors, COMPETITORS, pooled if name == "erm" else None)
         for name, losses in rows.items()
     }
-    risk = {name: held_out.excess_bounds(losses, nothing, [""], None, confidence) for name, losses in rows.items()}
+    unchanged = ExcessDifference(*NOTHING, *NOTHING, held_out.confidence, ())
     change = {
-        name: held_out.excess_difference(losses, erm, competitors, plausible, confidence, pooled)
+        name: unchanged if name == "erm" else held_out.excess_difference(losses, erm, competitors, pooled)
         for name, losses in rows.items()
-        if name != "erm"
     }
-    columns: dict[str, list[Any]] = {"method": list(rows)}
-
-    def put(name: str, intervals: Iterable[tuple[float, float, float]]) -> None:
-        for end, values in zip(("", "_low", "_high"), zip(*intervals, strict=True), strict=True):
-            columns[f"{name}{end}"] = list(values)
-
-    put("mix_excess", ((one.mix_estimate, one.mix_lower, one.mix_upper) for one in excess.values()))
-    none = (0.0, 0.0, 0.0)
-    put(
-        "mix_excess_change",
-        ((one.mix_estimate, one.mix_lower, one.mix_upper) if (one := change.get(name)) else none for name in rows),
-    )
-    put("worst_excess", ((one.estimate, one.lower, one.upper) for one in excess.values()))
-    put(
-        "worst_excess_change",
-        ((one.estimate, one.lower, one.upper) if (one := change.get(name)) else none for name in rows),
-    )
-    put("nominal_risk", (held_out.mean(losses, confidence) for losses in rows.values()))
-    put("nominal_risk_change", (held_out.mean(losses - erm, confidence) for losses in rows.values()))
-    put("worst_risk", ((one.estimate, one.lower, one.upper) for one in risk.values()))
-    columns["p_value"] = [one.p_value for one in excess.values()]
-    worst = labels[[_largest(one.by_context) for one in excess.values()]]
-    summary = Table({**{name: np.array(values) for name, values in columns.items()}, "worst_context": worst})
+    summary = _summary(held_out, rows, excess, risk, change)
     cells = [_cells(name, excess[name].by_context, risk[name].by_context) for name in rows]
-    by_context = Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]})
     brackets = _brackets(held_out, own, erm, fitted, excess["erm"].estimate)
-    references = dict(zip(labels.tolist(), brackets["held_out"].tolist(), strict=True))
     other = None
     if "inverse-frequency" in rows:
-        other = held_out.excess_difference(
-            rows["robust"], rows["inverse-frequency"], competitors, plausible, confidence
-        )
-    words = verdict(summary, brackets, other, negligible(held_out, erm), confidence)
+        other = held_out.excess_difference(rows["robust"], rows["inverse-frequency"], competitors)
+    words = verdict(summary, brackets, other, negligible(held_out, erm), held_out.confidence)
     return Comparison(
-        summary,
-        by_context,
-        brackets,
-        references,
-        " ".join(words),
-        confidence,
-        plausible.radius,
-        "",
-        " ".join(words[1:]),
+        summary=summary,
+        by_context=Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]}),
+        brackets=brackets,
+        references=dict(zip(labels.tolist(), brackets["held_out"].tolist(), strict=True)),
+        verdict=" ".join(words),
+        confidence=held_out.confidence,
+        radius=plausible.radius,
+        model=model,
+        remarks=" ".join(words[1:]),
+    )
+
+
+def _summary(
+    held_out: HeldOut,
+    rows: Mapping[str, Array],
+    excess: Mapping[str, ExcessBounds],
+    risk: Mapping[str, ExcessBounds],
+    change: Mapping[str, ExcessDifference],
+) -> Table:
+    """Return a row per method; see :class:`Comparison`."""
+    intervals = {
+        "mix_excess": [one.mix for one in excess.values()],
+        "mix_excess_change": [one.mix for one in change.values()],
+        "worst_excess": [one.worst for one in excess.values()],
+        "worst_excess_change": [one.worst for one in change.values()],
+        "nominal_risk": [held_out.mean(losses) for losses in rows.values()],
+        "nominal_risk_change": [held_out.mean(losses - rows["erm"]) for losses in rows.values()],
+        "worst_risk": [one.worst for one in risk.values()],
+    }
+    columns = {
+        f"{name}{end}": column
+        for name, found in intervals.items()
+        for end, column in zip(ENDS, np.array(found).T, strict=True)
+    }
+    return Table(
+        {
+            "method": np.array(list(rows)),
+            **columns,
+            "p_value": np.array([one.p_value for one in excess.values()]),
+            "worst_context": held_out.contexts.labels[[_largest(one.by_context) for one in excess.values()]],
+        }
     )
 
 
@@ -373,11 +371,12 @@ def _largest(by_context: Table) -> int:
 
 def _cells(method: str, excess: Table, risk: Table) -> dict[str, NDArray[Any]]:
     """Return a row per context of one method."""
+    bounds = dict(zip(ENDS, ("excess", "low", "high"), strict=True))
     return {
         "method": np.repeat(method, excess.n_rows),
         **{name: excess[name] for name in ("context", "n", "units")},
-        **{f"risk{end}": risk[name] for end, name in (("", "excess"), ("_low", "low"), ("_high", "high"))},
-        **{f"excess{end}": excess[name] for end, name in (("", "excess"), ("_low", "low"), ("_high", "high"))},
+        **{f"risk{end}": risk[name] for end, name in bounds.items()},
+        **{f"excess{end}": excess[name] for end, name in bounds.items()},
         "competitor": excess["competitor"],
     }
 
@@ -388,16 +387,8 @@ def _brackets(held_out: HeldOut, own: Array, erm: Array, fitted: Array, largest:
     A context is too small to judge where the two sides, with their noise, are further apart than the largest excess of
     the plain model and than what is negligible.
     """
-    contexts = held_out.contexts
     with np.errstate(invalid="ignore"):
-        columns = np.column_stack([own, erm, fitted, own - fitted, erm - fitted])
-    pairs = PairedMeans.of(
-        columns,
-        contexts.codes,
-        len(contexts.labels),
-        held_out.weight,
-        held_out.groups,
-    )
+        pairs = held_out.pairs(np.column_stack([own, erm, fitted, own - fitted, erm - fitted]))
     best = np.argmin(np.where(np.isnan(pairs.mean[:, :2]), np.inf, pairs.mean[:, :2]), axis=1)
     at = np.arange(len(best))
     width, error = pairs.mean[at, 3 + best], pairs.error[at, 3 + best]
@@ -406,8 +397,8 @@ def _brackets(held_out: HeldOut, own: Array, erm: Array, fitted: Array, largest:
         too_small = width + 2.0 * error > np.nanmax([largest, negligible(held_out, erm)])
     return Table.of(
         "",
-        context=contexts.labels,
-        n=contexts.counts,
+        context=held_out.contexts.labels,
+        n=held_out.contexts.counts,
         in_sample=pairs.mean[:, 2],
         held_out=pairs.mean[at, best],
         differ=beyond,

@@ -16,10 +16,8 @@ from counterpoise.judging.excess import (
     ExcessBounds,
     ExcessDifference,
     HeldOut,
-    check_confidence,
     excess_bounds,
     excess_difference,
-    group_codes,
 )
 from counterpoise.learners import (
     RowLoss,
@@ -30,11 +28,10 @@ from counterpoise.learners import (
     out_of_fold_losses,
     row_losses,
     specialist_losses,
-    weighted_rows,
 )
 from counterpoise.problem import given_references, keyed
 from counterpoise.tables import Table
-from counterpoise.validation import check_aligned, checked_row_weights, unwrapped
+from counterpoise.validation import check_aligned, unwrapped
 
 __all__ = [
     "ContextScorer",
@@ -89,16 +86,12 @@ def by_context(
         ``_high`` of risk and excess, NaN where there is one row or one group. ``seen`` tells whether the model was
         fitted to that context; those it was not are named below the table. Without a reference the excess is NaN.
     """
-    check_confidence(confidence)
     check_aligned(X, contexts)
     rows = row_losses(model, X, y, loss)
-    encoded = encode(contexts, len(rows))
-    weight = checked_row_weights(sample_weight, encoded)
-    units = group_codes(groups, len(rows))
-    units = units if units is None else units[weight > 0]
-    rows, encoded, weight = weighted_rows(rows, encoded, weight)
-    labels = encoded.labels
-    judged = HeldOut(encoded, units, weight).excess_bounds(rows, np.zeros((len(rows), 1)), [""], None, confidence)
+    held_out = HeldOut.of(len(rows), contexts, groups, sample_weight, confidence=confidence)
+    held_out, rows = held_out.weighted(rows)
+    labels = held_out.contexts.labels
+    judged = held_out.excess_bounds(rows, np.zeros((len(rows), 1)), [""])
     risk, low, high = (judged.by_context[name] for name in ("excess", "low", "high"))
     own = innermost(model)
     trained = {plain(label): k for k, label in enumerate(getattr(own, "contexts_", ()))}
@@ -110,14 +103,15 @@ def by_context(
             f"reference names none of the contexts: it has {', '.join(shown(label) for label in list(known)[:5])}, and "
             f"the data have {', '.join(shown(label) for label in labels[:5])}. Use the same labels."
         )
-    notes = {"not in the training data": labels[~seen], "without a reference": labels[np.isnan(least)]}
+    notes = {"not in the training data": labels[~seen]}
     # A model that knows of no references leaves nothing to name.
-    notes = notes if known else {"not in the training data": labels[~seen]}
+    if known:
+        notes["without a reference"] = labels[np.isnan(least)]
     note = "; ".join(f"{words}: {', '.join(map(shown, which))}" for words, which in notes.items() if len(which))
     return Table.of(
         note,
         context=labels,
-        n=encoded.counts,
+        n=held_out.contexts.counts,
         risk=risk,
         risk_low=low,
         risk_high=high,
@@ -151,15 +145,15 @@ def reference_risks(
     """
     check_aligned(X, contexts)
     X, target = indexable(X, np.asarray(unwrapped(y)))
-    encoded = encode(contexts, len(target))
-    weight = checked_row_weights(sample_weight, encoded)
-    folds = fold_of_rows(estimator, X, target, encoded.codes, weight, cv)
-    X, encoded, weight, target, folds = weighted_rows(X, encoded, weight, target, folds)
+    held_out = HeldOut.of(len(target), contexts, None, sample_weight)
+    folds = fold_of_rows(estimator, X, target, held_out.contexts.codes, held_out.weight, cv)
+    held_out, X, target, folds = held_out.weighted(X, target, folds)
+    weight, labels, codes = held_out.weight, held_out.contexts.labels, held_out.contexts.codes
     options: dict[str, Any] = {"loss": loss, "floor": least_probability(len(target)), "n_jobs": n_jobs}
-    own = specialist_losses(estimator, X, target, weight, encoded.codes, folds, **options)
+    own = specialist_losses(estimator, X, target, weight, codes, folds, **options)
     pooled = out_of_fold_losses(estimator, X, target, weight, np.ones(len(target)), folds, **options)
-    least = np.minimum(*(mean_by_context(rows, weight, encoded.codes, len(encoded.labels)) for rows in (own, pooled)))
-    return {plain(label): float(risk) for label, risk in zip(encoded.labels, least, strict=True)}
+    least = np.minimum(*(mean_by_context(rows, weight, codes, len(labels)) for rows in (own, pooled)))
+    return {plain(label): float(risk) for label, risk in zip(labels, least, strict=True)}
 
 
 class ContextScorer(BaseEstimator):  # type: ignore[misc]

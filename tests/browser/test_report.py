@@ -1,12 +1,12 @@
 """The report in a real browser: read by eye, by keyboard, by a screen reader, on a phone, and without JavaScript."""
 
 import re
+from importlib.resources import files
 
 import numpy as np
 import pytest
 
 from counterpoise import RobustLinearRegression, RobustLogisticRegression
-from counterpoise.pages.style import STYLE
 from counterpoise.pages.svg import contrast
 from counterpoise.report import Report
 from tests.test_report import LABELS, rows, two_classes
@@ -182,7 +182,8 @@ def test_every_word_stands_out_from_its_ground(opened, name):
 
 
 def test_the_colours_of_the_style_stand_out_from_white():
-    for colour in re.findall(r"(?<![-\w])color: (#[0-9a-f]{3,6})", STYLE):
+    style = files("counterpoise.pages").joinpath("style.css").read_text(encoding="utf-8")
+    for colour in re.findall(r"(?<![-\w])color: (#[0-9a-f]{3,6})", style):
         full = "#" + "".join(2 * letter for letter in colour[1:]) if len(colour) == 4 else colour
         assert contrast(full) >= 4.5
 

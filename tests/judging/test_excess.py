@@ -121,8 +121,8 @@ def test_the_order_of_rows_does_not_matter():
 @pytest.mark.parametrize("seed", range(6))
 def test_the_upper_end_is_the_largest_of_all_mixes(seed):
     losses, competitors, codes = rows(np.random.default_rng(seed).normal(0, 0.2, 3), [60, 30, 20], seed)
-    held_out = HeldOut.of(losses, codes)
-    excess = drawn_excess(held_out._pairs(losses[:, None] - competitors))[0]
+    held_out = HeldOut.of(len(losses), codes)
+    excess = drawn_excess(held_out.pairs(losses[:, None] - competitors))[0]
     ball = cpo.KLBall([0.5, 0.3, 0.2], 0.3)
     drawn = np.random.default_rng(0).dirichlet([2.5, 1.5, 1.0], 20_000)
     inside = drawn[(ball.p_hat * np.log2(ball.p_hat / drawn)).sum(axis=1) <= 0.3]

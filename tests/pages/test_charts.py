@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.pages.charts import Bar, DotRow, Line, Mark, bar_chart, dot_chart, line_chart
+from counterpoise.pages.lines import Line, Mark, line_chart
+from counterpoise.pages.rows import Bar, DotRow, bar_chart, dot_chart
 from counterpoise.pages.svg import CYCLE, FAINT, INK, MUTED, WIDTH, contrast, legible
 from counterpoise.pages.words import Html
 from tests.pages.hostile import NAMES
@@ -66,7 +67,7 @@ def charts(name):
             alt=str(name),
         ),
         "bars": bar_chart(
-            [Bar(name, 1.0, 0.5, 2.0, note=str(name)), Bar("b", -2.0)],
+            [Bar(name, 1.0, 0.5, 2.0), Bar("b", -2.0)],
             title=str(name),
             x_label=str(name),
             alt=str(name),

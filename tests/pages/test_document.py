@@ -7,21 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2 import UndefinedError
 
-from counterpoise.pages.charts import Bar, bar_chart
-from counterpoise.pages.document import (
-    Html,
-    details,
-    document,
-    facts,
-    figure,
-    notice,
-    section,
-    sentence,
-    table,
-    text,
-    verdict,
-)
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.pages.document import page as page_of
+from counterpoise.pages.document import save, table, versions
+from counterpoise.pages.rows import Bar, bar_chart
+from counterpoise.pages.templates import environment, prose, rendered, text
+from counterpoise.pages.words import Html
 from counterpoise.tables import Table
 from tests.pages.hostile import NAMES
 
@@ -60,21 +53,33 @@ class Read(HTMLParser):
 CHART = bar_chart([Bar("<north>", 1.0)], title="Bars", x_label="risk", alt="One bar.")
 
 
+EVERYTHING = """{% extends "pages/page.html" %}
+{% block content %}
+<p class="verdict">{{ words }}</p><p class="notice note" role="note">{{ words }}</p>
+<section id="all"><h2>{{ words }}</h2><p>{{ words }}</p><figure>{{ chart }}<figcaption>{{ words }}</figcaption></figure>
+{{ table }}</section><details><summary>{{ words }}</summary><p title="{{ words|short }}">{{ words }}</p></details>
+<p>In {{ name|name }} and {{ name|cell }}.</p>
+{% endblock %}"""
+
+
 def page(name="north", **more):
     rows = Table.of(str(name), context=np.array([name, "b"], dtype=object), risk=[1.5, float("nan")])
     words = str(name)
-    return document(
+    return page_of(
+        environment().from_string(EVERYTHING),
         words,
-        verdict(words),
-        notice(words),
-        notice(words, kind="warning"),
-        section(words, words, figure(CHART, words), table(rows, caption=words, headings={"risk": words}), id=words),
-        facts({words: name}),
-        details(words, words),
-        sentence("In {} and {place}.", name, place=name),
+        {words: name},
         subtitle=words,
+        words=words,
+        name=name,
+        chart=CHART,
+        table=table(rows, caption=words, headings={"risk": words}),
         **more,
     )
+
+
+def shown(template, **values):
+    return rendered(environment().from_string(template), **values)
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
@@ -100,16 +105,22 @@ def test_markup_is_not_escaped_twice_and_text_always_is():
     once = text("a < b & c")
     assert once == "<bdi>a &lt; b &amp; c</bdi>"
     assert text(once) is once
-    assert section("h", once).count("&amp;") == 1
-    # What was put together outside of the blocks is no longer known to be safe.
-    assert "&lt;bdi&gt;" in section("h", once + "more")
-    assert "<p>&lt;i&gt;</p>" in section("h", "<i>")
+    assert prose(once) is once
+    assert shown("<p>{{ it }}</p>", it=once).count("&amp;") == 1
+    # What was put together outside of a template is no longer known to be safe.
+    assert "&lt;bdi&gt;" in shown("<p>{{ it }}</p>", it=once + "more")
+    assert shown("<p>{{ it }}</p>", it="<i>") == "<p>&lt;i&gt;</p>"
 
 
-def test_a_sentence_makes_its_values_safe():
-    said = sentence("{n} < {name} & {done}", n=3, name="<b>{n}", done=Html("<b>yes</b>"))
-    assert said == "<bdi>3</bdi> &lt; <bdi>&lt;b&gt;{n}</bdi> &amp; <b>yes</b>"
+def test_a_template_makes_its_values_safe():
+    said = shown("{{ n }} < {{ name|name }} & {{ done }}", n=3, name="<b>{{ n }}", done=Html("<b>yes</b>"))
+    assert said == "3 < <bdi>&lt;b&gt;{{ n }}</bdi> & <b>yes</b>"
     assert isinstance(said, Html)
+
+
+def test_a_value_that_was_forgotten_is_an_error():
+    with pytest.raises(UndefinedError, match="name"):
+        shown("{{ name }}")
 
 
 def test_a_page_has_its_parts():
@@ -214,10 +225,18 @@ def test_a_table_without_rows_or_columns_is_a_table():
 
 
 def test_facts_are_written_like_cells():
-    found = cells(facts({"samples": 12345, "risk": 0.123456, "none": None, "link": Html("<i>x</i>"), "done": True}))
+    facts = {"samples": 12345, "risk": 0.123456, "none": None, "link": Html("<i>x</i>"), "done": True}
+    found = cells(page_of("pages/page.html", "title", facts))
     assert found == [["samples", "12\u202f345"], ["risk", "0.1235"], ["none", "–"], ["link", "x"], ["done", "yes"]]
 
 
-def test_a_warning_is_one_without_its_colour():
-    assert "Warning." in Read(notice("few samples", kind="warning")).words["p"]
-    assert "Warning." not in Read(notice("few samples")).words["p"]
+def test_versions_are_of_what_is_there():
+    assert list(versions("numpy", "no-such-package")) == ["Python", "counterpoise", "numpy"]
+    assert versions("numpy")["numpy"] == np.__version__
+
+
+def test_a_page_is_made_only_where_it_can_be_kept(tmp_path):
+    (tmp_path / "page.html").write_text("mine")
+    with pytest.raises(InvalidInputError, match="exists already"):
+        save(tmp_path / "page.html", lambda: pytest.fail("made in vain"))
+    assert save(tmp_path / "page.html", lambda: "other", force=True).read_text() == "other"

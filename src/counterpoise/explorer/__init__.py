@@ -11,7 +11,7 @@ from typing import Any
 
 from counterpoise.explorer.page import written
 from counterpoise.explorer.sweep import Sweep, stock_sweep, sweep
-from counterpoise.files import check_output, whole
+from counterpoise.pages.document import save
 
 __all__ = ["Explorer", "Sweep", "stock_sweep", "sweep"]
 
@@ -46,10 +46,7 @@ class Explorer:
         force : bool
             Whether a file that exists may be replaced.
         """
-        place = Path(path)
-        check_output(place, force)
-        whole(place, lambda part: part.write_text(self.html, encoding="utf-8"))
-        return place
+        return save(path, lambda: self.html, force)
 
     def __repr__(self) -> str:
         return f"Explorer({len(self.sweep.contexts)} contexts, {len(self.sweep.levels.radii)} levels)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,57 +30,55 @@ _NAMES = 440.0
 
 
 def embedded(sweep: Sweep) -> dict[str, Any]:
-    """Return what the page's script reads, as plain values; infinite and missing numbers are None."""
+    """Return what the page's script reads."""
     ranked = np.argsort(-_importance(sweep), kind="stable")
     kept = np.sort(ranked[:MOST_EMBEDDED])
     place = {int(c): k for k, c in enumerate(kept)}
-    levels, decision = sweep.levels, sweep.decision
     drawn = sorted(place[int(c)] for c in ranked[:MOST_DRAWN])
+    levels, decision = sweep.levels, sweep.decision
     return {
         "words": {name: clean(words) for name, words in vars(sweep.words).items()},
         "names": [clean(sweep.contexts[c], _NAME) or "(no name)" for c in kept],
-        "counts": _plain(sweep.counts[kept]),
-        "shares": _plain(sweep.shares[kept]),
+        "shares": sweep.shares[kept],
         "colours": _colours(ranked, kept),
         "drawn": drawn,
         "others": len(sweep.contexts) - len(drawn),
-        "radii": _plain(levels.radii),
+        "radii": levels.radii,
         "labels": {method: levels.words(method) for method in METHODS},
         "leads": {method: levels.leads(method) for method in METHODS},
-        "stops": {method: [[level, k] for level, k in levels.stops[method].items()] for method in METHODS},
-        "cautions": dict(levels.cautions),
+        "stops": {method: list(levels.stops[method].items()) for method in METHODS},
+        "cautions": levels.cautions,
         "chosen": levels.chosen,
         "method": levels.method,
         "criterion": sweep.criterion,
-        "low": _plain(sweep.intervals[:, kept, 0]),
-        "high": _plain(sweep.intervals[:, kept, 1]),
+        "low": sweep.intervals[:, kept, 0],
+        "high": sweep.intervals[:, kept, 1],
         "criteria": {criterion: _scored(sweep, one, kept, place) for criterion, one in sweep.by_criterion.items()},
         "decision": _affine(decision, place)
         if isinstance(decision, AffineDecision)
-        else _stock(decision, kept[drawn])
-        if isinstance(decision, StockDecision)
-        else None,
+        else decision and _stock(decision, kept[drawn]),
     }
 
 
 def as_script(data: dict[str, Any]) -> str:
     """Return data as a line of JavaScript that defines ``DATA``, whatever the labels hold.
 
-    All but ASCII is escaped, so no character ends a line, and so is what might end the script or begin markup.
+    All but ASCII is escaped, so no character ends a line, and so is what might end the script or begin markup. Infinite
+    and missing numbers are null.
     """
-    written = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    written = json.dumps(_plain(data), allow_nan=False, separators=(",", ":"))
     for character in "<>&":
         written = written.replace(character, f"\\u{ord(character):04x}")
     return f"const DATA = JSON.parse({json.dumps(written)});\n"
 
 
-def _plain(values: Any) -> Any:
-    """Return numbers as JSON has them: nested lists, with None for what is not finite."""
-    if isinstance(values, list):
-        return [_plain(value) for value in values]
-    if isinstance(values, np.ndarray):
-        return _plain(values.tolist())
-    return values if math.isfinite(values) else None
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(one) for one in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _importance(sweep: Sweep) -> Array:
@@ -105,15 +104,10 @@ def _scored(sweep: Sweep, one: Scored, kept: NDArray[np.intp], place: dict[int, 
     unit = f" ({words.unit})" if words.unit else ""
     what = "excess" if one.criterion == "excess" else words.risk
     return {
-        "weights": _plain(one.weights[:, kept]),
-        "values": _plain(one.values[:, kept]),
-        "nominal": _plain(one.nominal),
-        "prices": _plain(one.prices),
-        "paid": one.paid.tolist(),
-        "worst": _plain(one.worst),
+        **{name: getattr(one, name) for name in ("nominal", "prices", "paid", "worst", "objective", "gaps")},
+        "weights": one.weights[:, kept],
+        "values": one.values[:, kept],
         "worst_in": [place[int(c)] for c in one.worst_contexts],
-        "objective": _plain(one.objective),
-        "gaps": _plain(one.gaps),
         "what": what,
         "bars": [low, high],
         "axes": {
@@ -141,38 +135,31 @@ def _axis(values: Any, name: str) -> dict[str, Any]:
 
 
 def _affine(decision: AffineDecision, place: dict[int, int]) -> dict[str, Any]:
-    shared = {
-        "features": [clean(name, 40) for name in decision.features],
-        "target": clean(decision.target, 40),
-        "classes": [clean(name, 40) for name in decision.classes],
-        "link": decision.link,
-        "slopes": {criterion: _plain(values) for criterion, values in decision.slopes.items()},
-        "intercepts": {criterion: _plain(values) for criterion, values in decision.intercepts.items()},
-        "points": _plain(decision.points),
-        "values": _plain(decision.values),
+    features, target = [clean(name, 40) for name in decision.features], clean(decision.target, 40)
+    classes = [clean(name, 40) for name in decision.classes]
+    if len(features) == 2:
+        kind, heights, name = "boundary", decision.points[:, 1], decision.features[1]
+    elif classes:
+        kind, heights, name = "curve", np.array([0.0, 1.0]), f"probability of {classes[1]}"
+    else:
+        kind, heights, name = "curve", decision.values, decision.target
+    return {
+        **{part: getattr(decision, part) for part in ("link", "slopes", "intercepts", "points", "values")},
+        "kind": kind,
+        "features": features,
+        "target": target,
+        "classes": classes,
         "codes": [place.get(int(c)) for c in decision.codes],
-        "n_rows": decision.n_rows,
+        "axes": {"x": _axis(decision.points[:, 0], decision.features[0]), "y": _axis(heights, name)},
     }
-    if len(decision.features) == 2:
-        axes = [_axis(column, name) for column, name in zip(decision.points.T, decision.features, strict=True)]
-        return {"kind": "boundary", **shared, "axes": {"x": axes[0], "y": axes[1]}}
-    vertical = (
-        _axis([0.0, 1.0], f"probability of {clean(decision.classes[1], 40)}")
-        if decision.classes
-        else _axis(decision.values, decision.target)
-    )
-    return {"kind": "curve", **shared, "axes": {"x": _axis(decision.points, decision.features[0]), "y": vertical}}
 
 
 def _stock(decision: StockDecision, drawn: NDArray[np.intp]) -> dict[str, Any]:
+    curves = decision.curves[:, drawn]
     return {
         "kind": "stock",
-        "orders": {criterion: _plain(orders) for criterion, orders in decision.orders.items()},
-        "grid": _plain(decision.grid),
-        "curves": _plain(decision.curves[:, drawn].T),
-        "best": _plain(decision.best[drawn]),
-        "axes": {
-            "x": _axis(decision.grid, "units ordered"),
-            "y": _axis(decision.curves[:, drawn], "excess cost"),
-        },
+        "orders": decision.orders,
+        "grid": decision.grid,
+        "curves": curves.T,
+        "axes": {"x": _axis(decision.grid, "units ordered"), "y": _axis(curves, "excess cost")},
     }

@@ -9,13 +9,12 @@ from typing import Any, Literal
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import is_classifier
-from sklearn.pipeline import Pipeline
 
 from counterpoise.contexts import Contexts
 from counterpoise.estimators.linear import RobustPoissonRegressor
 from counterpoise.fit import Criterion
+from counterpoise.learners import innermost
 from counterpoise.stock.plans import ProductPlan
 from counterpoise.validation import unwrapped
 
@@ -66,25 +65,25 @@ class AffineDecision:
     @classmethod
     def of(cls, models: Mapping[Criterion, Sequence[Any]], X: Any, y: Any, contexts: Contexts) -> AffineDecision | None:
         """Read the decision off fitted models; None where it cannot be drawn."""
-        rows = _numbers(X)
-        if rows is None or not 1 <= rows.shape[1] <= 2:
+        features, rows = _features(X)
+        if rows is None or not 1 <= len(features) <= 2:
             return None
-        first = next(iter(models.values()))[0]
-        final = first[-1] if isinstance(first, Pipeline) else first
+        final = innermost(next(iter(models.values()))[0])
         classes = tuple(final.classes_.tolist()) if is_classifier(final) else ()
         target = _target(y, classes)
-        if target is None or (len(classes) != 2 if classes else rows.shape[1] > 1):
+        if target is None or (len(classes) != 2 if classes else len(features) > 1):
             return None
+        link: Link = "logit" if classes else "log" if isinstance(final, RobustPoissonRegressor) else "identity"
         finite = np.flatnonzero(np.isfinite(rows).all(axis=1))
-        found = {criterion: _recovered(X, rows[finite], fitted) for criterion, fitted in models.items()}
-        if any(one is None for one in found.values()):
+        found = {criterion: _recovered(X, rows[finite], fitted, link) for criterion, fitted in models.items()}
+        if not all(found.values()):
             return None
         kept = finite[_every(contexts.codes[finite])]
         return cls(
-            features=_names(X, rows.shape[1]),
+            features=features,
             target=str(getattr(y, "name", None) or "y"),
             classes=classes,
-            link="logit" if classes else "log" if isinstance(final, RobustPoissonRegressor) else "identity",
+            link=link,
             slopes={criterion: one[0] for criterion, one in found.items() if one},
             intercepts={criterion: one[1] for criterion, one in found.items() if one},
             points=rows[kept],
@@ -94,24 +93,19 @@ class AffineDecision:
         )
 
 
-def _numbers(X: Any) -> Array | None:
-    """Return X as numbers; None where it holds something else."""
-    if sparse.issparse(X):
-        return None
+def _features(X: Any) -> tuple[tuple[str, ...], Array | None]:
+    """Return the names of features, and X as numbers; None where it holds something else."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
-        if not all(column.dtype.is_numeric() or column.dtype == nw.Boolean for column in frame.iter_columns()):
-            return None
-        columns = [np.asarray(column.to_numpy(), dtype=np.float64) for column in frame.iter_columns()]
-        return np.column_stack(columns) if columns else None
+        columns = [frame[name] for name in frame.columns]
+        if not columns or not all(one.dtype.is_numeric() or one.dtype == nw.Boolean for one in columns):
+            return (), None
+        rows = np.column_stack([np.asarray(one.to_numpy(), dtype=np.float64) for one in columns])
+        return tuple(map(str, frame.columns)), rows
     raw = np.asarray(X)
-    return raw.astype(np.float64) if raw.ndim == 2 and raw.dtype.kind in "biuf" else None
-
-
-def _names(X: Any, n_features: int) -> tuple[str, ...]:
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    given = frame.columns if isinstance(frame, nw.DataFrame) else [f"x{k + 1}" for k in range(n_features)]
-    return tuple(map(str, given))
+    if raw.ndim != 2 or raw.dtype.kind not in "biuf":
+        return (), None
+    return tuple(f"x{k + 1}" for k in range(raw.shape[1])), raw.astype(np.float64)
 
 
 def _target(y: Any, classes: tuple[Any, ...]) -> Array | None:
@@ -134,7 +128,7 @@ def _every(codes: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.sort(order[steps])
 
 
-def _recovered(X: Any, rows: Array, models: Sequence[Any]) -> tuple[Array, Array] | None:
+def _recovered(X: Any, rows: Array, models: Sequence[Any], link: Link) -> tuple[Array, Array] | None:
     """Return slopes and intercepts in the units of X; None where the models are not affine in it."""
     # Around the middle of the data and not around 0, from which data may be so far that differences cancel.
     middle, spread = np.median(rows, axis=0), rows.std(axis=0)
@@ -144,7 +138,7 @@ def _recovered(X: Any, rows: Array, models: Sequence[Any]) -> tuple[Array, Array
     slopes, intercepts = [], []
     for model in models:
         try:
-            answers = _linear(model, probes)
+            answers = _linear(model, probes, link)
         except (ValueError, TypeError):
             # An encoder that knows only the values it saw refuses those in between.
             return None
@@ -167,11 +161,13 @@ def _like(X: Any, rows: Array) -> Any:
     return nw.from_dict(columns, backend=frame.implementation).to_native()
 
 
-def _linear(model: Any, rows: Any) -> Array:
+def _linear(model: Any, rows: Any, link: Link) -> Array:
     """Return what of the predictions is affine in the features that reach the model."""
-    if isinstance(model, Pipeline):
-        return np.asarray(model[-1]._linear(model[:-1].transform(rows) if len(model.steps) > 1 else rows))
-    return np.asarray(model._linear(rows))
+    if link == "logit":
+        return np.asarray(model.decision_function(rows))
+    predicted = np.asarray(model.predict(rows))
+    with np.errstate(divide="ignore"):
+        return np.log(predicted) if link == "log" else predicted
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,14 +180,11 @@ class StockDecision:
     grid : ndarray of shape (n_points,)
     curves : ndarray of shape (n_points, n_contexts)
         Excess cost of the orders in ``grid``.
-    best : ndarray of shape (n_contexts,)
-        The best order of each context.
     """
 
     orders: Mapping[Criterion, Array]
     grid: Array
     curves: Array
-    best: Array
 
     @classmethod
     def of(cls, plan: ProductPlan, orders: Mapping[Criterion, Array]) -> StockDecision:
@@ -200,4 +193,4 @@ class StockDecision:
         grid = np.linspace(0.0, 1.12 * max(*best, *(own.max() for own in orders.values()), 1e-9), _POINTS)
         # The kinks that matter most are on the curves.
         grid = np.unique([*grid, *best]) if len(best) <= _POINTS else grid
-        return cls(orders, grid, np.array([plan.excess(float(order)) for order in grid]), best)
+        return cls(orders, grid, np.array([plan.excess(float(order)) for order in grid]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
@@ -83,31 +83,25 @@ class Levels:
 
     def words(self, method: RadiusMethod) -> list[str]:
         """Return each level in words: the confidence it has by a method."""
-        stops = {k: level for level, k in self.stops[method].items()}
-        return [
-            "ERM"
-            if radius == 0.0
-            else "every mix"
-            if math.isinf(radius)
-            else f"{100 * stops[k]:g}% by {method}"
-            if k in stops
-            else _between(confidence, f" by {method}")
-            for k, (radius, confidence) in enumerate(zip(self.radii, self.confidences[method], strict=True))
-        ]
+        by = f" by {method}"
+        return self._described(method, "ERM", "every mix", "{}" + by, lambda _, level: _between(level, by))
 
     def leads(self, method: RadiusMethod) -> list[str]:
         """Return how a sentence about each level begins."""
-        stops = {k: level for level, k in self.stops[method].items()}
-        return [
-            "With the mix of the data (ERM)"
-            if radius == 0.0
-            else "With every mix possible"
-            if math.isinf(radius)
-            else f"At {100 * stops[k]:g}%"
-            if k in stops
-            else f"At {number(radius)} bits ({_between(confidence)})"
-            for k, (radius, confidence) in enumerate(zip(self.radii, self.confidences[method], strict=True))
-        ]
+        ends = "With the mix of the data (ERM)", "With every mix possible"
+        return self._described(
+            method, *ends, "At {}", lambda bits, level: f"At {number(bits)} bits ({_between(level)})"
+        )
+
+    def _described(
+        self, method: RadiusMethod, erm: str, every: str, stop: str, other: Callable[[float, float], str]
+    ) -> list[str]:
+        """Return words for each level: for both ends, for the stops of a method, and for what lies between them."""
+        levels = zip(self.radii.tolist(), self.confidences[method].tolist(), strict=True)
+        said = {k: other(radius, level) for k, (radius, level) in enumerate(levels)}
+        said |= {k: stop.format(f"{100 * level:g}%") for level, k in self.stops[method].items()}
+        said |= {k: erm if radius == 0.0 else every for k, radius in enumerate(self.radii) if radius in (0.0, math.inf)}
+        return list(said.values())
 
     def intervals(self, shares: Array) -> Array:
         """Return the least and the largest share of each context in each set: shape (n_levels, n_contexts, 2)."""

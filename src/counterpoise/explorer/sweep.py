@@ -24,7 +24,8 @@ from counterpoise.estimators.linear import (
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.explorer.decision import AffineDecision, StockDecision
 from counterpoise.explorer.levels import Levels
-from counterpoise.fit import Criterion
+from counterpoise.fit import Criterion, Robustness
+from counterpoise.learners import step_name
 from counterpoise.sets import KLBall
 from counterpoise.stock.plans import Money, ProductPlan
 from counterpoise.validation import checked_row_weights
@@ -44,8 +45,6 @@ class Scored:
         The least favourable mix of each set, and the risk and the excess risk of each context.
     nominal : ndarray of shape (n_levels,)
         Mean risk over the data.
-    worst : ndarray of shape (n_levels,)
-        The largest score of any context.
     objective : ndarray of shape (n_levels,)
         The largest mean score of any mix in the set.
     gaps : ndarray of shape (n_levels,)
@@ -57,7 +56,6 @@ class Scored:
     risks: Array
     excess: Array
     nominal: Array
-    worst: Array
     objective: Array
     gaps: Array
 
@@ -65,6 +63,11 @@ class Scored:
     def values(self) -> Array:
         """What is scored, of each context at each level."""
         return self.excess if self.criterion == "excess" else self.risks
+
+    @property
+    def worst(self) -> Array:
+        """The largest score of any context, at each level."""
+        return np.asarray(self.values.max(axis=1))
 
     @property
     def worst_contexts(self) -> NDArray[np.intp]:
@@ -148,11 +151,16 @@ def sweep(model: Any, X: Any, y: Any, contexts: Any, *, sample_weight: Any = Non
         )
     encoded = encode(contexts)
     counts = np.bincount(encoded.codes, checked_row_weights(sample_weight, encoded)).astype(np.float64)
-    robustness = final._robustness
+    robustness = Robustness(final.confidence, final.radius, final.draws, final.criterion)
     ladder = Levels.of(counts, robustness, levels)
     paths: dict[Criterion, ConfidencePath] = {
         criterion: confidence_path(
-            _scoring(model, criterion), X, y, contexts, radii=ladder.radii.tolist(), sample_weight=sample_weight
+            clone(model).set_params(**{f"{step_name(model)}criterion": criterion}),
+            X,
+            y,
+            contexts,
+            radii=ladder.radii.tolist(),
+            sample_weight=sample_weight,
         )
         for criterion in CRITERIA
     }
@@ -178,13 +186,6 @@ _MEASURES = {
 }
 
 
-def _scoring(model: Any, criterion: Criterion) -> Any:
-    """Return the model with another criterion."""
-    if not isinstance(model, Pipeline):
-        return clone(model).set_params(criterion=criterion)
-    return clone(model).set_params(**{f"{model.steps[-1][0]}__criterion": criterion})
-
-
 def _of_path(criterion: Criterion, path: ConfidencePath) -> Scored:
     return Scored(
         criterion=criterion,
@@ -192,7 +193,6 @@ def _of_path(criterion: Criterion, path: ConfidencePath) -> Scored:
         risks=path.risks,
         excess=path.excess_risks,
         nominal=path["nominal_risk"],
-        worst=path["worst_excess" if criterion == "excess" else "worst_risk"],
         objective=path["objective"],
         gaps=path["gap"],
     )
@@ -247,7 +247,6 @@ def _orders(plan: ProductPlan, ladder: Levels, criterion: Criterion) -> tuple[Sc
             risks=risks,
             excess=excess,
             nominal=risks @ plan.shares,
-            worst=values.max(axis=1),
             objective=np.array(
                 [
                     KLBall(plan.shares, radius).worst_case(row).value

@@ -45,7 +45,7 @@ def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[
     scenario, so the difference is at most :math:`q \mu_1 - V(\mu_2)`, and at most :math:`q (\mu_1 - \mu_2)`, in which
     what is common to both methods cancels. Both are bounded together, for every q that may be the one.
     """
-    ours, theirs = (np.where(each.known, each.mean, 0.0) for each in (one, other))
+    ours, theirs = one.filled, other.filled
     centre = other.centre()
     drawn, others = (each.drawn[:MIX_DRAWS] for each in (one, other))
 
@@ -102,13 +102,12 @@ def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[
 
 def _candidates(one: Excess, other: Excess, worst: WorstMix, level: float) -> Array:
     """Return scenarios among which is the one that makes both bounds of a difference largest."""
-    ours, theirs = (np.where(each.known, each.mean, 0.0) for each in (one, other))
     if worst.everything:
         return single(one.upper_ends(level), 4 * STARTS)
     # The smaller of two bounds is largest where some blend of them is; never the paired one alone, of which
     # competitors cancel.
     blends = np.linspace(0.01, 1.0, _BLENDS)[:, None, None]
-    goals = blends * ours + (1.0 - blends) * (ours - theirs)
+    goals = blends * one.filled + (1.0 - blends) * (one.filled - other.filled)
     starts = worst.solve(goals)[1]
     return np.concatenate(
         [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
 
 from counterpoise.contexts import Contexts, encode, shown
 from counterpoise.exceptions import InvalidInputError
@@ -38,7 +39,47 @@ _FEW_VALUES = 10
 
 
 @dataclass(frozen=True, eq=False)
-class ExcessBounds:
+class WorstExcess:
+    """What is said of the worst context, and of the worst plausible mix of contexts."""
+
+    estimate: float
+    lower: float
+    upper: float
+    mix_estimate: float
+    mix_lower: float
+    mix_upper: float
+    confidence: float
+    unjudged: tuple[Any, ...]
+
+    @property
+    def worst(self) -> Interval:
+        """The interval of the worst context."""
+        return Interval(self.estimate, self.lower, self.upper)
+
+    @property
+    def mix(self) -> Interval:
+        """The interval of the worst plausible mix."""
+        return Interval(self.mix_estimate, self.mix_lower, self.mix_upper)
+
+
+@dataclass(frozen=True)
+class ExcessDifference(WorstExcess):
+    """The worst excess of one model minus that of another, against the same competitors.
+
+    Attributes
+    ----------
+    estimate, lower, upper : float
+        Of the largest excess of any context.
+    mix_estimate, mix_lower, mix_upper : float
+        Of the largest excess in any plausible mix.
+    confidence : float
+    unjudged : tuple of labels
+        Contexts that are left out, see :class:`ExcessBounds`.
+    """
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExcessBounds(WorstExcess):
     """How much worse a model is than its competitors, on rows that it has not seen.
 
     The excess of a context is the model's risk above that of the best competitor there; it is negative where the model
@@ -62,16 +103,8 @@ class ExcessBounds:
         of everything above.
     """
 
-    estimate: float
-    lower: float
-    upper: float
-    mix_estimate: float
-    mix_lower: float
-    mix_upper: float
     p_value: float
     by_context: Table
-    confidence: float
-    unjudged: tuple[Any, ...]
 
     def __repr__(self) -> str:
         level = f"{100 * self.confidence:g}%"
@@ -81,31 +114,6 @@ class ExcessBounds:
             f"worst plausible mix: {self.mix_estimate:.4g}, {level} [{self.mix_lower:.4g}, {self.mix_upper:.4g}]\n"
             f"one model is enough: p = {self.p_value:.3g}{left_out}\n{self.by_context}"
         )
-
-
-@dataclass(frozen=True)
-class ExcessDifference:
-    """The worst excess of one model minus that of another, against the same competitors.
-
-    Attributes
-    ----------
-    estimate, lower, upper : float
-        Of the largest excess of any context.
-    mix_estimate, mix_lower, mix_upper : float
-        Of the largest excess in any plausible mix.
-    confidence : float
-    unjudged : tuple of labels
-        Contexts that are left out, see :class:`ExcessBounds`.
-    """
-
-    estimate: float
-    lower: float
-    upper: float
-    mix_estimate: float
-    mix_lower: float
-    mix_upper: float
-    confidence: float
-    unjudged: tuple[Any, ...]
 
 
 def excess_bounds(
@@ -156,10 +164,11 @@ def excess_bounds(
     >>> bool(bounds.lower < 0.2 < bounds.upper), bool(bounds.p_value < 0.01)
     (True, True)
     """
-    held_out = HeldOut.of(losses, contexts, groups, sample_weight)
-    names, others = _competitors(competitors, held_out)
-    held_out, ours, others = held_out.weighted(_checked(losses, "losses"), others)
-    return held_out.excess_bounds(ours, others, names, mix, confidence)
+    ours = _checked(losses, "losses")
+    rows = HeldOut.of(len(ours), contexts, groups, sample_weight, mix=mix, confidence=confidence)
+    names, others = _competitors(competitors, len(ours))
+    held_out, ours, others = rows.weighted(ours, others)
+    return held_out.excess_bounds(ours, others, names)
 
 
 def excess_difference(
@@ -189,140 +198,135 @@ def excess_difference(
     ExcessDifference
         Below zero where the first model is better.
     """
-    held_out = HeldOut.of(losses, contexts, groups, sample_weight)
-    _, references = _competitors(competitors, held_out)
-    ours, theirs = _checked(losses, "losses"), _checked(others, "others")
+    ours = _checked(losses, "losses")
+    rows = HeldOut.of(len(ours), contexts, groups, sample_weight, mix=mix, confidence=confidence)
+    _, references = _competitors(competitors, len(ours))
+    theirs = _checked(others, "others")
     if ours.shape != theirs.shape:
         raise InvalidInputError(f"losses has {len(ours)} rows and others has {len(theirs)}. Pass the same rows.")
-    held_out, ours, theirs, references = held_out.weighted(ours, theirs, references)
-    return held_out.excess_difference(ours, theirs, references, mix, confidence)
+    held_out, ours, theirs, references = rows.weighted(ours, theirs, references)
+    return held_out.excess_difference(ours, theirs, references)
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Rows that were held out: their contexts, which of them belong together, and their weights.
+    """Rows that were held out: their contexts, which of them belong together, their weights, and what is asked of them.
 
     Attributes
     ----------
     contexts : Contexts
     groups : ndarray of shape (n_samples,) or None
     weight : ndarray of shape (n_samples,)
+    mix : set, optional
+        The plausible mixes; every mix by default.
+    confidence : float
+        Level of intervals.
     """
 
     contexts: Contexts
     groups: NDArray[np.intp] | None
     weight: Array
+    mix: ContextSet | None = None
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.confidence < 1.0:
+            raise InvalidInputError(f"confidence = {self.confidence}; the level of an interval lies between 0 and 1.")
 
     @classmethod
-    def of(cls, losses: Any, contexts: Any, groups: Any = None, sample_weight: Any = None) -> HeldOut:
-        """Check what there is one of per row."""
-        n_rows = len(_checked(losses, "losses"))
+    def of(cls, n_rows: int, contexts: Any, groups: Any = None, sample_weight: Any = None, **asked: Any) -> HeldOut:
+        """Check what is known of each row."""
         encoded = encode(contexts, n_rows)
-        return cls(encoded, group_codes(groups, n_rows), checked_row_weights(sample_weight, encoded))
+        codes = None if groups is None else encode(groups, n_rows, role="group").codes
+        return cls(encoded, codes, checked_row_weights(sample_weight, encoded), **asked)
 
-    def weighted(self, *columns: Array) -> tuple[Any, ...]:
-        """Return the rows that have weight, and every other per-row array of them."""
-        kept = self.weight > 0
-        if kept.all():
+    @property
+    def totals(self) -> Array:
+        """The weight of all rows of each context."""
+        return np.bincount(self.contexts.codes, self.weight, len(self.contexts.labels)).astype(np.float64)
+
+    def weighted(self, *columns: Any) -> tuple[Any, ...]:
+        """Return the rows that have weight, and every other table or array of theirs."""
+        if (self.weight > 0).all():
             return self, *columns
+        kept = np.flatnonzero(self.weight > 0)
         contexts = Contexts(self.contexts.labels, self.contexts.codes[kept])
         groups = None if self.groups is None else self.groups[kept]
-        return HeldOut(contexts, groups, self.weight[kept]), *(column[kept] for column in columns)
+        rows = replace(self, contexts=contexts, groups=groups, weight=self.weight[kept])
+        return rows, *(_safe_indexing(column, kept) for column in columns)
 
     def excess_bounds(
-        self,
-        losses: Array,
-        competitors: Array,
-        names: list[str],
-        mix: ContextSet | None,
-        confidence: float,
-        same: int | None = None,
+        self, losses: Array, competitors: Array, names: Sequence[str], same: int | None = None
     ) -> ExcessBounds:
         """See :func:`excess_bounds`; ``same`` is the competitor that is the model itself."""
-        check_confidence(confidence)
-        pairs = self._pairs(losses[:, None] - competitors, _events(losses, competitors, same))
-        excess = drawn_excess(pairs)[0]
-        worst, plausible = self._worst(excess, mix)
-        labels = self.contexts.labels
-        low, high = simultaneous(excess, confidence)
+        excess = drawn_excess(self.pairs(losses[:, None] - competitors, _events(losses, competitors, same)))[0]
+        single, mixed = self._worst_cases(excess, lambda worst: worst_interval(excess, worst, self.confidence))
+        # No mix is worse than its worst context.
+        single = single._replace(estimate=min(max(single.estimate, mixed.estimate), single.upper))
+        p_value = enough(excess) if excess.judged.any() else math.nan
+        by_context = self._by_context(excess, names)
+        return ExcessBounds(*single, *mixed, self.confidence, self._unjudged(excess), p_value, by_context)
+
+    def excess_difference(
+        self, losses: Array, others: Array, competitors: Array, same: int | None = None
+    ) -> ExcessDifference:
+        """See :func:`excess_difference`; ``same`` is the competitor that is the second model itself."""
+        both = np.concatenate([losses[:, None] - competitors, others[:, None] - competitors], axis=1)
+        events = np.r_[_events(losses, competitors, None), _events(others, competitors, same)]
+        one, other = drawn_excess(self.pairs(both, events), 2)
+        intervals = self._worst_cases(one, lambda worst: difference_interval(one, other, worst, self.confidence))
+        return ExcessDifference(*intervals[0], *intervals[1], self.confidence, self._unjudged(one))
+
+    def _by_context(self, excess: Excess, names: Sequence[str]) -> Table:
+        """Return the excess of each context over its best competitor, with ends that hold together."""
+        low, high = simultaneous(excess, self.confidence)
         # Without a second unit the mean is all there is.
         mean = np.where(np.isfinite(excess.mean), excess.mean, -np.inf)
-        best = mean.argmax(axis=1)
-        value = mean[np.arange(len(labels)), best]
+        best, value = mean.argmax(axis=1), mean.max(axis=1)
         there = np.isfinite(value)
-        judged = excess.known.any(axis=1)
-        unjudged = tuple(labels[~judged].tolist())
-        note = f"not judged: {', '.join(map(shown, unjudged))}" if unjudged else ""
-        table = Table.of(
-            note,
-            context=labels,
+        unjudged = self._unjudged(excess)
+        return Table.of(
+            f"not judged: {', '.join(map(shown, unjudged))}" if unjudged else "",
+            context=self.contexts.labels,
             n=self.contexts.counts,
-            units=pairs.n_units,
+            units=excess.pairs.n_units,
             excess=np.where(there, value, np.nan),
             low=low,
             high=high,
             competitor=np.where(there, np.array(names)[best], ""),
         )
-        if not judged.any():
-            return ExcessBounds(*UNKNOWN, *UNKNOWN, math.nan, table, confidence, unjudged)
-        single = worst_interval(excess, worst, confidence)
-        if plausible is None:
-            return ExcessBounds(*single, *single, enough(excess), table, confidence, unjudged)
-        mixed = worst_interval(excess, plausible, confidence)
-        # No mix is worse than its worst context.
-        single = single._replace(estimate=min(max(single.estimate, mixed.estimate), single.upper))
-        return ExcessBounds(*single, *mixed, enough(excess), table, confidence, unjudged)
 
-    def excess_difference(
-        self,
-        losses: Array,
-        others: Array,
-        competitors: Array,
-        mix: ContextSet | None,
-        confidence: float,
-        same: int | None = None,
-    ) -> ExcessDifference:
-        """See :func:`excess_difference`; ``same`` is the competitor that is the second model itself."""
-        check_confidence(confidence)
-        both = np.concatenate([losses[:, None] - competitors, others[:, None] - competitors], axis=1)
-        events = np.r_[_events(losses, competitors, None), _events(others, competitors, same)]
-        one, other = drawn_excess(self._pairs(both, events), 2)
-        worst, plausible = self._worst(one, mix)
-        unjudged = tuple(self.contexts.labels[~worst.judged].tolist())
-        if not worst.judged.any():
-            return ExcessDifference(*UNKNOWN, *UNKNOWN, confidence, unjudged)
-        single = difference_interval(one, other, worst, confidence)
-        mixed = single if plausible is None else difference_interval(one, other, plausible, confidence)
-        return ExcessDifference(*single, *mixed, confidence, unjudged)
-
-    def mean(self, values: Array, confidence: float) -> Interval:
+    def mean(self, values: Array) -> Interval:
         """Return the mean in the mix of the rows, which is taken as given, with an interval."""
-        pairs = self._pairs(values[:, None])
-        shares = np.bincount(self.contexts.codes, self.weight, len(self.contexts.labels)) / self.weight.sum()
+        pairs = self.pairs(values[:, None])
+        shares = self.totals / self.weight.sum()
         if (pairs.n_units == 1).any():
             # One unit does not show how much it might vary: all rows together do.
             codes = np.zeros_like(self.contexts.codes)
             pairs, shares = PairedMeans.of(values[:, None], codes, 1, self.weight, self.groups), np.ones(1)
-        return mean_interval(Excess(pairs, slice(0, 1), np.empty(0)), shares, confidence)
+        return mean_interval(Excess(pairs, slice(0, 1), np.empty(0)), shares, self.confidence)
 
-    def _pairs(self, values: Array, event: float | Array = 0.0) -> PairedMeans:
+    def pairs(self, values: Array, event: float | Array = 0.0) -> PairedMeans:
+        """Return the means of columns of losses in each context; see :meth:`PairedMeans.of`."""
         return PairedMeans.of(values, self.contexts.codes, len(self.contexts.labels), self.weight, self.groups, event)
 
-    def _worst(self, excess: Excess, mix: ContextSet | None) -> tuple[WorstMix, WorstMix | None]:
-        """Return the worst case over every mix, and over the plausible ones where these are fewer."""
-        every = WorstMix(None, excess.known)
-        if mix is None:
-            return every, None
-        n_contexts = len(self.contexts.labels)
-        if not hasattr(mix, "worst_case"):
+    def _unjudged(self, excess: Excess) -> tuple[Any, ...]:
+        return tuple(self.contexts.labels[~excess.judged].tolist())
+
+    def _worst_cases(self, excess: Excess, interval: Callable[[WorstMix], Interval]) -> tuple[Interval, Interval]:
+        """Return intervals over every mix, and over the plausible ones where these are fewer."""
+        mix, n_contexts = self.mix, len(self.contexts.labels)
+        if mix is not None and not hasattr(mix, "worst_case"):
             raise InvalidInputError(f"mix is {mix!r:.60}; pass a set of mixes such as KLBall(p_hat, radius).")
-        if len(mix.p_hat) != n_contexts:
+        if mix is not None and len(mix.p_hat) != n_contexts:
             raise InvalidInputError(
                 f"mix is a set over {len(mix.p_hat)} contexts and the rows have {n_contexts}: "
                 f"{', '.join(f'{shown(label):.30}' for label in self.contexts.labels[:5])}. Pass one share for each."
             )
-        plausible = WorstMix(mix, excess.known)
-        return every, None if plausible.everything else plausible
+        if not excess.judged.any():
+            return UNKNOWN, UNKNOWN
+        single, plausible = interval(WorstMix(None, excess.known)), WorstMix(mix, excess.known)
+        return single, single if plausible.everything else interval(plausible)
 
 
 def _events(losses: Array, competitors: Array, same: int | None) -> Array:
@@ -339,28 +343,14 @@ def _events(losses: Array, competitors: Array, same: int | None) -> Array:
     return events
 
 
-def group_codes(groups: Any, n_rows: int) -> NDArray[np.intp] | None:
-    """Return a code per row for rows that belong together."""
-    return None if groups is None else encode(groups, n_rows, role="group").codes
-
-
-def check_confidence(confidence: float) -> None:
-    """Raise unless a level lies strictly between 0 and 1."""
-    if not 0.0 < confidence < 1.0:
-        raise InvalidInputError(f"confidence = {confidence}; the level of an interval lies between 0 and 1.")
-
-
-def _competitors(given: Any, held_out: HeldOut) -> tuple[list[str], Array]:
+def _competitors(given: Any, n_rows: int) -> tuple[list[str], Array]:
     """Return the names of competitors and their losses, one column each."""
     frame = nw.from_native(given, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         given = {name: frame[name].to_numpy() for name in frame.columns}
-    n_rows = len(held_out.weight)
     if isinstance(given, Mapping):
-        names, columns = (
-            [str(name) for name in given],
-            [_numbers(column, f"competitors[{name!r}]") for name, column in given.items()],
-        )
+        names = [str(name) for name in given]
+        columns = [_numbers(column, f"competitors[{name!r}]") for name, column in given.items()]
     else:
         values = _numbers(given, "competitors")
         columns = list(values.T) if values.ndim == 2 else [values]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,17 @@ class Interval(NamedTuple):
     upper: float
 
 
+ENDS = ("", "_low", "_high")
+"""How the names of columns end that hold an estimate, and the ends of its interval."""
+
+
+def interval_in(row: Mapping[str, Any], name: str) -> Interval:
+    """Return the interval that a row of a table holds."""
+    return Interval(*(row[f"{name}{end}"] for end in ENDS))
+
+
 UNKNOWN = Interval(math.nan, math.nan, math.nan)
+NOTHING = Interval(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +93,29 @@ class Excess:
         return np.isfinite(self.mean) & (self.pairs.n_units > 1)[:, None]
 
     @property
+    def judged(self) -> NDArray[np.bool_]:
+        """Which contexts have a mean that can be judged."""
+        return np.asarray(self.known.any(axis=1))
+
+    @property
+    def moves(self) -> NDArray[np.bool_]:
+        """Which means can be judged and err."""
+        return self.known & (self.error > 0)
+
+    @property
+    def filled(self) -> Array:
+        """The means, 0 where they cannot be judged."""
+        return np.where(self.known, self.mean, 0.0)
+
+    @property
     def drawn(self) -> Array:
         """Errors drawn of them."""
         return self.errors[:, :, self.columns]
+
+    @property
+    def standardised(self) -> Array:
+        """Errors drawn of the means that err, in units of their scale."""
+        return self.drawn[:, self.moves] / self.scale[self.moves]
 
     @cached_property
     def tails(self) -> Array:
@@ -123,13 +153,11 @@ class Excess:
         there. The others are put at their upper ends with a generous band, for an interval that holds; with a narrow
         one, for an estimate, they stay where they are unless they are close.
         """
-        known = self.known
-        moves = known & (self.error > 0)
-        if not moves.any():
+        if not self.moves.any():
             return self.mean
-        largest = np.abs(self.drawn[:, moves] / self.scale[moves]).max(axis=1)
+        largest = np.abs(self.standardised).max(axis=1)
         reach = np.quantile(largest, self.first_level if generous else 0.5) * self.scale
-        top = (self.mean - reach)[known].max()
+        top = (self.mean - reach)[self.known].max()
         if generous:
             return np.minimum(self.mean + reach, top)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -147,8 +175,9 @@ class Excess:
         shared = self.pairs.equivalent_degrees(scenario.sum(axis=2))
         degrees = degrees if shared is None else np.minimum(degrees, shared)
         degrees = np.where(np.isfinite(degrees), degrees, _ENDLESS)
-        tail = -lengthened(np.array(-ndtri(level)), np.where(np.isfinite(skewness), skewness, 0.0))
-        return tail * stdtrit(degrees, level) / ndtri(level)
+        return (
+            _upper_tail(level, np.where(np.isfinite(skewness), skewness, 0.0)) * stdtrit(degrees, level) / ndtri(level)
+        )
 
     @property
     def skewness(self) -> Array:
@@ -157,13 +186,17 @@ class Excess:
 
     def upper_ends(self, level: float) -> Array:
         """Return the upper end of every mean by itself; minus infinity where there is none."""
-        tail = -lengthened(np.array(-ndtri(level)), self.skewness)
-        multiple = tail * (stdtrit(self.pairs.degrees, level) / ndtri(level))[:, None]
+        multiple = _upper_tail(level, self.skewness) * (stdtrit(self.pairs.degrees, level) / ndtri(level))[:, None]
         return np.where(self.known, self.mean + multiple * self.error, -np.inf)
 
     def spread(self, scenario: Array) -> Array:
         """Return the standard errors of combinations of means."""
         return np.linalg.norm(self.pairs.covered(self.embedded(scenario)), axis=1)
+
+
+def _upper_tail(level: float, skewness: Array) -> Array:
+    """Return how many standard errors a mean may lie too low: the normal quantile, further out with skewness."""
+    return -lengthened(np.array(-ndtri(level)), skewness)
 
 
 def drawn_excess(pairs: PairedMeans, n_methods: int = 1) -> list[Excess]:
@@ -176,12 +209,10 @@ def drawn_excess(pairs: PairedMeans, n_methods: int = 1) -> list[Excess]:
 
 def simultaneous(excess: Excess, confidence: float) -> tuple[Array, Array]:
     """Return both ends of the excess of every context, which hold together; NaN where nothing is known."""
-    known, moves = excess.known, excess.known & (excess.error > 0)
-    multiple = 0.0
-    if moves.any():
-        multiple = quantile(np.abs(excess.drawn[:, moves] / excess.scale[moves]).max(axis=1), confidence)
-    ends = [np.where(known, excess.mean + sign * multiple * excess.scale, -np.inf).max(axis=1) for sign in (-1.0, 1.0)]
-    low, high = (np.where(known.any(axis=1), end, np.nan) for end in ends)
+    multiple = quantile(np.abs(excess.standardised).max(axis=1), confidence) if excess.moves.any() else 0.0
+    reach = multiple * excess.scale
+    ends = [np.where(excess.known, end, -np.inf).max(axis=1) for end in (excess.mean - reach, excess.mean + reach)]
+    low, high = (np.where(excess.judged, end, np.nan) for end in ends)
     return low, high
 
 
@@ -190,13 +221,12 @@ def enough(excess: Excess) -> float:
 
     Means that lie clearly below zero are not counted among those that might exceed it by chance.
     """
-    moves = excess.known & (excess.error > 0)
+    moves = excess.moves
     if ((excess.mean > 0) & excess.known & ~moves).any():
         return 1.0 / (1.0 + len(excess.errors))
     if not moves.any():
         return 1.0
-    score = excess.mean[moves] / excess.scale[moves]
-    errors = excess.drawn[:, moves] / excess.scale[moves]
+    score, errors = excess.mean[moves] / excess.scale[moves], excess.standardised
     near = score >= -np.quantile(np.abs(errors).max(axis=1), excess.first_level)
     if not near.any():
         return 1.0
@@ -242,19 +272,18 @@ def upper_end(excess: Excess, worst: WorstMix, level: float) -> float:
     if worst.everything:
         return float(excess.upper_ends(level).max())
     found = scenarios(excess, worst, level)
-    value = np.einsum("bck,ck->b", found, np.where(excess.known, excess.mean, 0.0))
+    value = np.einsum("bck,ck->b", found, excess.filled)
     return float((value + excess.multiplier(found, level) * excess.spread(found)).max())
 
 
 def scenarios(excess: Excess, worst: WorstMix, level: float) -> Array:
     """Return scenarios among which is, nearly, the one with the largest upper end."""
-    known, n_contexts = excess.known, len(excess.mean)
-    mean, high = np.where(known, excess.mean, 0.0), excess.upper_ends(level)
+    mean, high = excess.filled, excess.upper_ends(level)
     # Toward each context, and from the means as they are, raised, and all alike.
     order = np.argsort(-high.max(axis=1))[: min(STARTS, int(worst.judged.sum()))]
-    toward = np.zeros((len(order), n_contexts, mean.shape[1]))
+    toward = np.zeros((len(order), *mean.shape))
     toward[np.arange(len(order)), order] = 1.0
-    starts = np.concatenate([np.stack([mean, np.where(known, high, 0.0), np.zeros_like(mean)]), toward])
+    starts = np.concatenate([np.stack([mean, np.where(excess.known, high, 0.0), np.zeros_like(mean)]), toward])
     return ascended(worst.solve(starts)[1], mean, excess.embedded, excess, worst, level)
 
 

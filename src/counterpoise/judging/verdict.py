@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import shown
 from counterpoise.judging.excess import ExcessDifference, HeldOut
+from counterpoise.judging.intervals import Interval, interval_in
 from counterpoise.tables import Table
 
 Array = NDArray[np.float64]
@@ -57,13 +58,15 @@ def verdict(
         [written(row[name]) for row in (robust, erm)] for name in ("mix_excess", "worst_excess", "nominal_risk")
     )
     where = [shown(row["worst_context"]) for row in (robust, erm)]
+    mix_change, worst_change, mean_change = (
+        _signed(interval_in(robust, f"{name}_change")) for name in ("mix_excess", "worst_excess", "nominal_risk")
+    )
     words = [
         f"Robust {verb} the excess risk in the worst plausible mix: {mixed[0]} against {mixed[1]} for plain empirical "
-        f"risk minimisation, a difference of {_signed(robust, 'mix_excess_change')}.",
+        f"risk minimisation, a difference of {mix_change}.",
         f"In the worst single context it is {worst[0]} ({where[0]}) against {worst[1]} ({where[1]}), a difference of "
-        f"{_signed(robust, 'worst_excess_change')}.",
-        f"On average its risk is {mean[0]} against {mean[1]}, a difference of "
-        f"{_signed(robust, 'nominal_risk_change')}.",
+        f"{worst_change}.",
+        f"On average its risk is {mean[0]} against {mean[1]}, a difference of {mean_change}.",
         to_gain(erm["p_value"], erm["worst_excess_high"], small, confidence, bool(brackets["too_small"].any())),
     ]
     if inverse_frequency is not None:
@@ -78,10 +81,8 @@ def verdict(
 
 def _plain_weights(value: float, difference: ExcessDifference) -> str:
     """Say how inverse-frequency weights compare; the difference is that of robust to them."""
-    low, high = difference.mix_lower, difference.mix_upper
-    moved, *ends = (written(one, "+") for one in (difference.mix_estimate, low, high))
-    change = f"; robust is {moved} [{', '.join(ends)}] from it" if low == low else ""
-    against = f"{written(value)}{change}"
+    _, low, high = difference.mix
+    against = f"{written(value)}" + (f"; robust is {_signed(difference.mix)} from it" if low == low else "")
     if low > 0:
         return f"Plain inverse-frequency weights do better in the worst mix ({against})."
     if high < 0:
@@ -113,10 +114,10 @@ def written(value: float, sign: str = "", digits: int = 4) -> str:
     return f"{value:{sign},.0f}" if 10.0**digits <= abs(value) < 1e15 else f"{value:{sign}.{digits}g}"
 
 
-def _signed(row: dict[str, Any], name: str) -> str:
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    ends = f" [{written(low, '+')}, {written(high, '+')}]" if low == low else ""
-    return f"{written(row[name], '+')}{ends}"
+def _signed(interval: Interval) -> str:
+    """Return a difference, with its ends where there are any."""
+    value, low, high = (written(one, "+") for one in interval)
+    return f"{value} [{low}, {high}]" if not np.isnan(interval.lower) else value
 
 
 def _listed(rows: list[dict[str, Any]]) -> str:

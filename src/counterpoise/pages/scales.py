@@ -29,6 +29,10 @@ class Scale:
     def __call__(self, value: float) -> float:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
+    def within(self, value: float) -> float:
+        """Return the value, or the end of the scale that is nearest to it."""
+        return min(max(value, self.low), self.high)
+
 
 def drawable(value: float | None) -> bool:
     """Return whether a number has a place on an axis; spans of the largest would overflow."""
@@ -71,6 +75,11 @@ def labels(values: Sequence[float]) -> list[str]:
     step = min((abs(b - a) for a, b in pairwise(values) if a != b), default=unit)
     decimals = min(max(0, -math.floor(math.log10(step / unit) + 1e-6)), 9)
     return [f"{_spaced(value / unit, decimals)}{suffix}" if value else "0" for value in values]
+
+
+def labelled(values: Sequence[float]) -> list[tuple[float, str]]:
+    """Return ticks, each with its label."""
+    return list(zip(values, labels(values), strict=True))
 
 
 def number(value: float, digits: int = 3) -> str:

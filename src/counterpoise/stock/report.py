@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -12,8 +10,9 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import shown
 from counterpoise.methods import COLOURS, WORDS
-from counterpoise.pages.charts import Line, Mark, line_chart
-from counterpoise.pages.document import Html, details, document, facts, figure, notice, section, table, verdict
+from counterpoise.pages.document import page, table, versions
+from counterpoise.pages.lines import NAMED, Line, Mark, line_chart, lines_of
+from counterpoise.pages.words import Html
 from counterpoise.sets import RADIUS_TICKS, along_radii
 from counterpoise.stock.plans import ProductPlan, StockPlan, units
 from counterpoise.tables import Table
@@ -23,7 +22,6 @@ Array = NDArray[np.float64]
 CHARTED = 12
 """Products that are drawn; the tables hold all."""
 
-_NAMED = 8
 _NOTES = 20
 _MARKED = ("robust", "erm", "minimax-risk")
 _MARKS = {"robust": "robust", "erm": "average", "minimax-risk": "worst case"}
@@ -39,20 +37,19 @@ def written(plan: StockPlan, settings: Mapping[str, Any] | None = None) -> str:
     """
     several = len(plan.plans) > 1
     shown_plans = sorted(plan.plans, key=lambda one: -_at_stake(one))[:CHARTED] if several else list(plan.plans)
-    blocks: list[str] = [verdict(plan.summary), *map(notice, plan.notes[:_NOTES])]
-    if len(plan.notes) > _NOTES:
-        blocks.append(notice(f"And {len(plan.notes) - _NOTES} more notes of this kind."))
-    if several:
-        blocks.append(section("Orders", table(plan.levels, **_styled(plan, LEVELS))))
-        if len(shown_plans) < len(plan.plans):
-            blocks.append(f"Below are the {CHARTED} products with the most at stake; the table above holds all.")
-    for one in shown_plans:
-        blocks += _product(plan, one, several)
-    blocks.append(section("How to read this", *_explained(plan)))
-    made = {"counterpoise": version("counterpoise"), "Python": platform.python_version(), "numpy": version("numpy")}
-    blocks.append(section("Settings", facts({**(settings or {}), **made})))
-    title = "How much to order" if several else f"Order {units(plan.plans[0].order)}"
-    return document(title, *blocks, subtitle="A plan for an uncertain mix of circumstances")
+    proofs = [one.orders["robust"].certificate for one in plan.plans]
+    return page(
+        "stock/report.html",
+        "How much to order" if several else f"Order {units(plan.plans[0].order)}",
+        {**(settings or {}), **versions("numpy")},
+        subtitle="A plan for an uncertain mix of circumstances",
+        plan=plan,
+        money=plan.money,
+        proven={end: sum(getattr(proof, end) for proof in proofs) for end in ("upper", "lower")},
+        most_notes=_NOTES,
+        orders=table(plan.levels, **_styled(plan, LEVELS)) if several else "",
+        products=[_product(plan, one) for one in shown_plans],
+    )
 
 
 def _at_stake(plan: ProductPlan) -> float:
@@ -60,39 +57,20 @@ def _at_stake(plan: ProductPlan) -> float:
     return float(plan.excess(float(plan.orders["erm"].theta[0])).max())
 
 
-def _product(plan: StockPlan, one: ProductPlan, several: bool) -> list[str]:
-    """Return the blocks about one product."""
-    own = plan.only(one)
-    pictures = [figure(risk_curves(plan, one), _RISK_CAPTION)]
-    if one.charge == 0:
-        pictures.append(figure(level_path(plan, one), _PATH_CAPTION))
-    why = [table(own.reasons, **_styled(plan, REASONS)), _certified(plan, one)]
-    choices = [table(own.choices, **_styled(plan, CHOICES))]
-    if not several:
-        return [
-            section("Why this order", *why),
-            section("What other rules would order", *choices),
-            section("What each level costs", *pictures),
-        ]
-    name = shown(one.product)
-    tables = details("Why, and what other rules would order", *why, *choices)
-    return [section(f"{name:.100}", plan.verdict(one), *pictures, tables)]
-
-
-def _certified(plan: StockPlan, one: ProductPlan) -> str:
-    certificate = one.orders["robust"].certificate
-    if one.charge > 0:
-        proofs = [other.orders["robust"].certificate for other in plan.plans]
-        upper, lower = sum(proof.upper for proof in proofs), sum(proof.lower for proof in proofs)
-        return (
-            f"The worst-case excess costs of all products add up to {plan.money(upper)} per {plan.money.period}, and "
-            f"no division of the capacity has less than {plan.money(lower)}: that is proven."
-        )
-    return (
-        f"The worst-case excess cost over the set of plausible mixes is {plan.money(certificate.upper)} per "
-        f"{plan.money.period}, and no order has less than {plan.money(certificate.lower)}: that is proven. The set "
-        f"holds every mix within {one.radius:.4g} bits of the shares in the data."
-    )
+def _product(plan: StockPlan, one: ProductPlan) -> dict[str, Any]:
+    """Return what the page shows of one product."""
+    own, charged = plan.only(one), one.charge > 0
+    return {
+        "name": f"{shown(one.product):.100}",
+        "verdict": plan.verdict(one),
+        "radius": one.radius,
+        "proof": one.orders["robust"].certificate,
+        "charged": charged,
+        "reasons": table(own.reasons, **_styled(plan, REASONS)),
+        "choices": table(own.choices, **_styled(plan, CHOICES)),
+        "curves": risk_curves(plan, one),
+        "path": "" if charged else level_path(plan, one),
+    }
 
 
 def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
@@ -101,16 +79,11 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
     orders = curves.orders
     weights = one.orders["robust"].p_worst
     suffering = np.argsort(-one.excess(one.order), kind="stable")[:2]
-    weighty = np.argsort(-weights, kind="stable")[:_NAMED]
-    prominent = set(suffering.tolist()) | set(weighty[: _NAMED - len(set(suffering) - set(weighty))].tolist())
-    many = len(one.contexts) > _NAMED + 2
-    lines = [
-        Line(label, curves.levels.tolist(), curves.excess[:, c].tolist(), faint=many and c not in prominent)
-        for c, label in enumerate(one.contexts.tolist())
-    ]
+    weighty = np.argsort(-weights, kind="stable")[:NAMED]
+    prominent = {*suffering, *weighty[: NAMED - len(set(suffering) - set(weighty))]}
     marks = [Mark(orders[rule], f"{_MARKS[rule]} {units(orders[rule])}", COLOURS[rule]) for rule in _MARKED]
     return line_chart(
-        lines,
+        lines_of(one.contexts.tolist(), curves.levels, curves.excess, prominent),
         title="Excess cost of every level, circumstance by circumstance",
         x_label="units ordered",
         y_label=f"excess cost ({plan.money.unit})",
@@ -133,7 +106,7 @@ def level_path(plan: StockPlan, one: ProductPlan) -> Html:
     asked = f"{100 * one.robustness.confidence:g}%" if isinstance(one.robustness.radius, str) else "chosen"
     chosen = Mark(float(along_radii(one.radius)), f"{asked}: {units(one.order)}", COLOURS["robust"])
     return line_chart(
-        [Line("order", along_radii(path["radius"]).tolist(), path["order"].tolist(), COLOURS["robust"])],
+        [Line("order", along_radii(path["radius"]), path["order"], COLOURS["robust"])],
         title="The order as confidence grows",
         x_label="size of the set of plausible mixes (bits)",
         y_label="units ordered",
@@ -145,15 +118,6 @@ def level_path(plan: StockPlan, one: ProductPlan) -> Html:
         ),
     )
 
-
-_RISK_CAPTION = (
-    "Each line is a circumstance: what a level costs there, above the best level for it. The average rule minds the "
-    "circumstances in proportion to the data; the robust one minds the mixes that the data cannot rule out."
-)
-_PATH_CAPTION = (
-    "On the left the data's own mix is taken for certain, on the right any mix is possible. In between lies the set "
-    "that statistics give for a level of confidence; the marks show the levels."
-)
 
 LEVELS = {
     "product": ("product", "name"),
@@ -200,20 +164,6 @@ def _styled(plan: StockPlan, columns: Mapping[str, tuple[str, str]]) -> dict[str
         "formats": {name: written[kind] for name, (_, kind) in columns.items()},
         "left": [name for name, (_, kind) in columns.items() if kind in ("name", "rule")],
     }
-
-
-def _explained(plan: StockPlan) -> list[str]:
-    return [
-        f"Amounts are in {plan.money.unit}. Excess cost is what an order loses in a circumstance against the best "
-        "order for that circumstance alone: the price of not knowing which will come. The share is how often a "
-        "circumstance was seen; the weight is how much it counts in the mix, among all plausible ones, that is least "
-        "favourable to this order.",
-        "The order is the one whose excess cost in the least favourable mix is smallest. It is exact: costs are "
-        "piecewise linear in the order, and the best one is found at or between their kinks.",
-        "Average is the order that is best for the shares in the data (empirical risk minimisation), equal weights the "
-        "one that is best if every circumstance counts alike, worst case the one whose least profit is largest "
-        "(minimax risk), least regret the one whose largest excess cost is least (minimax regret).",
-    ]
 
 
 def plain_table(plan: StockPlan, rows: Table, columns: Mapping[str, tuple[str, str]], most: int = 12) -> Table:
