@@ -15,15 +15,22 @@ from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.fit import Robustness
 from counterpoise.losses import Hinges, Newsvendor
 from counterpoise.objective import ReferenceRisks, RobustObjective
+from counterpoise.oracle.blocks import Blocks
+from counterpoise.oracle.blocks.rows import BlockRows
+from counterpoise.oracle.blocks.scalar import BlockScalarOracle
 from counterpoise.oracle.scalar import ScalarOracle
-from counterpoise.problem import LinearProblem, Reference
+from counterpoise.oracle.summed import SummedOracle
+from counterpoise.problem import LinearProblem, Reference, SummedProblem
 from counterpoise.solvers import ScalarSearch, Solution
 from counterpoise.solvers._base import not_certified
+from counterpoise.solvers.scalar import narrowed
 from counterpoise.solvers.whole_units import best_whole
 from counterpoise.validation import refuse_masked, unwrapped
 
 Array = NDArray[np.float64]
 
+_TOL = 1e-12
+"""Gap of a level, relative to its cost: what rounding leaves of an exact answer."""
 
 _FORTUNE = 1e200
 """Amounts from here on are refused: sums of them, and their squares, need not be floats."""
@@ -66,10 +73,6 @@ class Terms:
         # A limit that no float can hold is none.
         limit = float(self.max_stock) if self.max_stock < 1e300 else math.inf
         return float(math.floor(limit)) if self.integer and math.isfinite(limit) else limit
-
-    def of(self, rows: NDArray[Any]) -> Terms:
-        """Return the terms of some rows."""
-        return self if np.ndim(self.price) == 0 else replace(self, price=self.price[rows])
 
     def sales(self, costs: Any, demand: Any) -> Array:
         """Return checked rows of unit cost, demand and price.
@@ -138,8 +141,10 @@ class StockProblem:
 
     Attributes
     ----------
-    problem : LinearProblem
-    oracle : ScalarOracle
+    problem : LinearProblem or SummedProblem
+        With rows in memory, or in blocks that are passed through.
+    oracle : ScalarOracle or BlockScalarOracle
+        The same with the level as its only parameter.
     references : ReferenceRisks
         The least cost of each context.
     context_levels : ndarray of shape (n_contexts,)
@@ -147,8 +152,8 @@ class StockProblem:
     integer : bool
     """
 
-    problem: LinearProblem
-    oracle: ScalarOracle
+    problem: LinearProblem | SummedProblem
+    oracle: ScalarOracle | BlockScalarOracle
     references: ReferenceRisks
     context_levels: Array
     integer: bool = False
@@ -164,7 +169,7 @@ class StockProblem:
         sample_weight: Any = None,
         reference: Reference = "in-sample",
     ) -> StockProblem:
-        """Check, group and sort the rows."""
+        """Check, group and sort rows in memory."""
         high = terms.highest
         sales = terms.sales(costs, demand)
         problem = LinearProblem.from_data(
@@ -176,13 +181,32 @@ class StockProblem:
             sample_weight=sample_weight,
             bounds=(0.0, high),  # type: ignore[arg-type]
         )
-        oracle = ScalarOracle.of(problem.oracle)
+        return cls._posed(problem, ScalarOracle.of(problem.oracle), terms, reference)
+
+    @classmethod
+    def from_blocks(
+        cls, blocks: Blocks, contexts: Contexts, counts: Array, terms: Terms, reference: Reference = "in-sample"
+    ) -> StockProblem:
+        """Pose the problem for rows in blocks, which hold ``Terms.pieces`` of their sales."""
+        summed = SummedOracle(BlockRows(blocks, Hinges(), len(counts), 0))
+        oracle = BlockScalarOracle.of(summed, (np.zeros(1), np.array([terms.highest])))
+        return cls._posed(SummedProblem(summed, contexts, counts), oracle, terms, reference)
+
+    @classmethod
+    def _posed(
+        cls,
+        problem: LinearProblem | SummedProblem,
+        oracle: ScalarOracle | BlockScalarOracle,
+        terms: Terms,
+        reference: Reference,
+    ) -> StockProblem:
+        """Find the best level of each context alone."""
         least, levels = oracle.context_minima()
-        refuse_bottomless(problem.contexts, levels, terms)
+        _refuse_bottomless(problem.contexts, levels, terms)
         if terms.integer:
-            least, levels = whole_minima(oracle, levels)
+            least, levels = _whole_minima(oracle, levels)
         in_sample = isinstance(reference, str) and reference == "in-sample"
-        references = ReferenceRisks.exactly(least) if in_sample else problem.references(reference, 1e-12)
+        references = ReferenceRisks.exactly(least) if in_sample else problem.references(reference, _TOL)
         return cls(problem, oracle, references, levels, terms.integer)
 
     def risks(self, level: float) -> Array:
@@ -195,33 +219,31 @@ class StockProblem:
         Parameters
         ----------
         charge : float
-            Per unit ordered, on top of its cost; the least cost of each context does not change with it.
+            Per unit ordered, on top of its cost; the least cost of each context does not change with it. For rows in
+            memory.
         """
-        oracle = replace(self.oracle, below=self.oracle.below + charge) if charge else self.oracle
-        ball = robustness.ball(self.problem.counts)
-        return RobustObjective(oracle, ball, robustness.scored(self.references))
+        oracle: Any = self.oracle
+        if charge:
+            oracle = replace(oracle, below=oracle.below + charge)
+        return RobustObjective(oracle, robustness.ball(self.problem.counts), robustness.scored(self.references))
 
     def solve(self, robustness: Robustness, charge: float = 0.0, speaker: str = "stock") -> Solution:
         """Return the best level for a set of mixes, with its proof; see :meth:`objective`."""
-        objective = self.objective(robustness, charge)
-        tol = 1e-12
+        objective = searched = self.objective(robustness, charge)
+        if isinstance(self.oracle, BlockScalarOracle):
+            searched = replace(objective, oracle=narrowed(self.oracle, objective.contexts, objective.references))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotCertifiedWarning)
-            solution = ScalarSearch(tol=tol).solve(objective)
+            solution = ScalarSearch(tol=_TOL).solve(searched)
         if self.integer:
             return best_whole(objective, solution)
-        return warn_if_unproven(solution, tol, speaker)
+        if not solution.success:
+            words = not_certified(solution.status, solution.certificate, _TOL)
+            warnings.warn(f"{speaker}: {words}", NotCertifiedWarning, stacklevel=3)
+        return solution
 
 
-def warn_if_unproven(solution: Solution, tol: float, speaker: str) -> Solution:
-    """Return a solution, with a warning where its gap is too large."""
-    if not solution.success:
-        words = not_certified(solution.status, solution.certificate, tol)
-        warnings.warn(f"{speaker}: {words}", NotCertifiedWarning, stacklevel=4)
-    return solution
-
-
-def refuse_bottomless(contexts: Contexts, levels: Array, terms: Terms) -> None:
+def _refuse_bottomless(contexts: Contexts, levels: Array, terms: Terms) -> None:
     """Name a context in which it pays to order without limit."""
     without = np.flatnonzero(~np.isfinite(levels))
     if without.size:
@@ -233,7 +255,7 @@ def refuse_bottomless(contexts: Contexts, levels: Array, terms: Terms) -> None:
         )
 
 
-def whole_minima(oracle: Any, levels: Array) -> tuple[Array, Array]:
+def _whole_minima(oracle: ScalarOracle | BlockScalarOracle, levels: Array) -> tuple[Array, Array]:
     """Return each context's least cost at a whole level, and that level: next to the best of all levels."""
     c = np.arange(oracle.n_contexts)
     sides = np.stack([np.floor(levels), np.minimum(np.ceil(levels), np.floor(oracle.bounds[1][0]))])
