@@ -118,7 +118,7 @@ class RobustNewsvendorRegressor(RobustRegressor):
         """Return what the order of each row costs: minus its profit."""
         order = self.predict(X)
         with speaking_as(self):
-            return self._loss().value(self._terms.sales(self._paid(costs), y)[:, :2], order)
+            return self._terms.losses(self._paid(costs), y, order)
 
     @property
     def _terms(self) -> Terms:

@@ -97,6 +97,10 @@ class Terms:
         cost, units, price = sales.T
         return np.column_stack([cost - price - self.shortage, cost - self.salvage, (cost - price) * units, units])
 
+    def losses(self, costs: Any, demand: Any, orders: Array | float) -> Array:
+        """Return what orders cost in each of some rows: minus the profit; see :meth:`sales`."""
+        return Hinges().value(self.pieces(self.sales(costs, demand)), np.asarray(orders))
+
 
 def _refuse_fortunes(cost: Array, units: Array, price: Array, salvage: float, shortage: float, high: float) -> None:
     """Name a row in which what is paid or earned is too large for a float."""

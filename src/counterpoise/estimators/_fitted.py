@@ -1,0 +1,76 @@
+"""What every robust estimator is given about the set of mixes, and what it tells about contexts once fitted."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from counterpoise.contexts import Contexts, encode
+from counterpoise.estimators._base import Array, contexts_or_one
+from counterpoise.fit import Criterial, Criterion, Robustness
+from counterpoise.sets import ContextSet, RadiusMethod
+from counterpoise.sets.size import radius_of
+from counterpoise.validation import check_aligned
+
+
+class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
+    """A scikit-learn estimator for an uncertain mix of contexts.
+
+    Its ``__init__`` stores the parameters named here, and others of its own.
+
+    Attributes
+    ----------
+    contexts_ : ndarray of shape (n_contexts,)
+        Labels; tuples where contexts are crossed. What follows is in their order.
+    context_counts_ : ndarray of shape (n_contexts,)
+        Rows, or the sum of their weights.
+    context_weights_ : ndarray of shape (n_contexts,)
+        The mix of contexts under which the decision was made.
+    context_risks_, reference_risks_, excess_risks_ : ndarray of shape (n_contexts,)
+        Risk, the least possible, and the difference.
+    radius_ : float
+        Of the set, in bits; NaN for a set that has none.
+    """
+
+    confidence: float
+    radius: RadiusMethod | float
+    draws: float | None
+    criterion: Criterion
+
+    # The context is metadata: requested by the class, so that no instance has to ask for it.
+    __metadata_request__fit: ClassVar = {"contexts": True}
+
+    @property
+    def robustness(self) -> Robustness:
+        """What is scored, and how large the set is."""
+        return Robustness(self.confidence, self.radius, self.draws, self.criterion)
+
+    def _encode(self, contexts: Any, X: Any, n_rows: int) -> Contexts:
+        """Return the context of each row of X; to be called by ``fit``, since a warning names its caller."""
+        check_aligned(X, contexts)
+        return encode(contexts_or_one(self, contexts, n_rows, stacklevel=4), n_rows)
+
+    def _keep_contexts(
+        self, contexts: Contexts, counts: Array, mixes: ContextSet, *, weights: Array, risks: Array, references: Array
+    ) -> None:
+        """Store what was found about contexts.
+
+        Parameters
+        ----------
+        counts : ndarray of shape (n_contexts,)
+            Rows, or the sum of their weights.
+        mixes : ContextSet
+        weights, risks, references : ndarray of shape (n_contexts,)
+            The mix under which the decision was made, the risks of the decision, and the least risks.
+        """
+        whole = np.array_equal(counts, contexts.counts)
+        self.contexts_: NDArray[Any] = contexts.labels
+        self.context_counts_: NDArray[Any] = contexts.counts if whole else counts
+        self.context_weights_ = weights
+        self.context_risks_ = risks
+        self.reference_risks_ = references
+        self.excess_risks_ = risks - references
+        self.radius_ = radius_of(mixes)
