@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.contexts import shown
+from counterpoise.contexts import as_objects, shown
 from counterpoise.fit import METHODS, Robustness
 from counterpoise.sets import RadiusMethod, implied_confidence, radius_ladder
 from counterpoise.solvers import Solution
@@ -321,7 +321,4 @@ def _column(values: list[Any]) -> NDArray[Any]:
     """Return values as an array: of numbers, or else of the objects they are."""
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         return np.array(values)
-    column = np.empty(len(values), dtype=object)
-    for k, value in enumerate(values):
-        column[k] = value
-    return column
+    return as_objects(values)

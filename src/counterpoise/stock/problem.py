@@ -36,6 +36,16 @@ _FORTUNE = 1e200
 """Amounts from here on are refused: sums of them, and their squares, need not be floats."""
 
 
+def as_limit(units: Any) -> float:
+    """Return a largest number of units: inf for None and beyond the range of floats, NaN unless it is 0 or more."""
+    if units is None:
+        return math.inf
+    number = isinstance(units, (int, float, np.number)) and not isinstance(units, bool)
+    if not (number and units >= 0):
+        return math.nan
+    return float(units) if units < 1e300 else math.inf
+
+
 @dataclass(frozen=True)
 class Terms:
     """What units are sold for, and how many may be ordered.
@@ -63,16 +73,12 @@ class Terms:
         """The most that can be ordered; infinite where there is no limit."""
         if not isinstance(self.integer, (bool, np.bool_)):
             raise InvalidInputError(f"integer is {self.integer!r:.60}; pass True or False.")
-        if self.max_stock is None:
-            return math.inf
-        number = isinstance(self.max_stock, (int, float, np.number)) and not isinstance(self.max_stock, bool)
-        if not (number and self.max_stock > 0):
+        limit = as_limit(self.max_stock)
+        if not limit > 0:
             raise InvalidInputError(f"max_stock is {self.max_stock!r}; pass a positive number of units, or None.")
-        if self.integer and self.max_stock < 1:
+        if self.integer and limit < 1:
             raise InvalidInputError(f"max_stock is {self.max_stock!r}, so that not one whole unit can be ordered.")
-        # A limit that no float can hold is none.
-        limit = float(self.max_stock) if self.max_stock < 1e300 else math.inf
-        return float(math.floor(limit)) if self.integer and math.isfinite(limit) else limit
+        return float(np.floor(limit)) if self.integer else limit
 
     def sales(self, costs: Any, demand: Any) -> Array:
         """Return checked rows of unit cost, demand and price.
