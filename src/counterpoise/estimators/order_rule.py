@@ -12,7 +12,7 @@ from counterpoise.estimators._base import Array, speaking_as
 from counterpoise.estimators.linear import RobustRegressor
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import Criterion
-from counterpoise.losses import Hinges, Loss, Newsvendor
+from counterpoise.losses import Hinges, Newsvendor
 from counterpoise.oracle import LinearOracle
 from counterpoise.problem import Adjust, Reference
 from counterpoise.sets import RadiusMethod
@@ -134,30 +134,28 @@ class RobustNewsvendorRegressor(RobustRegressor):
         X, demand = super()._validated(X, y)
         return X, self._terms.sales(paid, demand)[:, :2]
 
-    def _loss(self) -> Loss:
+    def _loss(self) -> Newsvendor:
         return Newsvendor(self.price, self.salvage, self.shortage)
 
     def _posed(self, oracle: LinearOracle) -> LinearOracle:
-        return _placed(oracle, self._terms)
+        return _placed(oracle, self._loss(), self._terms.highest)
 
 
-def _placed(oracle: LinearOracle, terms: Terms) -> LinearOracle:
+def _placed(oracle: LinearOracle, loss: Newsvendor, high: float) -> LinearOracle:
     """Return the risks of orders as they are placed, between 0 and the most that is possible.
 
     Where a loss rises from 0 on, nothing is gained by a line below 0; where it still falls at the most that can be
     ordered, nothing is gained by one above. Such a loss is flat beyond that end, and convex. Elsewhere flatness would
     not be convex, and the line goes on. A row with two kinks becomes two rows of half the weight.
     """
-    cost, demand = oracle.target.T
-    left, right = cost - terms.price - terms.shortage, cost - terms.salvage
-    high = terms.highest
-    if math.isinf(high) and (right < 0).any():
-        row = int(np.flatnonzero(right < 0)[0])
+    cost, endless = oracle.target[:, 0], oracle.target[:, 0] < loss.salvage
+    if math.isinf(high) and endless.any():
+        row = int(np.flatnonzero(endless)[0])
         raise InvalidInputError(
-            f"a unit that costs {cost[row]:g} brings {terms.salvage:g} if left over, so the more is ordered, the "
+            f"a unit that costs {cost[row]:g} brings {loss.salvage:g} if left over, so the more is ordered, the "
             "better. Set max_stock, or check salvage and costs."
         )
-    first, second = _hinges(cost, demand, terms, left, right)
+    first, second = _hinges(oracle.target, loss, high)
     double = second[:, 1] > second[:, 0]
     times = 1 + double
     rows = np.repeat(np.arange(len(cost)), times)
@@ -175,27 +173,30 @@ def _placed(oracle: LinearOracle, terms: Terms) -> LinearOracle:
     )
 
 
-def _hinges(cost: Array, demand: Array, terms: Terms, left: Array, right: Array) -> tuple[Array, Array]:
+def _hinges(target: Array, loss: Newsvendor, high: float) -> tuple[Array, Array]:
     """Return the loss of each row as the sum of two hinges, each with a lowest point; the second may be nothing.
 
     From left to right the slopes are: flat or the first, the first, the last from the demand on, the last or flat.
     """
-    high, zero = terms.highest, np.zeros(len(cost))
+    demand, _, left, right = loss.pieces(target)
     inside = (demand > 0) & (demand < high)
     first, last = np.where(demand > 0, left, right), np.where(demand < high, right, left)
     # A row that is constant between the ends may rise beyond one of them.
     before = np.where((first == 0) & (last == 0) & (demand <= 0), left, np.minimum(first, 0.0))
     after = np.where((first == 0) & (last == 0) & (demand > 0), right, np.maximum(last, 0.0))
     rising, falling = before < first, last < after
-    most = np.minimum(demand, high)
-    at_most = (cost - terms.price) * most + terms.shortage * (demand - most)
-    at_zero = terms.shortage * demand
-    limit = np.full(len(cost), high if math.isfinite(high) else 0.0)
-    at_limit = at_most + right * (limit - most)
-    bend = np.column_stack([np.where(falling, left - right, np.where(rising, 0.0, left)), zero, zero, most])
-    bend[:, 1] = np.where(falling, 0.0, np.where(rising, right - left, right))
+    zero, most = np.zeros(len(demand)), np.minimum(demand, high)
+    limit = np.full(len(demand), high if math.isfinite(high) else 0.0)
+    at_zero, at_most, at_limit = (loss.value(target, order) for order in (zero, most, limit))
     # Where there is another hinge it holds the height, and this one is 0 at its own.
-    bend[:, 2] = np.where(rising | falling, 0.0, at_most)
+    bend = np.column_stack(
+        [
+            np.where(falling, left - right, np.where(rising, 0.0, left)),
+            np.where(falling, 0.0, np.where(rising, right - left, right)),
+            np.where(rising | falling, 0.0, at_most),
+            most,
+        ]
+    )
     low_end = np.column_stack([before, first, at_zero, zero])
     high_end = np.column_stack([last, after, at_limit, limit])
     end = np.where(rising[:, None], low_end, np.where(falling[:, None], high_end, 0.0))
