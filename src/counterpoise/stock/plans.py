@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from counterpoise.contexts import as_objects, shown
 from counterpoise.fit import METHODS, Robustness
 from counterpoise.sets import RadiusMethod, implied_confidence, radius_ladder
+from counterpoise.sets.size import radius_of
 from counterpoise.solvers import Solution
 from counterpoise.solvers._base import solution_at
 from counterpoise.stock.problem import StockProblem
@@ -192,7 +193,7 @@ class ProductPlan:
 
     def radius_at(self, confidence: float) -> float:
         """Return the radius that the method of sizing the set gives for a confidence."""
-        return replace(self.robustness, confidence=confidence, radius=self._method).ball(self.counts).radius
+        return radius_of(replace(self.robustness, confidence=confidence, radius=self._method).ball(self.counts))
 
     @property
     def _method(self) -> RadiusMethod:
@@ -201,8 +202,8 @@ class ProductPlan:
 
     @property
     def radius(self) -> float:
-        """Of the set, in bits."""
-        return self.robustness.ball(self.counts).radius
+        """Of the set, in bits; NaN for a set that has none."""
+        return radius_of(self.robustness.ball(self.counts))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
