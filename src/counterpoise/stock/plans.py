@@ -238,22 +238,18 @@ class StockPlan:
     @cached_property
     def levels(self) -> Table:
         """A row per product: its order and what is expected of it."""
-        chosen = [row for row in self._all_choices if row["rule"] == "robust"]
-        return self._table([{name: row[name] for name in row if name != "rule"} for row in chosen])
+        chosen = self.choices.where(rule="robust")
+        return Table({name: column for name, column in chosen.items() if name != "rule"})
 
     @cached_property
     def choices(self) -> Table:
         """A row per product and rule: what it orders, and what comes of that in the average and the worst context."""
-        return self._table(self._all_choices)
+        return self._table([row for plan in self.plans for row in plan.choices])
 
     @cached_property
     def reasons(self) -> Table:
         """A row per product and context: the best order there, the weight, the excess cost of the recommended order."""
         return self._table([row for plan in self.plans for row in plan.reasons])
-
-    @cached_property
-    def _all_choices(self) -> list[dict[str, Any]]:
-        return [row for plan in self.plans for row in plan.choices]
 
     def _table(self, rows: list[dict[str, Any]]) -> Table:
         names = [

@@ -121,28 +121,29 @@ def _refuse_fortunes(cost: Array, units: Array, price: Array, salvage: float, sh
         )
 
 
-def _columns(costs: Any, demand: Any, prices: Any) -> tuple[Array, Array, Array]:
+def _columns(costs: Any, demand: Any, prices: Any) -> tuple[Array, ...]:
     """Return costs, demand and prices, one each per row."""
-    refuse_masked(costs=costs, demand=demand, price=prices)
+    given = {"costs": costs, "demand": demand, "price": prices}
+    refuse_masked(**given)
     try:
-        units = np.asarray(unwrapped(demand), dtype=np.float64)
-        others = [np.asarray(unwrapped(values), dtype=np.float64) for values in (costs, prices)]
+        numbers = {name: np.asarray(unwrapped(values), dtype=np.float64) for name, values in given.items()}
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"costs, demand and price must be numbers ({error!s:.80}).") from error
-    if units.ndim != 1:
-        raise InvalidInputError(f"demand has shape {units.shape}; pass one number per row.")
-    columns = []
-    for name, values in zip(("costs", "price"), others, strict=True):
-        if values.ndim > 0 and values.shape != units.shape:
+    shape = numbers["demand"].shape
+    if len(shape) != 1:
+        raise InvalidInputError(f"demand has shape {shape}; pass one number per row.")
+    for name, values in numbers.items():
+        if values.ndim > 0 and values.shape != shape:
             raise InvalidInputError(
-                f"{name} of shape {values.shape} for {len(units)} rows of demand. Pass one number, or one per row."
+                f"{name} of shape {values.shape} for {shape[0]} rows of demand. Pass one number, or one per row."
             )
-        columns.append(np.broadcast_to(values, units.shape))
-    for name, values in zip(("costs", "price", "demand"), (*columns, units), strict=True):
-        if not np.isfinite(values).all():
-            row = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise InvalidInputError(f"{name}: {values[row]} in row {row}; drop or correct rows that are not finite.")
-    return columns[0], units, columns[1]
+        numbers[name] = np.broadcast_to(values, shape)
+        if not np.isfinite(numbers[name]).all():
+            row = int(np.flatnonzero(~np.isfinite(numbers[name]))[0])
+            raise InvalidInputError(
+                f"{name}: {numbers[name][row]} in row {row}; drop or correct rows that are not finite."
+            )
+    return tuple(numbers.values())
 
 
 @dataclass(frozen=True, eq=False)
