@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +13,44 @@ from sklearn.base import BaseEstimator
 from counterpoise.contexts import Contexts, encode
 from counterpoise.estimators._base import Array, contexts_or_one
 from counterpoise.fit import Criterial, Criterion, Robustness
+from counterpoise.problem import Adjust, Reference
 from counterpoise.sets import ContextSet, RadiusMethod
 from counterpoise.sets.size import radius_of
 from counterpoise.validation import check_aligned
+
+Init = TypeVar("Init", bound=Callable[..., None])
+
+
+class LinearParameters(TypedDict, total=False):
+    """The parameters of every linear model, for the ``**shared`` of those that have more."""
+
+    confidence: float
+    radius: RadiusMethod | float
+    draws: float | None
+    criterion: Criterion
+    alpha: float
+    fit_intercept: bool
+    reference: Reference
+    adjust: Adjust
+    tol: float
+    max_iter: int
+    verbose: int
+    device: str | None
+
+
+def with_parameters_of(parent: type) -> Callable[[Init], Init]:
+    """Name the parameters of a parent in the signature of an ``__init__`` that passes them on as ``**shared``.
+
+    scikit-learn reads parameters and their defaults from the signature, where it has no use for ``**``.
+    """
+
+    def named(init: Init) -> Init:
+        own = [one for one in inspect.signature(init).parameters.values() if one.kind is not one.VAR_KEYWORD]
+        shared = inspect.signature(parent).parameters.values()
+        vars(init)["__signature__"] = inspect.Signature([*own, *shared], return_annotation=None)
+        return init
+
+    return named
 
 
 class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]

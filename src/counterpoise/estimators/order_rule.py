@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 
 from counterpoise.estimators._base import Array, speaking_as
+from counterpoise.estimators._fitted import LinearParameters, with_parameters_of
 from counterpoise.estimators.linear import RobustRegressor
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import Criterion
 from counterpoise.losses import Hinges, Newsvendor
 from counterpoise.oracle import LinearOracle
-from counterpoise.problem import Adjust, Reference
-from counterpoise.sets import RadiusMethod
 from counterpoise.stock.problem import Terms
 
 
@@ -46,6 +44,7 @@ class RobustNewsvendorRegressor(RobustRegressor):
 
     __metadata_request__fit: ClassVar = {"contexts": True, "costs": True}
 
+    @with_parameters_of(RobustRegressor)
     def __init__(
         self,
         price: float,
@@ -55,33 +54,9 @@ class RobustNewsvendorRegressor(RobustRegressor):
         shortage: float = 0.0,
         max_stock: float | None = None,
         integer: bool = False,
-        confidence: float = 0.99,
-        radius: RadiusMethod | float = "types",
-        draws: float | None = None,
-        criterion: Criterion = "excess",
-        alpha: float = 1e-4,
-        fit_intercept: bool = True,
-        reference: Reference = "in-sample",
-        adjust: Adjust = None,
-        tol: float = 1e-6,
-        max_iter: int = 100,
-        verbose: int = 0,
-        device: str | None = None,
+        **shared: Unpack[LinearParameters],
     ) -> None:
-        super().__init__(
-            confidence=confidence,
-            radius=radius,
-            draws=draws,
-            criterion=criterion,
-            alpha=alpha,
-            fit_intercept=fit_intercept,
-            reference=reference,
-            adjust=adjust,
-            tol=tol,
-            max_iter=max_iter,
-            verbose=verbose,
-            device=device,
-        )
+        super().__init__(**shared)
         self.price = price
         self.cost = cost
         self.salvage = salvage
