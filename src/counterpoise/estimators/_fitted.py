@@ -21,13 +21,18 @@ from counterpoise.validation import check_aligned
 Init = TypeVar("Init", bound=Callable[..., None])
 
 
-class LinearParameters(TypedDict, total=False):
-    """The parameters of every linear model, for the ``**shared`` of those that have more."""
+class MixParameters(TypedDict, total=False):
+    """The parameters of every estimator: those of :class:`RobustEstimator`."""
 
     confidence: float
     radius: RadiusMethod | float
     draws: float | None
     criterion: Criterion
+
+
+class LinearParameters(MixParameters, total=False):
+    """The parameters of every linear model."""
+
     alpha: float
     fit_intercept: bool
     reference: Reference
@@ -46,8 +51,8 @@ def with_parameters_of(parent: type) -> Callable[[Init], Init]:
 
     def named(init: Init) -> Init:
         own = [one for one in inspect.signature(init).parameters.values() if one.kind is not one.VAR_KEYWORD]
-        shared = inspect.signature(parent).parameters.values()
-        vars(init)["__signature__"] = inspect.Signature([*own, *shared], return_annotation=None)
+        _, *shared = inspect.signature(parent.__init__).parameters.values()  # type: ignore[misc]
+        vars(init)["__signature__"] = inspect.Signature([*own, *shared])
         return init
 
     return named
@@ -56,7 +61,16 @@ def with_parameters_of(parent: type) -> Callable[[Init], Init]:
 class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
     """A scikit-learn estimator for an uncertain mix of contexts.
 
-    Its ``__init__`` stores the parameters named here, and others of its own.
+    Parameters
+    ----------
+    confidence : float, default=0.99
+        Level of the confidence set of context mixes; 1 is every mix.
+    radius : {"types", "agrawal", "chi2"} or float, default="types"
+        How the size of the set follows from the confidence, or the size itself in bits.
+    draws : float, optional
+        Independent draws of a context in the data, where rows are not independent.
+    criterion : {"excess", "risk"}, default="excess"
+        What the worst case is taken of: risk above the least possible in each context, or risk itself.
 
     Attributes
     ----------
@@ -72,13 +86,21 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
         Of the set, in bits; NaN for a set that has none.
     """
 
-    confidence: float
-    radius: RadiusMethod | float
-    draws: float | None
-    criterion: Criterion
-
     # The context is metadata: requested by the class, so that no instance has to ask for it.
     __metadata_request__fit: ClassVar = {"contexts": True}
+
+    def __init__(
+        self,
+        *,
+        confidence: float = 0.99,
+        radius: RadiusMethod | float = "types",
+        draws: float | None = None,
+        criterion: Criterion = "excess",
+    ) -> None:
+        self.confidence = confidence
+        self.radius = radius
+        self.draws = draws
+        self.criterion = criterion
 
     @property
     def robustness(self) -> Robustness:

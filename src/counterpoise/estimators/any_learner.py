@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from counterpoise.contexts import Contexts
 from counterpoise.estimators._base import Array, check_switches, speaking_as
-from counterpoise.estimators._fitted import RobustEstimator
+from counterpoise.estimators._fitted import MixParameters, RobustEstimator, with_parameters_of
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
-from counterpoise.fit import Criterion
 from counterpoise.learners import (
     Indices,
     RowLoss,
@@ -37,7 +36,6 @@ from counterpoise.objective import Certificate
 from counterpoise.problem import Adjust, Reference, by_size, given_references
 from counterpoise.references import ContextRows
 from counterpoise.references.shrunk import reference_bracket, shrunk_references
-from counterpoise.sets import RadiusMethod
 from counterpoise.solvers.best_response import best_response
 from counterpoise.validation import checked_row_weights, on_host, refuse_masked, unwrapped
 
@@ -115,14 +113,11 @@ class ContextRobust(RobustEstimator):
         The learner's.
     """
 
+    @with_parameters_of(RobustEstimator)
     def __init__(
         self,
         estimator: Any,
         *,
-        confidence: float = 0.99,
-        radius: RadiusMethod | float = "types",
-        draws: float | None = None,
-        criterion: Criterion = "excess",
         reference: Reference = "cross-fit",
         adjust: Adjust = None,
         loss: RowLoss | None = None,
@@ -131,12 +126,10 @@ class ContextRobust(RobustEstimator):
         max_iter: int = 20,
         n_jobs: int | None = None,
         verbose: int = 0,
+        **shared: Unpack[MixParameters],
     ) -> None:
+        super().__init__(**shared)
         self.estimator = estimator
-        self.confidence = confidence
-        self.radius = radius
-        self.draws = draws
-        self.criterion = criterion
         self.reference = reference
         self.adjust = adjust
         self.loss = loss

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from counterpoise.estimators._base import Array, ScoredOnHost, check_switches, share_parameters, speaking_as
-from counterpoise.estimators._fitted import RobustEstimator
+from counterpoise.estimators._fitted import MixParameters, RobustEstimator, with_parameters_of
 from counterpoise.estimators.boosters import LightGBMRun, Recipe, Run, XGBoostRun
 from counterpoise.estimators.boosting_rounds import Rows, Split, least_risks, play
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import Criterion
 from counterpoise.learners import LossName, row_losses
 from counterpoise.problem import Reference, given_references
-from counterpoise.sets import RadiusMethod
 from counterpoise.validation import checked_weights, refuse_masked
 
 _FLOATS = (np.float64, np.float32)
@@ -107,13 +105,10 @@ class RobustBooster(RobustEstimator):
     _library: ClassVar[type[Run]]
     _loss: ClassVar[LossName]
 
+    @with_parameters_of(RobustEstimator)
     def __init__(
         self,
         *,
-        confidence: float = 0.99,
-        radius: RadiusMethod | float = "types",
-        draws: float | None = None,
-        criterion: Criterion = "excess",
         reference: Reference = "cross-fit",
         n_estimators: int = 100,
         learning_rate: float = 0.1,
@@ -123,11 +118,9 @@ class RobustBooster(RobustEstimator):
         n_jobs: int | None = None,
         random_state: Any = 0,
         verbose: int = 0,
+        **shared: Unpack[MixParameters],
     ) -> None:
-        self.confidence = confidence
-        self.radius = radius
-        self.draws = draws
-        self.criterion = criterion
+        super().__init__(**shared)
         self.reference = reference
         self.n_estimators = n_estimators
         self.learning_rate = learning_rate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,10 +14,8 @@ from counterpoise.estimators._base import (
     refuse_measurements,
     speaking_as,
 )
-from counterpoise.estimators._fitted import RobustEstimator
-from counterpoise.fit import Criterion
+from counterpoise.estimators._fitted import MixParameters, RobustEstimator, with_parameters_of
 from counterpoise.problem import Reference, SummedProblem
-from counterpoise.sets import RadiusMethod
 from counterpoise.stock.problem import StockProblem, Terms
 
 
@@ -51,6 +49,7 @@ class RobustNewsvendor(RobustEstimator):
         As in the linear models; a risk is a mean cost, that is minus a mean profit.
     """
 
+    @with_parameters_of(RobustEstimator)
     def __init__(
         self,
         price: float,
@@ -59,21 +58,15 @@ class RobustNewsvendor(RobustEstimator):
         shortage: float = 0.0,
         max_stock: float | None = None,
         integer: bool = False,
-        confidence: float = 0.99,
-        radius: RadiusMethod | float = "types",
-        draws: float | None = None,
-        criterion: Criterion = "excess",
         reference: Reference = "in-sample",
+        **shared: Unpack[MixParameters],
     ) -> None:
+        super().__init__(**shared)
         self.price = price
         self.salvage = salvage
         self.shortage = shortage
         self.max_stock = max_stock
         self.integer = integer
-        self.confidence = confidence
-        self.radius = radius
-        self.draws = draws
-        self.criterion = criterion
         self.reference = reference
 
     def fit(self, costs: Any, demand: Any, contexts: Any = None, sample_weight: Any = None) -> Self:
