@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from counterpoise import RobustNewsvendor, RobustNewsvendorRegressor, RobustQuantileRegressor, confidence_path
-from counterpoise.estimators._fitted import LinearParameters
+from counterpoise.estimators._robust import LinearParameters
 from counterpoise.estimators.linear import RobustLinearModel
 from counterpoise.exceptions import EmptyContextError, InvalidInputError, OneContextWarning
 from counterpoise.references.cross_fit import folds_within

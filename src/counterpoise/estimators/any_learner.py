@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from counterpoise.contexts import Contexts
 from counterpoise.estimators._base import Array, check_switches, speaking_as
-from counterpoise.estimators._fitted import MixParameters, RobustEstimator, with_parameters_of
+from counterpoise.estimators._robust import MixParameters, RobustEstimator, with_parameters_of
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.learners import (
     Indices,

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from counterpoise.estimators._base import Array, ScoredOnHost, check_switches, share_parameters, speaking_as
-from counterpoise.estimators._fitted import MixParameters, RobustEstimator, with_parameters_of
+from counterpoise.estimators._robust import MixParameters, RobustEstimator, with_parameters_of
 from counterpoise.estimators.boosters import LightGBMRun, Recipe, Run, XGBoostRun
 from counterpoise.estimators.boosting_rounds import Rows, Split, least_risks, play
 from counterpoise.exceptions import InvalidInputError

@@ -14,7 +14,7 @@ from counterpoise.estimators._base import (
     refuse_measurements,
     speaking_as,
 )
-from counterpoise.estimators._fitted import MixParameters, RobustEstimator, with_parameters_of
+from counterpoise.estimators._robust import MixParameters, RobustEstimator, with_parameters_of
 from counterpoise.problem import Reference, SummedProblem
 from counterpoise.stock.problem import StockProblem, Terms
 

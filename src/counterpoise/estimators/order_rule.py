@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, Unpack
 import numpy as np
 
 from counterpoise.estimators._base import Array, speaking_as
-from counterpoise.estimators._fitted import LinearParameters, with_parameters_of
+from counterpoise.estimators._robust import LinearParameters, with_parameters_of
 from counterpoise.estimators.linear import RobustRegressor
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Hinges, Newsvendor
