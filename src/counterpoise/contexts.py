@@ -115,7 +115,7 @@ def _crossed(parts: list[Contexts]) -> Contexts:
         pairs, codes = np.unique(codes * len(part.labels) + part.codes, return_inverse=True)
         first, second = np.divmod(pairs, len(part.labels))
         labels = [(*labels[a], plain(part.labels[b])) for a, b in zip(first, second, strict=True)]
-    return Contexts(_objects(labels), codes.astype(np.intp, copy=False))
+    return Contexts(as_objects(labels), codes.astype(np.intp, copy=False))
 
 
 def _align(contexts: Contexts, declared: Sequence[Hashable]) -> Contexts:
@@ -166,20 +166,20 @@ def _to_array(labels: Any, role: str) -> NDArray[Any]:
         return np.asarray(native.to_numpy())
     if isinstance(labels, np.ndarray):
         if isinstance(labels, np.ma.MaskedArray):
-            return _objects([None if hidden else label for label, hidden in zip(*_flat_mask(labels), strict=True)])
-        return labels if labels.dtype.kind != "T" else _objects(list(labels))
+            return as_objects([None if hidden else label for label, hidden in zip(*_flat_mask(labels), strict=True)])
+        return labels if labels.dtype.kind != "T" else as_objects(list(labels))
     sparse = hasattr(labels, "tocsr")
     if sparse or isinstance(labels, (str, bytes, Set, Mapping)) or not isinstance(labels, Iterable):
         raise InvalidInputError(f"{role}s must be one label per row, got {labels!r:.60}.")
     # Not through numpy, which would turn [1, "a", None] into text and merge large integers beside a float.
-    return _objects(list(labels))
+    return as_objects(list(labels))
 
 
 def _flat_mask(labels: np.ma.MaskedArray[Any, Any]) -> tuple[list[Any], list[bool]]:
     return list(labels.data), list(np.ma.getmaskarray(labels))
 
 
-def _objects(values: list[Any]) -> NDArray[Any]:
+def as_objects(values: list[Any]) -> NDArray[Any]:
     """Return a one-dimensional array that holds the values as they are."""
     array = np.empty(len(values), dtype=object)
     for k, value in enumerate(values):
@@ -246,7 +246,7 @@ def tidy(labels: list[Any]) -> NDArray[Any]:
         return np.array(labels)
     if all(type(label) is int and abs(label) < 2**63 for label in labels):
         return np.array(labels, dtype=np.int64)
-    return _objects(labels)
+    return as_objects(labels)
 
 
 def plain(value: Any) -> Any:

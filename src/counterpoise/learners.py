@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from counterpoise.references import folds_within
 from counterpoise.validation import unwrapped
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
 LossName = Literal["log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"]
 RowLoss = LossName | Callable[[Any, Any], Any]
 """A loss by name, or a function of the targets and the predictions that returns one number per row."""
@@ -30,16 +31,33 @@ LARGEST_LOSS = 1e100
 """Losses from here on are refused: their squares, and sums of these, need not be floats."""
 
 
+def _residual(target: NDArray[Any], predicted: NDArray[Any]) -> Array:
+    return np.asarray(predicted.astype(np.float64) - target)
+
+
+_OF_PREDICTIONS: dict[LossName, Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]] = {
+    "zero_one": lambda target, predicted: predicted != target,
+    "half_squared_error": lambda target, predicted: 0.5 * np.square(_residual(target, predicted)),
+    "squared_error": lambda target, predicted: np.square(_residual(target, predicted)),
+    "absolute_error": lambda target, predicted: np.abs(_residual(target, predicted)),
+}
+
+
 def fit_weighted(learner: Any, X: Any, y: Any, weight: Array, tilt: Array | float = 1.0) -> Any:
     """Return a fitted clone of a learner.
 
     The tilt changes the weights of rows against each other, never their sum: some learners (XGBoost) have
     regularisation that depends on it. Rows of weight one keep a mean of one.
     """
-    tilted = weight * tilt
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneContextWarning)
-        return fit_routed(learner, X, y, sample_weight=tilted * (weight.sum() / tilted.sum()))
+        return fit_routed(learner, X, y, sample_weight=tilted(weight, tilt))
+
+
+def tilted(weight: Array, tilt: Array | float) -> Array:
+    """Return row weights times a tilt, with an unchanged sum."""
+    product = weight * tilt
+    return np.asarray(product * (weight.sum() / product.sum()))
 
 
 def fit_routed(learner: Any, X: Any, y: Any, **metadata: Any) -> Any:
@@ -97,10 +115,6 @@ def row_losses(learner: Any, X: Any, y: Any, loss: RowLoss | None = None, floor:
         loss = default_loss(learner)
     target = np.asarray(unwrapped(y))
     check_consistent_length(X, target)
-    if loss == "log_loss" and not hasattr(learner, "predict_proba"):
-        raise InvalidInputError(
-            f"loss is 'log_loss', but {type(innermost(learner)).__name__} gives no probabilities. Use 'zero_one'."
-        )
     if callable(loss):
         rows = np.asarray(loss(target, learner.predict(X)), dtype=np.float64)
         if rows.shape != (len(target),):
@@ -108,16 +122,14 @@ def row_losses(learner: Any, X: Any, y: Any, loss: RowLoss | None = None, floor:
                 f"loss returned shape {rows.shape} for {len(target)} rows. Return one number per row, not their mean."
             )
     elif loss == "log_loss":
+        if not hasattr(learner, "predict_proba"):
+            raise InvalidInputError(
+                f"loss is 'log_loss', but {type(innermost(learner)).__name__} gives no probabilities. Use 'zero_one'."
+            )
         rows = _log_losses(learner.classes_, learner.predict_proba(X), target, floor)
-    elif loss == "zero_one":
-        rows = (_predictions(learner, X, target) != target).astype(np.float64)
-    elif loss in ("squared_error", "half_squared_error"):
+    elif isinstance(loss, str) and loss in _OF_PREDICTIONS:
         with np.errstate(over="ignore", invalid="ignore"):
-            rows = np.square(_predictions(learner, X, target).astype(np.float64) - target)
-        rows = 0.5 * rows if loss == "half_squared_error" else rows
-    elif loss == "absolute_error":
-        with np.errstate(over="ignore", invalid="ignore"):
-            rows = np.abs(_predictions(learner, X, target).astype(np.float64) - target)
+            rows = _OF_PREDICTIONS[loss](target, _predictions(learner, X, target)).astype(np.float64)
     else:
         raise InvalidInputError(
             f"loss is {loss!r}; choose 'log_loss', 'zero_one', 'half_squared_error', 'squared_error' or "
@@ -165,15 +177,13 @@ def innermost(learner: Any) -> Any:
 
 def _own_losses(learner: Any, X: Any, y: Any) -> Array | None:
     """Return the losses of a learner that knows its own, seen through pipelines and searches."""
+    if hasattr(learner, "row_losses"):
+        return np.asarray(learner.row_losses(X, y))
     if not hasattr(innermost(learner), "row_losses"):
         return None
-    while not hasattr(learner, "row_losses"):
-        if isinstance(learner, Pipeline):
-            X = learner[:-1].transform(X) if len(learner.steps) > 1 else X
-            learner = learner.steps[-1][1]
-        else:
-            learner = learner.best_estimator_
-    return np.asarray(learner.row_losses(X, y))
+    if isinstance(learner, Pipeline):
+        return _own_losses(learner.steps[-1][1], learner[:-1].transform(X) if len(learner.steps) > 1 else X, y)
+    return _own_losses(learner.best_estimator_, X, y)
 
 
 def _log_losses(classes: Any, probabilities: Any, target: NDArray[Any], floor: float | None) -> Array:
@@ -190,11 +200,11 @@ def fold_of_rows(
     learner: Any,
     X: Any,
     y: NDArray[Any],
-    codes: NDArray[np.intp],
+    codes: Indices,
     weight: Array,
     cv: Any,
-    groups: NDArray[np.intp] | None = None,
-) -> NDArray[np.intp]:
+    groups: Indices | None = None,
+) -> Indices:
     """Return the fold in which each row that has weight is held out.
 
     Parameters
@@ -231,64 +241,24 @@ def fold_of_rows(
     return folds
 
 
-def out_of_fold_losses(
-    learner: Any,
-    X: Any,
-    y: Any,
-    weight: Array,
-    tilt: Array,
-    folds: NDArray[np.intp],
-    **judge: Any,
-) -> Array:
-    """Return the loss of each row under the learner that was not shown its fold; see :func:`held_out_losses`."""
-
-    def fit(rows: NDArray[np.intp]) -> Any:
-        return fit_weighted(learner, _safe_indexing(X, rows), _safe_indexing(y, rows), weight[rows], tilt[rows])
-
-    return held_out_losses(fit, X, y, folds, **judge)
-
-
-def held_out_losses(
-    fit: Callable[[NDArray[np.intp]], Any],
-    X: Any,
-    y: Any,
-    folds: NDArray[np.intp],
-    *,
-    loss: RowLoss | None,
-    floor: float | None = None,
-    n_jobs: int | None = None,
-) -> Array:
-    """Return the loss of each row under the model that was not shown its fold.
+def out_of_fold_losses(learner: Any, X: Any, y: Any, weight: Array, tilt: Array, folds: Indices, **judge: Any) -> Array:
+    """Return the loss of each row under the learner that was not shown its fold.
 
     Parameters
     ----------
-    fit : callable
-        Maps the indices of rows to a model fitted to them.
+    judge : dict
+        ``loss`` and ``floor`` of :func:`row_losses`, and ``n_jobs``.
     """
 
-    def one(fold: int) -> Array:
-        held = np.flatnonzero(folds == fold)
-        fitted = fit(np.flatnonzero(folds != fold))
-        return row_losses(fitted, _safe_indexing(X, held), _safe_indexing(y, held), loss, floor)
+    def fit(rows: Indices) -> Any:
+        return fit_weighted(learner, _safe_indexing(X, rows), _safe_indexing(y, rows), weight[rows], tilt[rows])
 
-    losses = np.empty(len(folds))
-    present = np.unique(folds)
-    for fold, rows in zip(present, Parallel(n_jobs=n_jobs)(delayed(one)(fold) for fold in present), strict=True):
-        losses[folds == fold] = rows
-    return losses
+    splits = ((np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in np.unique(folds))
+    return _losses_of_splits(fit, X, y, splits, **judge)
 
 
 def specialist_losses(
-    learner: Any,
-    X: Any,
-    y: Any,
-    weight: Array,
-    codes: NDArray[np.intp],
-    folds: NDArray[np.intp] | None,
-    *,
-    loss: RowLoss | None,
-    floor: float | None = None,
-    n_jobs: int | None = None,
+    learner: Any, X: Any, y: Any, weight: Array, codes: Indices, folds: Indices | None, **judge: Any
 ) -> Array:
     """Return the loss of each row under a learner trained on its context alone.
 
@@ -298,34 +268,66 @@ def specialist_losses(
     ----------
     folds : ndarray of shape (n_samples,), or None
         With folds the rows judged are held out; without, the learner has seen them.
+    judge : dict
+        As in :func:`out_of_fold_losses`.
     """
     target = np.asarray(unwrapped(y))
     classifies = is_classifier(learner)
 
-    def one(context: int, fold: int | None) -> tuple[NDArray[np.intp], Array]:
-        own = codes == context
-        judged = np.flatnonzero(own if folds is None else own & (folds == fold))
-        seen = np.flatnonzero(own if folds is None else own & (folds != fold))
-        nothing = np.full(len(judged), np.inf)
-        if len(judged) == 0 or len(seen) == 0 or (classifies and len(np.unique(target[seen])) < 2):
-            return judged, nothing
+    def fit(rows: Indices) -> Any:
+        if len(rows) == 0 or (classifies and len(np.unique(target[rows])) < 2):
+            return None
         try:
-            fitted = fit_weighted(learner, _safe_indexing(X, seen), _safe_indexing(y, seen), weight[seen])
+            return fit_weighted(learner, _safe_indexing(X, rows), _safe_indexing(y, rows), weight[rows])
         except ValueError:
             # The learner is fitted to all rows elsewhere, where a refusal is an error; here the context is too small.
-            return judged, nothing
+            return None
+
+    def splits() -> Iterator[tuple[Indices, Indices]]:
+        for c in range(int(codes.max()) + 1):
+            own = np.flatnonzero(codes == c)
+            if folds is None:
+                yield own, own
+            else:
+                yield from ((own[folds[own] != k], own[folds[own] == k]) for k in np.unique(folds))
+
+    return _losses_of_splits(fit, X, y, splits(), **judge)
+
+
+def _losses_of_splits(
+    fit: Callable[[Indices], Any],
+    X: Any,
+    y: Any,
+    splits: Iterable[tuple[Indices, Indices]],
+    *,
+    loss: RowLoss | None,
+    floor: float | None = None,
+    n_jobs: int | None = None,
+) -> Array:
+    """Return the loss of each row under the model of its split; infinite where that has none.
+
+    Parameters
+    ----------
+    fit : callable
+        Maps the indices of rows to a model fitted to them, or to None.
+    splits : iterable of pairs of index arrays
+        The rows a model is fitted to, and the rows it is judged on.
+    """
+
+    def one(seen: Indices, judged: Indices) -> tuple[Indices, Any]:
+        fitted = fit(seen) if len(judged) else None
+        if fitted is None:
+            return judged, np.inf
         return judged, row_losses(fitted, _safe_indexing(X, judged), _safe_indexing(y, judged), loss, floor)
 
-    losses = np.full(len(codes), np.inf)
-    parts = [None] if folds is None else list(np.unique(folds))
-    jobs = [(c, fold) for c in range(int(codes.max()) + 1) for fold in parts]
-    for rows, values in Parallel(n_jobs=n_jobs)(delayed(one)(*job) for job in jobs):
-        losses[rows] = values
+    losses = np.empty(len(y))
+    for judged, found in Parallel(n_jobs=n_jobs)(delayed(one)(*split) for split in splits):
+        losses[judged] = found
     return losses
 
 
 def weighted_rows(X: Any, contexts: Contexts, weight: Array, *columns: NDArray[Any]) -> tuple[Any, ...]:
-    """Return the rows that have weight, and what else there is one of per row."""
+    """Return the rows that have weight, with every other per-row array."""
     if (weight > 0).all():
         return X, contexts, weight, *columns
     kept = np.flatnonzero(weight > 0)
@@ -338,7 +340,7 @@ def least_probability(n_rows: int) -> float:
     return 0.5 / n_rows
 
 
-def mean_by_context(rows: Array, weight: Array, codes: NDArray[np.intp], n_contexts: int) -> Array:
+def mean_by_context(rows: Array, weight: Array, codes: Indices, n_contexts: int) -> Array:
     """Return the weighted mean of each context's rows; NaN where it has none."""
     # Weights count relative to each other, and as they stand their products may overflow.
     weight = weight / weight.max(initial=0.0)

@@ -15,23 +15,21 @@ Array = NDArray[np.float64]
 
 _TINY = float(np.finfo(np.float64).tiny)
 
-_MANY = 256
-"""Matrices from which one operation for all of them, entry by entry, beats a LAPACK call for each."""
-
-_SMALL = 32
-"""Rows up to which it does."""
-
-_FEW = 200
-"""Rows of a matrix up to which the BLAS does better with one thread."""
-
-_BLOCK_ENTRIES = 1 << 19
-"""Entries of a stack that are worked on at once, so that they stay near the cache (4 MB)."""
+_SMALL, _FEW = 32, 200
+"""Rows of a matrix between which the BLAS inverts it faster with one thread."""
 
 
 def jacobi_scale(matrix: Array) -> Array:
-    """Return the factors that bring the diagonal of positive semi-definite matrices to one."""
+    """Return the factors that scale positive semi-definite matrices to a unit diagonal."""
     diagonal = np.diagonal(matrix, axis1=-2, axis2=-1)
     return np.where(diagonal > _TINY, 1.0 / np.sqrt(np.maximum(diagonal, _TINY)), 1.0)
+
+
+def to_unit_diagonal(matrices: Array) -> tuple[Array, Array]:
+    """Return positive semi-definite matrices scaled to a unit diagonal, and the factors that do it."""
+    scale = jacobi_scale(matrices)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return matrices * scale[..., :, None] * scale[..., None, :], scale
 
 
 def positive_solver(matrix: Array, shift: float = 1e-15) -> Callable[[Array], Array]:
@@ -40,9 +38,7 @@ def positive_solver(matrix: Array, shift: float = 1e-15) -> Callable[[Array], Ar
     The matrix is scaled to a unit diagonal and shifted by as little as its factorisation needs, so a singular one
     gives a short step along its null space instead of a failure.
     """
-    scale = jacobi_scale(matrix)
-    with np.errstate(over="ignore", invalid="ignore"):
-        scaled = matrix * scale[:, None] * scale
+    scaled, scale = to_unit_diagonal(matrix)
     if not np.isfinite(scaled).all():
         raise FloatingPointError("the Hessian overflowed")
     while True:
@@ -61,67 +57,19 @@ def positive_solver(matrix: Array, shift: float = 1e-15) -> Callable[[Array], Ar
 
 
 def solve_stack(matrices: Array, rhs: Array) -> Array:
-    """Solve many small positive semi-definite systems at once: (B, d, d) and (B, d)."""
-    if len(rhs) >= _MANY and rhs.shape[1] <= _SMALL:
-        solution, todo = _solve_many(matrices, rhs)
-        if todo.size:
-            solution[todo] = _solve_shifted(matrices[todo], rhs[todo])
-        return solution
-    return _solve_shifted(matrices, rhs)
+    """Solve many small positive semi-definite systems at once: (B, d, d) and (B, d).
 
-
-def _solve_many(matrices: Array, rhs: Array) -> tuple[Array, NDArray[np.intp]]:
-    """Solve systems by Cholesky's method, each step of it for all at once; also tell which ones are left.
-
-    Those are the ones that need a larger shift; see :func:`_solve_shifted`.
+    Each is shifted as in :func:`positive_solver`, by as little as a finite direction of descent needs.
     """
-    n, d = rhs.shape
-    solution, left = np.zeros_like(rhs), []
-    step = max(_MANY, _BLOCK_ENTRIES // (d * d))
-    for first in range(0, n, step):
-        block = slice(first, first + step)
-        # The stack comes last, so that every operation runs along it.
-        factor = matrices[block].transpose(1, 2, 0).copy()
-        diagonal = factor[np.arange(d), np.arange(d)]
-        scale = np.where(diagonal > _TINY, 1.0 / np.sqrt(np.maximum(diagonal, _TINY)), 1.0)
-        side = scale * rhs[block].T
-        x = side.copy()
-        with np.errstate(all="ignore"):
-            factor *= scale[:, None] * scale
-            for k in range(d):
-                row = factor[k, : k + 1]
-                row[k] += 1e-15
-                if k:
-                    factor[k:, k] -= np.einsum("ijb,jb->ib", factor[k:, :k], row[:k])
-                    x[k] -= np.einsum("jb,jb->b", row[:k], x[:k])
-                # A pivot that is not positive makes its system NaN, and only that one.
-                pivot = 1.0 / np.sqrt(row[k])
-                factor[k + 1 :, k] *= pivot
-                x[k] *= pivot
-                row[k] = pivot
-            for k in range(d - 1, -1, -1):
-                x[k] *= factor[k, k]
-                x[:k] -= factor[k, :k] * x[k]
-        good = np.isfinite(x).all(axis=0) & (np.einsum("db,db->b", x, side) >= 0)
-        solution[block] = np.where(good, scale * x, 0.0).T
-        left.append(first + np.flatnonzero(~good))
-    return solution, np.concatenate(left)
-
-
-def _solve_shifted(matrices: Array, rhs: Array) -> Array:
-    """Solve systems one by one, with a shift that grows until there is a solution."""
-    scale = jacobi_scale(matrices)
-    scaled = matrices * scale[:, :, None] * scale[:, None, :]
-    diagonal = np.arange(rhs.shape[1])
+    scaled, scale = to_unit_diagonal(matrices)
+    identity = np.eye(rhs.shape[1])
     solution = np.zeros_like(rhs)
     todo = np.arange(len(rhs))
     for shift in (1e-15, 1e-13, 1e-11, 1e-9, 1e-6):
-        shifted = scaled[todo]
-        shifted[:, diagonal, diagonal] += shift
         side = scale[todo] * rhs[todo]
         with np.errstate(all="ignore"), one_thread():
             try:
-                x = np.linalg.solve(shifted, side[:, :, None])[:, :, 0]
+                x = np.linalg.solve(scaled[todo] + shift * identity, side[:, :, None])[:, :, 0]
             except np.linalg.LinAlgError:
                 # A pivot of exactly zero in one matrix ends the whole stack; a larger shift removes it.
                 continue
@@ -142,24 +90,22 @@ def longest_step(value: Array, change: Array) -> float:
 
 def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:
     """Invert positive semi-definite matrices (B, d, d), each on the space where it is not zero to rounding."""
-    scale = jacobi_scale(matrices)
-    scaled = matrices * scale[:, :, None] * scale[:, None, :]
-    identity = np.eye(scaled.shape[1])
+    scaled, scale = to_unit_diagonal(matrices)
+    size = scaled.shape[1]
     if len(scaled) == 1:
-        with one_thread() if _SMALL < len(identity) <= _FEW else nullcontext():
+        with one_thread() if _SMALL < size <= _FEW else nullcontext():
             inverse = _cholesky_inverse(scaled[0])[None]
     else:
-        inverse = np.empty_like(scaled)
         try:
             with one_thread():
-                inverse = np.asarray(np.linalg.inv(scaled + 1e-15 * identity), dtype=np.float64)
+                inverse = np.asarray(np.linalg.inv(scaled + 1e-15 * np.eye(size)))
         except np.linalg.LinAlgError:
-            inverse[:] = np.nan
+            inverse = np.full_like(scaled, np.nan)
     # Past this size an entry of the inverse is rounding: take the spectrum apart instead.
     doubtful = np.flatnonzero(~(np.abs(inverse).max(axis=(1, 2)) < 1e9))
     if doubtful.size:
         values, vectors = spectrum(scaled[doubtful])
-        floor = cutoff * values.shape[1] * np.maximum(values[:, -1:], _TINY)
+        floor = cutoff * size * np.maximum(values[:, -1:], _TINY)
         reciprocal = np.where(values > floor, 1.0 / np.where(values > floor, values, 1.0), 0.0)
         inverse[doubtful] = (vectors * reciprocal[:, None, :]) @ vectors.swapaxes(1, 2)
     return np.asarray(inverse * scale[:, :, None] * scale[:, None, :])

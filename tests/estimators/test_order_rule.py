@@ -1,9 +1,11 @@
 """The linear rule for orders against conic programs, its reductions, and what it does with its inputs."""
 
 import contextlib
+import inspect
 import math
 import pickle
 import warnings
+from typing import get_type_hints
 
 import cvxpy as cp
 import numpy as np
@@ -19,6 +21,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from counterpoise import RobustNewsvendor, RobustNewsvendorRegressor, RobustQuantileRegressor, confidence_path
+from counterpoise.estimators._robust import LinearParameters
+from counterpoise.estimators.linear import RobustLinearModel
 from counterpoise.exceptions import EmptyContextError, InvalidInputError, OneContextWarning
 from counterpoise.references.cross_fit import folds_within
 from tests.estimators.test_newsvendor import worst_mean
@@ -748,3 +752,13 @@ def test_a_context_without_weight_is_refused():
     X, demand, contexts, paid = shop(0)
     with pytest.raises(EmptyContextError, match="context 1"):
         rule().fit(X, demand, contexts, sample_weight=(contexts != 1) * 1.0, costs=paid)
+
+
+def test_parameters_of_linear_models_are_named_as_explicitly_as_in_them():
+    base, own = (inspect.signature(model).parameters for model in (RobustLinearModel, RobustNewsvendorRegressor))
+    assert set(get_type_hints(LinearParameters)) == set(base)
+    assert {name: own[name].default for name in base} == {name: one.default for name, one in base.items()}
+    assert all(one.kind is not one.VAR_KEYWORD for one in own.values())
+    assert [name for name, one in own.items() if one.kind is one.POSITIONAL_OR_KEYWORD] == ["price"]
+    with pytest.raises(TypeError, match="alhpa"):
+        RobustNewsvendorRegressor(10.0, alhpa=1.0)

@@ -13,7 +13,6 @@ from counterpoise.oracle import LinearOracle
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.scalar_blocks import BlockScalarOracle
 from counterpoise.rows import Block, BlocksInMemory
-from counterpoise.stock.elsewhere import BlockStock
 from counterpoise.stock.problem import StockProblem, Terms
 
 PROPERTY = settings(max_examples=25, deadline=None, derandomize=True)
@@ -74,7 +73,7 @@ def stocks(sales, terms, n_blocks, weighted=False):
     contexts = encode(codes)
     blocks = blocks_of(terms.pieces(terms.sales(costs, demand)), codes, weight, n_blocks, sales["seed"])
     known = Contexts.counted(contexts.labels, contexts.counts)
-    return whole, BlockStock.from_blocks(blocks, Hinges(), known, counts, terms, "in-sample"), (costs, demand, codes)
+    return whole, StockProblem.from_blocks(blocks, known, counts, terms, "in-sample"), (costs, demand, codes)
 
 
 @PROPERTY
@@ -138,4 +137,4 @@ def test_a_cost_without_a_minimum_names_the_context():
     blocks = blocks_of(terms.pieces(terms.sales(costs, demand)), codes, np.ones(4), 2, 0)
     contexts = Contexts.counted(np.array(["north", "south"]), np.array([2, 2]))
     with pytest.raises(InvalidInputError, match="in context south"):
-        BlockStock.from_blocks(blocks, Hinges(), contexts, np.array([2.0, 2.0]), terms, "in-sample")
+        StockProblem.from_blocks(blocks, contexts, np.array([2.0, 2.0]), terms, "in-sample")

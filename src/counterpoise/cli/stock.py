@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoise.cli._base import NOT_BY_HALVES, app, say, spoken, tell, tell_json
-from counterpoise.cli._options import checked_radius
+from counterpoise.cli._options import Confidence, Radius, checked_radius
 from counterpoise.cli._sales import read_sales
 
 if TYPE_CHECKING:
@@ -36,10 +36,8 @@ def stock(
     max_stock: Annotated[float | None, typer.Option(help="The most of one product.")] = None,
     capacity: Annotated[float | None, typer.Option(help="The most of all products together.")] = None,
     integer: Annotated[bool, typer.Option("--integer", help="Order whole units only.")] = False,
-    confidence: Annotated[float, typer.Option(help="Of the set of plausible mixes, from 0 to 1.")] = 0.99,
-    radius: Annotated[
-        str, typer.Option(help="How its size follows: types, agrawal or chi2; or the size in bits.")
-    ] = "types",
+    confidence: Confidence = 0.99,
+    radius: Radius = "types",
     draws: Annotated[
         float | None, typer.Option(help="Independent draws of a circumstance in the data, where rows are not.")
     ] = None,

@@ -13,8 +13,7 @@ from counterpoise.dask.partitions import take_apart
 from counterpoise.losses import Hinges
 from counterpoise.problem import Reference
 from counterpoise.rows import MemoryRows
-from counterpoise.stock.elsewhere import BlockStock
-from counterpoise.stock.problem import Terms
+from counterpoise.stock.problem import StockProblem, Terms
 
 Array = NDArray[np.float64]
 
@@ -49,10 +48,10 @@ class SalesReader:
         return rows
 
 
-def pose(terms: Terms, columns: dict[str, Any], reference: Reference) -> BlockStock:
+def pose(terms: Terms, columns: dict[str, Any], reference: Reference) -> StockProblem:
     """Return what every level costs, by demand, costs, contexts and sample_weight."""
-    reader, loss = SalesReader(terms), Hinges()
+    reader = SalesReader(terms)
     parts = take_apart("demand", columns)
     summaries, client = summarise(parts, reader)
-    found = gather(parts, reader, summaries, client, None, loss, fit_intercept=True)
-    return BlockStock.from_blocks(found.blocks, loss, found.contexts, found.counts, terms, reference)
+    found = gather(parts, reader, summaries, client, None, Hinges(), fit_intercept=True)
+    return StockProblem.from_blocks(found.blocks, found.contexts, found.counts, terms, reference)

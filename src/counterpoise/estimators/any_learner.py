@@ -5,26 +5,22 @@ from __future__ import annotations
 import sys
 import warnings
 from contextlib import suppress
-from typing import Any, ClassVar, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import is_classifier
 from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from counterpoise.contexts import Contexts, encode
-from counterpoise.estimators._base import (
-    Array,
-    check_switches,
-    contexts_or_one,
-    speaking_as,
-)
+from counterpoise.contexts import Contexts
+from counterpoise.estimators._base import Array, check_switches, speaking_as
+from counterpoise.estimators._robust import MixParameters, RobustEstimator, with_parameters_of
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
-from counterpoise.fit import Criterial, Criterion, Robustness
 from counterpoise.learners import (
+    Indices,
     RowLoss,
     check_takes_weights,
     fit_weighted,
@@ -40,21 +36,25 @@ from counterpoise.objective import Certificate
 from counterpoise.problem import Adjust, Reference, by_size, given_references
 from counterpoise.references import ContextRows
 from counterpoise.references.shrunk import reference_bracket, shrunk_references
-from counterpoise.sets import RadiusMethod
 from counterpoise.solvers.best_response import best_response
-from counterpoise.validation import check_aligned, checked_row_weights, on_host, refuse_masked, unwrapped
+from counterpoise.validation import checked_row_weights, on_host, refuse_masked, unwrapped
 
 
-def _has(name: str) -> Any:
-    """Make a method available where the learner has it."""
+def _of_learner(name: str, summary: str) -> Any:
+    """Return a method that asks the fitted learner, available where the learner has it."""
 
-    def check(self: ContextRobust) -> bool:
+    def has(self: ContextRobust) -> bool:
         return hasattr(vars(self).get("estimator_", self.estimator), name)
 
-    return available_if(check)
+    def method(self: ContextRobust, X: Any) -> NDArray[Any]:
+        check_is_fitted(self)
+        return np.asarray(getattr(self.estimator_, name)(X))
+
+    method.__name__, method.__qualname__, method.__doc__ = name, f"ContextRobust.{name}", summary
+    return available_if(has)(method)
 
 
-class ContextRobust(Criterial, BaseEstimator):  # type: ignore[misc]
+class ContextRobust(RobustEstimator):
     """Make any learner robust that takes ``sample_weight``.
 
     Two players take turns: one weighs the contexts, the other is the learner, fitted under these weights. Risks are
@@ -113,16 +113,11 @@ class ContextRobust(Criterial, BaseEstimator):  # type: ignore[misc]
         The learner's.
     """
 
-    __metadata_request__fit: ClassVar = {"contexts": True}
-
+    @with_parameters_of(RobustEstimator)
     def __init__(
         self,
         estimator: Any,
         *,
-        confidence: float = 0.99,
-        radius: RadiusMethod | float = "types",
-        draws: float | None = None,
-        criterion: Criterion = "excess",
         reference: Reference = "cross-fit",
         adjust: Adjust = None,
         loss: RowLoss | None = None,
@@ -131,12 +126,10 @@ class ContextRobust(Criterial, BaseEstimator):  # type: ignore[misc]
         max_iter: int = 20,
         n_jobs: int | None = None,
         verbose: int = 0,
+        **shared: Unpack[MixParameters],
     ) -> None:
+        super().__init__(**shared)
         self.estimator = estimator
-        self.confidence = confidence
-        self.radius = radius
-        self.draws = draws
-        self.criterion = criterion
         self.reference = reference
         self.adjust = adjust
         self.loss = loss
@@ -175,53 +168,48 @@ class ContextRobust(Criterial, BaseEstimator):  # type: ignore[misc]
             refuse_masked(X=X, y=y, sample_weight=sample_weight)
             X, y = indexable(X, self._checked_target(y))
             n_rows = len(y)
-            check_aligned(X, contexts)
-            encoded = encode(contexts_or_one(self, contexts, n_rows), n_rows)
+            encoded = self._encode(contexts, X, n_rows)
             weight = checked_row_weights(sample_weight, encoded)
             folds = fold_of_rows(self.estimator, X, y, encoded.codes, weight, self.cv)
             X, encoded, weight, y, folds = weighted_rows(X, encoded, weight, y, folds)
-            counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
-            ball = Robustness(self.confidence, self.radius, self.draws, self.criterion).ball(counts)
+            rows = ContextRows(encoded.codes, weight, len(encoded.labels))
+            mixes = self.robustness.ball(rows.counts)
             judge: dict[str, Any] = {"loss": self.loss, "floor": least_probability(n_rows), "n_jobs": self.n_jobs}
             seen: dict[bytes, Array] = {}
 
-            def rows_under(p: Array) -> Array:
+            def tilt(p: Array) -> Array:
+                return np.asarray((p / mixes.p_hat)[encoded.codes])
+
+            def losses_under(p: Array) -> Array:
                 if p.tobytes() not in seen:
-                    tilt = (p / ball.p_hat)[encoded.codes]
-                    seen[p.tobytes()] = out_of_fold_losses(self.estimator, X, y, weight, tilt, folds, **judge)
+                    seen[p.tobytes()] = out_of_fold_losses(self.estimator, X, y, weight, tilt(p), folds, **judge)
                 return seen[p.tobytes()]
 
             def risks_under(p: Array) -> Array:
-                return mean_by_context(rows_under(p), weight, encoded.codes, len(counts))
+                return mean_by_context(losses_under(p), weight, encoded.codes, rows.n_contexts)
 
-            rows, plain = ContextRows(encoded.codes, weight, len(counts)), rows_under(ball.p_hat)
+            plain = losses_under(mixes.p_hat)
             references, bracket = self._references(X, y, rows, encoded, folds, judge, plain)
             if self.adjust == "standard-error":
                 adjustments = rows.standard_errors(plain)
             else:
-                adjustments = by_size(self.adjust, counts)
+                adjustments = by_size(self.adjust, rows.counts)
             scored = (references if self.criterion == "excess" else 0.0) - adjustments
             game = best_response(
                 risks_under,
-                ball,
+                mixes,
                 scored,
                 tol=self.tol,
                 max_iter=self.max_iter,
                 callback=self._show if self.verbose else None,
             )
-        self.estimator_ = fit_weighted(self.estimator, X, y, weight, (game.p / ball.p_hat)[encoded.codes])
-        self.contexts_ = encoded.labels
+        self.estimator_ = fit_weighted(self.estimator, X, y, weight, tilt(game.p))
         self._n_rows = n_rows
-        self.context_counts_ = counts if sample_weight is not None else encoded.counts
-        self.context_weights_ = game.p
-        self.context_risks_ = game.risks
-        self.reference_risks_ = references
+        self._keep_contexts(encoded, rows.counts, mixes, weights=game.p, risks=game.risks, references=references)
         self.reference_bracket_ = bracket
         self.adjustments_ = adjustments
-        self.excess_risks_ = game.risks - references
-        self.radius_ = ball.radius
         upper = float(game.upper[game.best])
-        scale = max(float(ball.worst_case(np.abs(game.risks - scored)).value), np.finfo(np.float64).tiny)
+        scale = max(float(mixes.worst_case(np.abs(game.risks - scored)).value), np.finfo(np.float64).tiny)
         self.certificate_ = Certificate(min(game.bound, upper), upper, "local", scale)
         if not game.converged and self.certificate_.relative_gap > self.tol:
             warnings.warn(
@@ -253,7 +241,7 @@ class ContextRobust(Criterial, BaseEstimator):  # type: ignore[misc]
         y: Any,
         rows: ContextRows,
         contexts: Contexts,
-        folds: NDArray[np.intp],
+        folds: Indices,
         judge: dict[str, Any],
         pooled: Array,
     ) -> tuple[Array, Array | None]:
@@ -267,7 +255,7 @@ class ContextRobust(Criterial, BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.reference, str):
             return given_references(self.reference, contexts), None
 
-        def own_losses(held: NDArray[np.intp] | None) -> Array:
+        def own_losses(held: Indices | None) -> Array:
             return specialist_losses(self.estimator, X, y, rows.weight, rows.codes, held, **judge)
 
         own = own_losses(None if self.reference == "in-sample" else folds)
@@ -282,29 +270,10 @@ class ContextRobust(Criterial, BaseEstimator):  # type: ignore[misc]
         sys.stderr.write(f"ContextRobust: round {n + 1}, objective {upper:.6g}, gap {upper - lower:.2g}\n")
         sys.stderr.flush()
 
-    @_has("predict")
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the learner's predictions."""
-        check_is_fitted(self)
-        return np.asarray(self.estimator_.predict(X))
-
-    @_has("predict_proba")
-    def predict_proba(self, X: Any) -> Array:
-        """Return the learner's probabilities."""
-        check_is_fitted(self)
-        return np.asarray(self.estimator_.predict_proba(X))
-
-    @_has("predict_log_proba")
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of the learner's probabilities."""
-        check_is_fitted(self)
-        return np.asarray(self.estimator_.predict_log_proba(X))
-
-    @_has("decision_function")
-    def decision_function(self, X: Any) -> Array:
-        """Return the learner's decision values."""
-        check_is_fitted(self)
-        return np.asarray(self.estimator_.decision_function(X))
+    predict = _of_learner("predict", "Return the learner's predictions.")
+    predict_proba = _of_learner("predict_proba", "Return the learner's probabilities.")
+    predict_log_proba = _of_learner("predict_log_proba", "Return the logarithm of the learner's probabilities.")
+    decision_function = _of_learner("decision_function", "Return the learner's decision values.")
 
     def row_losses(self, X: Any, y: Any) -> Array:
         """Return the loss of each row, of the kind the fit was about."""

@@ -131,13 +131,11 @@ class XGBoostRun:
         }
         # Matrices named here have their predictions cached, so that a round costs its own trees only.
         self.booster = xgb.Booster(params, [matrix for matrix in (self.train, self.held) if matrix is not None])
-        self.n_rounds = 0
 
     def advance(self, weight: Array | None = None) -> None:
         if weight is not None:
             self.train.set_weight(weight)
-        self.booster.update(self.train, self.n_rounds)
-        self.n_rounds += 1
+        self.booster.update(self.train, self.booster.num_boosted_rounds())
 
     def held_predictions(self) -> NDArray[Any]:
         return _columns(self.booster.predict(self.held), self.recipe)

@@ -5,32 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from counterpoise.contexts import encode
-from counterpoise.estimators._base import (
-    Array,
-    ScoredOnHost,
-    check_switches,
-    contexts_or_one,
-    share_parameters,
-    speaking_as,
-)
+from counterpoise.estimators._base import Array, ScoredOnHost, check_switches, share_parameters, speaking_as
+from counterpoise.estimators._robust import MixParameters, RobustEstimator, with_parameters_of
 from counterpoise.estimators.boosters import LightGBMRun, Recipe, Run, XGBoostRun
 from counterpoise.estimators.boosting_rounds import Rows, Split, least_risks, play
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import Criterial, Criterion, Robustness
 from counterpoise.learners import LossName, row_losses
 from counterpoise.problem import Reference, given_references
-from counterpoise.sets import RadiusMethod
-from counterpoise.validation import check_aligned, checked_weights, refuse_masked
+from counterpoise.validation import checked_weights, refuse_masked
 
 _FLOATS = (np.float64, np.float32)
 
@@ -48,7 +39,7 @@ def _refuse_wide(values: Array, name: str, least: float) -> None:
         )
 
 
-class RobustBooster(Criterial, BaseEstimator):  # type: ignore[misc]
+class RobustBooster(RobustEstimator):
     """What the boosters have in common.
 
     Parameters
@@ -111,19 +102,13 @@ class RobustBooster(Criterial, BaseEstimator):  # type: ignore[misc]
         Of a classifier.
     """
 
-    # The context is metadata: requested by the class, so that no instance has to ask for it.
-    __metadata_request__fit: ClassVar = {"contexts": True}
-
     _library: ClassVar[type[Run]]
     _loss: ClassVar[LossName]
 
+    @with_parameters_of(RobustEstimator)
     def __init__(
         self,
         *,
-        confidence: float = 0.99,
-        radius: RadiusMethod | float = "types",
-        draws: float | None = None,
-        criterion: Criterion = "excess",
         reference: Reference = "cross-fit",
         n_estimators: int = 100,
         learning_rate: float = 0.1,
@@ -133,11 +118,9 @@ class RobustBooster(Criterial, BaseEstimator):  # type: ignore[misc]
         n_jobs: int | None = None,
         random_state: Any = 0,
         verbose: int = 0,
+        **shared: Unpack[MixParameters],
     ) -> None:
-        self.confidence = confidence
-        self.radius = radius
-        self.draws = draws
-        self.criterion = criterion
+        super().__init__(**shared)
         self.reference = reference
         self.n_estimators = n_estimators
         self.learning_rate = learning_rate
@@ -176,14 +159,13 @@ class RobustBooster(Criterial, BaseEstimator):  # type: ignore[misc]
         with speaking_as(self):
             self._check_switches()
             recipe = self._recipe(self._seed())
-            check_aligned(given, contexts)
-            encoded = encode(contexts_or_one(self, contexts, len(y)), len(y))
+            encoded = self._encode(contexts, given, len(y))
             weight, (X, y, encoded) = checked_weights(sample_weight, X, y, encoded)
             _refuse_wide(weight, "sample_weight", _NARROW[0])
             _refuse_wide(np.abs(y), "y", 0.0)
             _refuse_wide(np.abs(X[np.isfinite(X)]), "X", 0.0)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
-            ball = Robustness(self.confidence, self.radius, self.draws, self.criterion).ball(counts)
+            mixes = self.robustness.ball(counts)
             rows = Rows(X, y, weight, encoded.codes)
             split = Split.of(rows, self.validation_fraction)
             if isinstance(self.reference, str):
@@ -193,7 +175,7 @@ class RobustBooster(Criterial, BaseEstimator):  # type: ignore[misc]
             played = play(
                 self._library(recipe, split.train.X, split.train.y, split.train.weight, split.held.X),
                 split,
-                ball,
+                mixes,
                 references if self.criterion == "excess" else np.zeros_like(references),
                 learning_rate=recipe.learning_rate,
                 n_rounds=self.n_estimators,
@@ -201,22 +183,17 @@ class RobustBooster(Criterial, BaseEstimator):  # type: ignore[misc]
                 callback=self._show if self.verbose else None,
             )
         # One distribution leaves nothing to choose: a plain fit, of all its rounds unless it was to stop early.
-        plain = ball.is_point and self.patience is None
+        plain = mixes.is_point and self.patience is None
         n_rounds = len(played.values) if plain else int(played.values.argmin()) + 1
         path = played.weights[:n_rounds]
         run = self._library(recipe, X, y, weight)
         for p in path:
-            run.advance(rows.tilted(p / ball.p_hat))
+            run.advance(rows.tilted(p / mixes.p_hat))
         self.booster_ = run.finish()
         self.best_iteration_ = n_rounds
-        self.contexts_: NDArray[Any] = encoded.labels
-        self.context_counts_: NDArray[Any] = counts if sample_weight is not None else encoded.counts
-        self.context_weights_ = path[-1]
+        risks = played.risks[n_rounds - 1]
+        self._keep_contexts(encoded, counts, mixes, weights=path[-1], risks=risks, references=references)
         self.context_weights_path_ = path
-        self.context_risks_ = played.risks[n_rounds - 1]
-        self.reference_risks_ = references
-        self.excess_risks_ = self.context_risks_ - references
-        self.radius_ = ball.radius
         self.history_ = played.values
         self.n_iter_ = len(played.values)
         return self

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from counterpoise.estimators.boosters import Array, Recipe, Run
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.learners import least_probability, mean_by_context
+from counterpoise.learners import Indices, least_probability, mean_by_context, tilted
 from counterpoise.references import folds_within
-from counterpoise.sets import KLBall
+from counterpoise.sets import ContextSet
 
 _LONGEST_STEP = 0.5
 _MASS_MOVED = 0.3
@@ -30,7 +30,7 @@ class Rows:
     X: Array
     y: Array
     weight: Array
-    codes: NDArray[np.intp]
+    codes: Indices
 
     def where(self, chosen: NDArray[np.bool_]) -> Rows:
         """Return the rows that are chosen."""
@@ -38,8 +38,7 @@ class Rows:
 
     def tilted(self, tilt: Array) -> Array:
         """Return weights that favour contexts, with an unchanged sum: XGBoost's regularisation depends on it."""
-        tilted = self.weight * tilt[self.codes]
-        return np.asarray(tilted * (self.weight.sum() / tilted.sum()))
+        return tilted(self.weight, tilt[self.codes])
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +122,7 @@ class Played:
 def play(
     run: Run,
     split: Split,
-    ball: KLBall,
+    mixes: ContextSet,
     references: Array,
     *,
     learning_rate: float,
@@ -143,13 +142,13 @@ def play(
     callback : callable, optional
         Called with the round and the worst case.
     """
-    p, best = ball.p_hat, 0
+    p, best = mixes.p_hat, 0
     weights, risks, values = [], [], []
     for n in range(n_rounds):
-        run.advance(split.train.tilted(p / ball.p_hat))
+        run.advance(split.train.tilted(p / mixes.p_hat))
         weights.append(p)
         risks.append(split.risks(run.held_predictions()))
-        worst = ball.worst_case(risks[n] - references)
+        worst = mixes.worst_case(risks[n] - references)
         values.append(float(worst.value))
         if callback is not None:
             callback(n, values[n])
@@ -157,7 +156,7 @@ def play(
             best = n
         if patience is not None and n - best >= patience:
             break
-        p = next_weights(p, worst.distribution, ball.p_hat, learning_rate)
+        p = next_weights(p, worst.distribution, mixes.p_hat, learning_rate)
     return Played(np.array(weights), np.array(risks), np.array(values))
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, ClassVar, Self
+from typing import Any, Self, Unpack
 
-import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from counterpoise.estimators._base import (
@@ -17,14 +14,12 @@ from counterpoise.estimators._base import (
     refuse_measurements,
     speaking_as,
 )
-from counterpoise.fit import Criterial, Criterion, Robustness
-from counterpoise.losses import Newsvendor
+from counterpoise.estimators._robust import MixParameters, RobustEstimator, with_parameters_of
 from counterpoise.problem import Reference
-from counterpoise.sets import RadiusMethod
 from counterpoise.stock.problem import StockProblem, Terms
 
 
-class RobustNewsvendor(Criterial, BaseEstimator):  # type: ignore[misc]
+class RobustNewsvendor(RobustEstimator):
     """The stock level whose worst-case excess cost over plausible mixes of contexts is smallest.
 
     A unit is bought at ``cost`` and sold at ``price`` while there is demand. What is left over brings ``salvage``, and
@@ -54,8 +49,7 @@ class RobustNewsvendor(Criterial, BaseEstimator):  # type: ignore[misc]
         As in the linear models; a risk is a mean cost, that is minus a mean profit.
     """
 
-    __metadata_request__fit: ClassVar = {"contexts": True}
-
+    @with_parameters_of(RobustEstimator)
     def __init__(
         self,
         price: float,
@@ -64,21 +58,15 @@ class RobustNewsvendor(Criterial, BaseEstimator):  # type: ignore[misc]
         shortage: float = 0.0,
         max_stock: float | None = None,
         integer: bool = False,
-        confidence: float = 0.99,
-        radius: RadiusMethod | float = "types",
-        draws: float | None = None,
-        criterion: Criterion = "excess",
         reference: Reference = "in-sample",
+        **shared: Unpack[MixParameters],
     ) -> None:
+        super().__init__(**shared)
         self.price = price
         self.salvage = salvage
         self.shortage = shortage
         self.max_stock = max_stock
         self.integer = integer
-        self.confidence = confidence
-        self.radius = radius
-        self.draws = draws
-        self.criterion = criterion
         self.reference = reference
 
     def fit(self, costs: Any, demand: Any, contexts: Any = None, sample_weight: Any = None) -> Self:
@@ -96,43 +84,43 @@ class RobustNewsvendor(Criterial, BaseEstimator):  # type: ignore[misc]
         with speaking_as(self):
             check_switches(self)
             stock = self._stock(costs, demand, contexts, sample_weight)
-            robustness = Robustness(self.confidence, self.radius, self.draws, self.criterion)
-            solution = stock.solve(robustness, speaker=type(self).__name__)
-        problem = stock.problem
-        problem.finish()
-        whole = np.array_equal(problem.counts, problem.contexts.counts)
+            solution = stock.solve(self.robustness, speaker=type(self).__name__)
+            mixes = self.robustness.ball(stock.problem.counts)
+        stock.problem.finish()
         self.stock_level_ = float(solution.theta[0])
         self.context_levels_ = stock.context_levels
-        self.contexts_: NDArray[Any] = problem.contexts.labels
-        self.context_counts_: NDArray[Any] = problem.contexts.counts if whole else problem.counts
-        self.context_weights_ = solution.p_worst
-        self.context_risks_ = solution.risks
-        self.reference_risks_ = stock.references.upper
-        self.excess_risks_ = solution.risks - stock.references.upper
-        self.radius_ = robustness.ball(problem.counts).radius
         self.certificate_ = solution.certificate
+        self._keep_contexts(
+            stock.problem.contexts,
+            stock.problem.counts,
+            mixes,
+            weights=solution.p_worst,
+            risks=solution.risks,
+            references=stock.references.upper,
+        )
         return self
 
-    def _stock(self, costs: Any, demand: Any, contexts: Any, sample_weight: Any) -> Any:
+    @property
+    def _terms(self) -> Terms:
+        return Terms(self.price, self.salvage, self.shortage, self.max_stock, self.integer)
+
+    def _stock(self, costs: Any, demand: Any, contexts: Any, sample_weight: Any) -> StockProblem:
         """Return what every level costs."""
-        terms = Terms(self.price, self.salvage, self.shortage, self.max_stock, self.integer)
         if any(hasattr(value, "__dask_graph__") for value in (costs, demand, contexts, sample_weight)):
             if contexts is None:
                 contexts_or_one(self, None, 0, stacklevel=4)
             columns = {"demand": demand, "costs": costs, "contexts": contexts, "sample_weight": sample_weight}
-            stock = import_module("counterpoise.dask.stock").pose(terms, columns, self.reference)
+            stock: StockProblem = import_module("counterpoise.dask.stock").pose(self._terms, columns, self.reference)
             refuse_measurements(stock.problem.contexts.labels, int(stock.problem.contexts.counts.sum()))
             return stock
         rows = len(demand) if hasattr(demand, "__len__") else 0
         labels = contexts_or_one(self, contexts, rows, stacklevel=4)
         return StockProblem.from_data(
-            costs, demand, labels, terms, sample_weight=sample_weight, reference=self.reference
+            costs, demand, labels, self._terms, sample_weight=sample_weight, reference=self.reference
         )
 
     def row_losses(self, costs: Any, demand: Any) -> Array:
         """Return what the level costs in each of some rows: minus the profit."""
         check_is_fitted(self)
         with speaking_as(self):
-            loss = Newsvendor(self.price, self.salvage, self.shortage)
-            sales = Terms(self.price, self.salvage, self.shortage).sales(costs, demand)
-        return loss.value(sales[:, :2], np.full(len(sales), self.stock_level_))
+            return self._terms.losses(costs, demand, self.stock_level_)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 
 from counterpoise.estimators._base import Array, speaking_as
+from counterpoise.estimators._robust import LinearParameters, with_parameters_of
 from counterpoise.estimators.linear import RobustRegressor
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import Criterion
-from counterpoise.losses import Hinges, Loss, Newsvendor
-from counterpoise.problem import Adjust, Reference
+from counterpoise.losses import Hinges, Newsvendor
 from counterpoise.rows import MemoryRows
-from counterpoise.sets import RadiusMethod
 from counterpoise.stock.problem import Terms
 
 
@@ -46,6 +44,7 @@ class RobustNewsvendorRegressor(RobustRegressor):
 
     __metadata_request__fit: ClassVar = {"contexts": True, "costs": True}
 
+    @with_parameters_of(RobustRegressor)
     def __init__(
         self,
         price: float,
@@ -55,33 +54,9 @@ class RobustNewsvendorRegressor(RobustRegressor):
         shortage: float = 0.0,
         max_stock: float | None = None,
         integer: bool = False,
-        confidence: float = 0.99,
-        radius: RadiusMethod | float = "types",
-        draws: float | None = None,
-        criterion: Criterion = "excess",
-        alpha: float = 1e-4,
-        fit_intercept: bool = True,
-        reference: Reference = "in-sample",
-        adjust: Adjust = None,
-        tol: float = 1e-6,
-        max_iter: int = 100,
-        verbose: int = 0,
-        device: str | None = None,
+        **shared: Unpack[LinearParameters],
     ) -> None:
-        super().__init__(
-            confidence=confidence,
-            radius=radius,
-            draws=draws,
-            criterion=criterion,
-            alpha=alpha,
-            fit_intercept=fit_intercept,
-            reference=reference,
-            adjust=adjust,
-            tol=tol,
-            max_iter=max_iter,
-            verbose=verbose,
-            device=device,
-        )
+        super().__init__(**shared)
         self.price = price
         self.cost = cost
         self.salvage = salvage
@@ -118,7 +93,7 @@ class RobustNewsvendorRegressor(RobustRegressor):
         """Return what the order of each row costs: minus its profit."""
         order = self.predict(X)
         with speaking_as(self):
-            return self._loss().value(self._terms.sales(self._paid(costs), y)[:, :2], order)
+            return self._terms.losses(self._paid(costs), y, order)
 
     @property
     def _terms(self) -> Terms:
@@ -134,30 +109,28 @@ class RobustNewsvendorRegressor(RobustRegressor):
         X, demand = super()._validated(X, y)
         return X, self._terms.sales(paid, demand)[:, :2]
 
-    def _loss(self) -> Loss:
+    def _loss(self) -> Newsvendor:
         return Newsvendor(self.price, self.salvage, self.shortage)
 
     def _posed(self, rows: MemoryRows) -> MemoryRows:
-        return _placed(rows, self._terms)
+        return _placed(rows, self._loss(), self._terms.highest)
 
 
-def _placed(given: MemoryRows, terms: Terms) -> MemoryRows:
+def _placed(given: MemoryRows, loss: Newsvendor, high: float) -> MemoryRows:
     """Return the rows of orders as they are placed, between 0 and the most that is possible.
 
     Where a loss rises from 0 on, nothing is gained by a line below 0; where it still falls at the most that can be
     ordered, nothing is gained by one above. Such a loss is flat beyond that end, and convex. Elsewhere flatness would
     not be convex, and the line goes on. A row with two kinks becomes two rows of half the weight.
     """
-    cost, demand = given.target.T
-    left, right = cost - terms.price - terms.shortage, cost - terms.salvage
-    high = terms.highest
-    if math.isinf(high) and (right < 0).any():
-        row = int(np.flatnonzero(right < 0)[0])
+    cost, endless = given.target[:, 0], given.target[:, 0] < loss.salvage
+    if math.isinf(high) and endless.any():
+        row = int(np.flatnonzero(endless)[0])
         raise InvalidInputError(
-            f"a unit that costs {cost[row]:g} brings {terms.salvage:g} if left over, so the more is ordered, the "
+            f"a unit that costs {cost[row]:g} brings {loss.salvage:g} if left over, so the more is ordered, the "
             "better. Set max_stock, or check salvage and costs."
         )
-    first, second = _hinges(cost, demand, terms, left, right)
+    first, second = _hinges(given.target, loss, high)
     double = second[:, 1] > second[:, 0]
     times = 1 + double
     rows = np.repeat(np.arange(len(cost)), times)
@@ -175,27 +148,30 @@ def _placed(given: MemoryRows, terms: Terms) -> MemoryRows:
     )
 
 
-def _hinges(cost: Array, demand: Array, terms: Terms, left: Array, right: Array) -> tuple[Array, Array]:
+def _hinges(target: Array, loss: Newsvendor, high: float) -> tuple[Array, Array]:
     """Return the loss of each row as the sum of two hinges, each with a lowest point; the second may be nothing.
 
     From left to right the slopes are: flat or the first, the first, the last from the demand on, the last or flat.
     """
-    high, zero = terms.highest, np.zeros(len(cost))
+    demand, _, left, right = loss.pieces(target)
     inside = (demand > 0) & (demand < high)
     first, last = np.where(demand > 0, left, right), np.where(demand < high, right, left)
     # A row that is constant between the ends may rise beyond one of them.
     before = np.where((first == 0) & (last == 0) & (demand <= 0), left, np.minimum(first, 0.0))
     after = np.where((first == 0) & (last == 0) & (demand > 0), right, np.maximum(last, 0.0))
     rising, falling = before < first, last < after
-    most = np.minimum(demand, high)
-    at_most = (cost - terms.price) * most + terms.shortage * (demand - most)
-    at_zero = terms.shortage * demand
-    limit = np.full(len(cost), high if math.isfinite(high) else 0.0)
-    at_limit = at_most + right * (limit - most)
-    bend = np.column_stack([np.where(falling, left - right, np.where(rising, 0.0, left)), zero, zero, most])
-    bend[:, 1] = np.where(falling, 0.0, np.where(rising, right - left, right))
+    zero, most = np.zeros(len(demand)), np.minimum(demand, high)
+    limit = np.full(len(demand), high if math.isfinite(high) else 0.0)
+    at_zero, at_most, at_limit = (loss.value(target, order) for order in (zero, most, limit))
     # Where there is another hinge it holds the height, and this one is 0 at its own.
-    bend[:, 2] = np.where(rising | falling, 0.0, at_most)
+    bend = np.column_stack(
+        [
+            np.where(falling, left - right, np.where(rising, 0.0, left)),
+            np.where(falling, 0.0, np.where(rising, right - left, right)),
+            np.where(rising | falling, 0.0, at_most),
+            most,
+        ]
+    )
     low_end = np.column_stack([before, first, at_zero, zero])
     high_end = np.column_stack([last, after, at_limit, limit])
     end = np.where(rising[:, None], low_end, np.where(falling[:, None], high_end, 0.0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -18,7 +17,7 @@ from counterpoise.problem import Reference
 from counterpoise.sets import RadiusMethod
 from counterpoise.solvers import Solution
 from counterpoise.stock.plans import Money, ProductPlan, StockPlan, units
-from counterpoise.stock.problem import StockProblem, Terms
+from counterpoise.stock.problem import StockProblem, Terms, as_limit
 from counterpoise.stock.sharing import share
 
 Array = NDArray[np.float64]
@@ -111,10 +110,7 @@ def plan_stock(
 
 def _groups(products: Any, n_rows: int) -> Iterator[tuple[Any, NDArray[np.intp]]]:
     """Yield every product with its rows."""
-    try:
-        encoded = encode(products, n_rows)
-    except InvalidInputError as error:
-        raise InvalidInputError(str(error).replace("context", "product")) from error
+    encoded = encode(products, n_rows, role="product")
     order = np.argsort(encoded.codes, kind="stable")
     for k, label in enumerate(encoded.labels):
         yield label, order[encoded.starts[k] : encoded.starts[k + 1]]
@@ -153,18 +149,16 @@ def _ordered(plans: list[ProductPlan], sales: Array, terms: Terms, capacity: flo
     """Return the plans with the orders of every rule, within the capacity."""
     if capacity is None:
         return [replace(plan, orders={rule: plan.solve(rule) for rule in RULES}) for plan in plans]
-    number = isinstance(capacity, (int, float, np.number)) and not isinstance(capacity, bool)
-    if not (number and capacity >= 0):
+    room = as_limit(capacity)
+    if not room >= 0:
         raise InvalidInputError(f"capacity is {capacity!r}; pass a number of units, 0 or more, or None.")
-    # More than any float can hold is no limit.
-    capacity = float(capacity) if capacity < 1e300 else math.inf
     dearest = float((sales[:, 2] + terms.shortage - sales[:, 0]).max())
     orders: list[dict[str, Solution]] = [{} for _ in plans]
     charge = 0.0
     for rule in RULES:
         products = [(partial(plan.solve, rule), partial(plan.placed, rule)) for plan in plans]
         # The rules that are only compared with need not be exact to the last digit.
-        shares = share(products, capacity, dearest, terms.integer, 1e-10 if rule == "robust" else 1e-6)
+        shares = share(products, room, dearest, terms.integer, 1e-10 if rule == "robust" else 1e-6)
         charge = shares.charge if rule == "robust" else charge
         for found, solution in zip(orders, shares.solutions, strict=True):
             found[rule] = solution

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.contexts import shown
+from counterpoise.contexts import as_objects, shown
 from counterpoise.fit import METHODS, Robustness
 from counterpoise.sets import RadiusMethod, implied_confidence, radius_ladder
+from counterpoise.sets.size import radius_of
 from counterpoise.solvers import Solution
 from counterpoise.solvers._base import solution_at
 from counterpoise.stock.problem import StockProblem
@@ -192,7 +193,7 @@ class ProductPlan:
 
     def radius_at(self, confidence: float) -> float:
         """Return the radius that the method of sizing the set gives for a confidence."""
-        return replace(self.robustness, confidence=confidence, radius=self._method).ball(self.counts).radius
+        return radius_of(replace(self.robustness, confidence=confidence, radius=self._method).ball(self.counts))
 
     @property
     def _method(self) -> RadiusMethod:
@@ -201,8 +202,8 @@ class ProductPlan:
 
     @property
     def radius(self) -> float:
-        """Of the set, in bits."""
-        return self.robustness.ball(self.counts).radius
+        """Of the set, in bits; NaN for a set that has none."""
+        return radius_of(self.robustness.ball(self.counts))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -237,22 +238,18 @@ class StockPlan:
     @cached_property
     def levels(self) -> Table:
         """A row per product: its order and what is expected of it."""
-        chosen = [row for row in self._all_choices if row["rule"] == "robust"]
-        return self._table([{name: row[name] for name in row if name != "rule"} for row in chosen])
+        chosen = self.choices.where(rule="robust")
+        return Table({name: column for name, column in chosen.items() if name != "rule"})
 
     @cached_property
     def choices(self) -> Table:
         """A row per product and rule: what it orders, and what comes of that in the average and the worst context."""
-        return self._table(self._all_choices)
+        return self._table([row for plan in self.plans for row in plan.choices])
 
     @cached_property
     def reasons(self) -> Table:
         """A row per product and context: the best order there, the weight, the excess cost of the recommended order."""
         return self._table([row for plan in self.plans for row in plan.reasons])
-
-    @cached_property
-    def _all_choices(self) -> list[dict[str, Any]]:
-        return [row for plan in self.plans for row in plan.choices]
 
     def _table(self, rows: list[dict[str, Any]]) -> Table:
         names = [
@@ -321,7 +318,4 @@ def _column(values: list[Any]) -> NDArray[Any]:
     """Return values as an array: of numbers, or else of the objects they are."""
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         return np.array(values)
-    column = np.empty(len(values), dtype=object)
-    for k, value in enumerate(values):
-        column[k] = value
-    return column
+    return as_objects(values)

@@ -15,18 +15,34 @@ from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.fit import Robustness
 from counterpoise.losses import Hinges, Newsvendor
 from counterpoise.objective import ReferenceRisks, RobustObjective
+from counterpoise.oracle import LinearOracle
 from counterpoise.oracle.scalar import ScalarOracle
+from counterpoise.oracle.scalar_blocks import BlockScalarOracle, scalar_form
 from counterpoise.problem import LinearProblem, Reference
+from counterpoise.rows import BlockRows, Blocks
 from counterpoise.solvers import ScalarSearch, Solution
 from counterpoise.solvers._base import not_certified
+from counterpoise.solvers.scalar import narrowed
 from counterpoise.solvers.whole_units import best_whole
 from counterpoise.validation import refuse_masked, unwrapped
 
 Array = NDArray[np.float64]
 
+_TOL = 1e-12
+"""Gap of a level, relative to its cost: what rounding leaves of an exact answer."""
 
 _FORTUNE = 1e200
 """Amounts from here on are refused: sums of them, and their squares, need not be floats."""
+
+
+def as_limit(units: Any) -> float:
+    """Return a largest number of units: inf for None and beyond the range of floats, NaN unless it is 0 or more."""
+    if units is None:
+        return math.inf
+    number = isinstance(units, (int, float, np.number)) and not isinstance(units, bool)
+    if not (number and units >= 0):
+        return math.nan
+    return float(units) if units < 1e300 else math.inf
 
 
 @dataclass(frozen=True)
@@ -56,20 +72,12 @@ class Terms:
         """The most that can be ordered; infinite where there is no limit."""
         if not isinstance(self.integer, (bool, np.bool_)):
             raise InvalidInputError(f"integer is {self.integer!r:.60}; pass True or False.")
-        if self.max_stock is None:
-            return math.inf
-        number = isinstance(self.max_stock, (int, float, np.number)) and not isinstance(self.max_stock, bool)
-        if not (number and self.max_stock > 0):
+        limit = as_limit(self.max_stock)
+        if not limit > 0:
             raise InvalidInputError(f"max_stock is {self.max_stock!r}; pass a positive number of units, or None.")
-        if self.integer and self.max_stock < 1:
+        if self.integer and limit < 1:
             raise InvalidInputError(f"max_stock is {self.max_stock!r}, so that not one whole unit can be ordered.")
-        # A limit that no float can hold is none.
-        limit = float(self.max_stock) if self.max_stock < 1e300 else math.inf
-        return float(math.floor(limit)) if self.integer and math.isfinite(limit) else limit
-
-    def of(self, rows: NDArray[Any]) -> Terms:
-        """Return the terms of some rows."""
-        return self if np.ndim(self.price) == 0 else replace(self, price=self.price[rows])
+        return float(np.floor(limit)) if self.integer else limit
 
     def sales(self, costs: Any, demand: Any) -> Array:
         """Return checked rows of unit cost, demand and price.
@@ -94,6 +102,10 @@ class Terms:
         cost, units, price = sales.T
         return np.column_stack([cost - price - self.shortage, cost - self.salvage, (cost - price) * units, units])
 
+    def losses(self, costs: Any, demand: Any, orders: Array | float) -> Array:
+        """Return what orders cost in each of some rows: minus the profit; see :meth:`sales`."""
+        return Hinges().value(self.pieces(self.sales(costs, demand)), np.asarray(orders))
+
 
 def _refuse_fortunes(cost: Array, units: Array, price: Array, salvage: float, shortage: float, high: float) -> None:
     """Name a row in which what is paid or earned is too large for a float."""
@@ -108,28 +120,29 @@ def _refuse_fortunes(cost: Array, units: Array, price: Array, salvage: float, sh
         )
 
 
-def _columns(costs: Any, demand: Any, prices: Any) -> tuple[Array, Array, Array]:
+def _columns(costs: Any, demand: Any, prices: Any) -> tuple[Array, ...]:
     """Return costs, demand and prices, one each per row."""
-    refuse_masked(costs=costs, demand=demand, price=prices)
+    given = {"costs": costs, "demand": demand, "price": prices}
+    refuse_masked(**given)
     try:
-        units = np.asarray(unwrapped(demand), dtype=np.float64)
-        others = [np.asarray(unwrapped(values), dtype=np.float64) for values in (costs, prices)]
+        numbers = {name: np.asarray(unwrapped(values), dtype=np.float64) for name, values in given.items()}
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"costs, demand and price must be numbers ({error!s:.80}).") from error
-    if units.ndim != 1:
-        raise InvalidInputError(f"demand has shape {units.shape}; pass one number per row.")
-    columns = []
-    for name, values in zip(("costs", "price"), others, strict=True):
-        if values.ndim > 0 and values.shape != units.shape:
+    shape = numbers["demand"].shape
+    if len(shape) != 1:
+        raise InvalidInputError(f"demand has shape {shape}; pass one number per row.")
+    for name, values in numbers.items():
+        if values.ndim > 0 and values.shape != shape:
             raise InvalidInputError(
-                f"{name} of shape {values.shape} for {len(units)} rows of demand. Pass one number, or one per row."
+                f"{name} of shape {values.shape} for {shape[0]} rows of demand. Pass one number, or one per row."
             )
-        columns.append(np.broadcast_to(values, units.shape))
-    for name, values in zip(("costs", "price", "demand"), (*columns, units), strict=True):
-        if not np.isfinite(values).all():
-            row = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise InvalidInputError(f"{name}: {values[row]} in row {row}; drop or correct rows that are not finite.")
-    return columns[0], units, columns[1]
+        numbers[name] = np.broadcast_to(values, shape)
+        if not np.isfinite(numbers[name]).all():
+            row = int(np.flatnonzero(~np.isfinite(numbers[name]))[0])
+            raise InvalidInputError(
+                f"{name}: {numbers[name][row]} in row {row}; drop or correct rows that are not finite."
+            )
+    return tuple(numbers.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +152,9 @@ class StockProblem:
     Attributes
     ----------
     problem : LinearProblem
-    oracle : ScalarOracle
+        With rows in memory, or in blocks that are passed through.
+    oracle : ScalarOracle or BlockScalarOracle
+        The same with the level as its only parameter.
     references : ReferenceRisks
         The least cost of each context.
     context_levels : ndarray of shape (n_contexts,)
@@ -148,7 +163,7 @@ class StockProblem:
     """
 
     problem: LinearProblem
-    oracle: ScalarOracle
+    oracle: ScalarOracle | BlockScalarOracle
     references: ReferenceRisks
     context_levels: Array
     integer: bool = False
@@ -164,7 +179,7 @@ class StockProblem:
         sample_weight: Any = None,
         reference: Reference = "in-sample",
     ) -> StockProblem:
-        """Check, group and sort the rows."""
+        """Check, group and sort rows in memory."""
         high = terms.highest
         sales = terms.sales(costs, demand)
         problem = LinearProblem.from_data(
@@ -176,13 +191,27 @@ class StockProblem:
             sample_weight=sample_weight,
             bounds=(0.0, high),  # type: ignore[arg-type]
         )
-        oracle = ScalarOracle.of(problem.oracle)
+        return cls._posed(problem, terms, reference)
+
+    @classmethod
+    def from_blocks(
+        cls, blocks: Blocks, contexts: Contexts, counts: Array, terms: Terms, reference: Reference = "in-sample"
+    ) -> StockProblem:
+        """Pose the problem for rows in blocks, which hold ``Terms.pieces`` of their sales."""
+        bounds = (np.zeros(1), np.array([terms.highest]))
+        linear = LinearOracle(BlockRows(blocks, Hinges(), len(counts), 0), 0.0, bounds)
+        return cls._posed(LinearProblem(linear, contexts, counts), terms, reference)
+
+    @classmethod
+    def _posed(cls, problem: LinearProblem, terms: Terms, reference: Reference) -> StockProblem:
+        """Find the best level of each context alone."""
+        oracle = scalar_form(problem.oracle)
         least, levels = oracle.context_minima()
-        refuse_bottomless(problem.contexts, levels, terms)
+        _refuse_bottomless(problem.contexts, levels, terms)
         if terms.integer:
-            least, levels = whole_minima(oracle, levels)
+            least, levels = _whole_minima(oracle, levels)
         in_sample = isinstance(reference, str) and reference == "in-sample"
-        references = ReferenceRisks.exactly(least) if in_sample else problem.references(reference, 1e-12)
+        references = ReferenceRisks.exactly(least) if in_sample else problem.references(reference, _TOL)
         return cls(problem, oracle, references, levels, terms.integer)
 
     def risks(self, level: float) -> Array:
@@ -195,33 +224,29 @@ class StockProblem:
         Parameters
         ----------
         charge : float
-            Per unit ordered, on top of its cost; the least cost of each context does not change with it.
+            Per unit ordered, on top of its cost; the least cost of each context does not change with it. For rows in
+            memory.
         """
-        oracle = replace(self.oracle, below=self.oracle.below + charge) if charge else self.oracle
-        ball = robustness.ball(self.problem.counts)
-        return RobustObjective(oracle, ball, robustness.scored(self.references))
+        oracle: Any = self.oracle
+        if charge:
+            oracle = replace(oracle, below=oracle.below + charge)
+        return RobustObjective(oracle, robustness.ball(self.problem.counts), robustness.scored(self.references))
 
     def solve(self, robustness: Robustness, charge: float = 0.0, speaker: str = "stock") -> Solution:
         """Return the best level for a set of mixes, with its proof; see :meth:`objective`."""
-        objective = self.objective(robustness, charge)
-        tol = 1e-12
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotCertifiedWarning)
-            solution = ScalarSearch(tol=tol).solve(objective)
+        objective = searched = self.objective(robustness, charge)
+        if isinstance(self.oracle, BlockScalarOracle):
+            searched = replace(objective, oracle=narrowed(self.oracle, objective.contexts, objective.references))
+        solution = ScalarSearch(tol=_TOL).solve(searched)
         if self.integer:
             return best_whole(objective, solution)
-        return warn_if_unproven(solution, tol, speaker)
+        if not solution.success:
+            words = not_certified(solution.status, solution.certificate, _TOL)
+            warnings.warn(f"{speaker}: {words}", NotCertifiedWarning, stacklevel=3)
+        return solution
 
 
-def warn_if_unproven(solution: Solution, tol: float, speaker: str) -> Solution:
-    """Return a solution, with a warning where its gap is too large."""
-    if not solution.success:
-        words = not_certified(solution.status, solution.certificate, tol)
-        warnings.warn(f"{speaker}: {words}", NotCertifiedWarning, stacklevel=4)
-    return solution
-
-
-def refuse_bottomless(contexts: Contexts, levels: Array, terms: Terms) -> None:
+def _refuse_bottomless(contexts: Contexts, levels: Array, terms: Terms) -> None:
     """Name a context in which it pays to order without limit."""
     without = np.flatnonzero(~np.isfinite(levels))
     if without.size:
@@ -233,7 +258,7 @@ def refuse_bottomless(contexts: Contexts, levels: Array, terms: Terms) -> None:
         )
 
 
-def whole_minima(oracle: Any, levels: Array) -> tuple[Array, Array]:
+def _whole_minima(oracle: ScalarOracle | BlockScalarOracle, levels: Array) -> tuple[Array, Array]:
     """Return each context's least cost at a whole level, and that level: next to the best of all levels."""
     c = np.arange(oracle.n_contexts)
     sides = np.stack([np.floor(levels), np.minimum(np.ceil(levels), np.floor(oracle.bounds[1][0]))])
