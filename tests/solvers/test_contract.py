@@ -50,7 +50,7 @@ def test_a_solution_is_consistent_and_bracketed(solver):
     assert solution.value == pytest.approx(problem.worst_case(point).value, rel=1e-10)
     assert solution.certificate.lower <= solution.certificate.upper
     assert solution.value <= solution.certificate.upper + 1e-12
-    assert problem.contexts.contains(solution.p_worst)
+    assert problem.mixes.contains(solution.p_worst)
     assert solution.scores == pytest.approx(solution.risks - problem.references.upper)
     assert isinstance(solution.status.value, str)
     assert solution.success == (solution.certificate.gap <= 1e-7 * solution.certificate.scale)

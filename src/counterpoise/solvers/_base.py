@@ -114,7 +114,7 @@ class _Incumbent:
         """Begin with what holds everywhere: no risk is below its lowest."""
         floor = self.objective.oracle.lowest_risks - self.objective.references.upper
         if np.isfinite(floor).all():
-            worst = self.objective.contexts.worst_case(floor)
+            worst = self.objective.mixes.worst_case(floor)
             self.lower, self.p = float(worst.value), worst.distribution
 
     def update(self, state: State, useful: float = math.inf) -> None:
@@ -131,7 +131,7 @@ class _Incumbent:
         if not math.isfinite(upper):
             return
         p, curvature = state.p, state.curvature
-        member = self.objective.contexts.pull_inside(p)
+        member = self.objective.mixes.pull_inside(p)
         if curvature is not None:
             # The Hessian is linear in p: at the member it is at least this share of the one at p.
             share = float(np.min(np.divide(member, p, out=np.ones_like(p), where=p > 0)))
@@ -306,7 +306,7 @@ def _solution(
     finite = math.isfinite(incumbent.upper)
     return Solution(
         theta=point.theta,
-        p_worst=incumbent.p if incumbent.p is not None else objective.contexts.p_hat,
+        p_worst=incumbent.p if incumbent.p is not None else objective.mixes.p_hat,
         value=objective.value(point) if finite else math.inf,
         certificate=certificate,
         status=status,

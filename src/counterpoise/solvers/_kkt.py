@@ -150,10 +150,10 @@ class KKTSystem:
     ) -> None:
         self.objective, self.state, self.linearise = objective, state, linearise
         self.duals, self.model = unpacked(state)
-        self.fixed = objective.contexts.is_point
+        self.fixed = objective.mixes.is_point
         point, p, duals = state.point, state.p, self.duals
-        self.weights = positive(objective.contexts.p_hat)
-        self.constraint = None if self.fixed else objective.contexts.constraint(p)
+        self.weights = positive(objective.mixes.p_hat)
+        self.constraint = None if self.fixed else objective.mixes.constraint(p)
         self.n_bounds = 0
         if objective.oracle.bounds is not None:
             rooms = room_to_bounds(objective, point.theta)
@@ -162,7 +162,7 @@ class KKTSystem:
             self.rooms = tuple(np.where(on, room, 1.0) for on, room in zip(self.bounded, rooms, strict=True))
             self.n_bounds = sum(int(on.sum()) for on in self.bounded)
         self.mu = self._complementarity(p, duals, point.theta, self.model.complementarity())
-        self.targets = duals.price * objective.contexts.p_hat + self.mu * self.weights
+        self.targets = duals.price * objective.mixes.p_hat + self.mu * self.weights
         self.residuals = self._residuals(state)
         # The unit in which scores are compared; any will do where p does not move.
         spread = math.sqrt(max(float(p @ (duals.s - p @ duals.s) ** 2), 0.0))
@@ -199,7 +199,7 @@ class KKTSystem:
         """Solve the linearised conditions for the target ``mu``, corrected by the affine direction's second order."""
         duals, p = self.duals, self.state.p
         r_theta, r_p, r_sum, r_set = self.residuals
-        to_s = duals.price * self.objective.contexts.p_hat + mu * self.weights - duals.s * p
+        to_s = duals.price * self.objective.mixes.p_hat + mu * self.weights - duals.s * p
         to_price = mu - duals.price * duals.slack
         if affine is not None:
             to_s = to_s - affine.duals.s * affine.p
@@ -280,7 +280,7 @@ class KKTSystem:
         duals = self.duals.moved(direction.duals, length)
         if self.constraint is not None:
             # The constraint bends: take the slack there really is, unless there is none or it is all but used up.
-            true = -excess(self.objective.contexts, p)
+            true = -excess(self.objective.mixes, p)
             duals = replace(duals, slack=max(true, 0.1 * duals.slack) if true > 0 else duals.slack)
         return state_of(point, p, duals, self.linearise(self.objective, point, p))
 
@@ -303,7 +303,7 @@ class KKTSystem:
         total = self.width * float(np.sum(r_theta**2 / diagonal)) + model.residual(mu)
         if not self.fixed:
             # What a wrong p does to the score is its relative error times the spread of the scores.
-            wanted = duals.price * self.objective.contexts.p_hat + mu * self.weights
+            wanted = duals.price * self.objective.mixes.p_hat + mu * self.weights
             off = (
                 (duals.s * state.p - wanted)
                 / self.weights
@@ -330,7 +330,7 @@ class KKTSystem:
         if self.fixed:
             return True
         before = float(np.min(self.duals.s * self.state.p / self.targets))
-        wanted = duals.price * self.objective.contexts.p_hat + mu * self.weights
+        wanted = duals.price * self.objective.mixes.p_hat + mu * self.weights
         return float(np.min(duals.s * state.p / wanted)) >= min(1e-2, 0.5 * before)
 
     def _complementarity(self, p: Array, duals: Duals, theta: Array, own: float | None) -> float:
@@ -352,7 +352,7 @@ class KKTSystem:
         if self.fixed:
             return r_theta, np.zeros_like(state.p), 0.0, 0.0
         r_p = model.risks - self.objective.references.upper - duals.nu + duals.s
-        constraint = self.objective.contexts.constraint(state.p)
+        constraint = self.objective.mixes.constraint(state.p)
         r_set = 0.0
         if constraint is not None:
             r_set = constraint.value + duals.slack

@@ -38,7 +38,7 @@ class GroupDRO(Solver):
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin at ``theta`` with all contexts alike."""
-        if not objective.contexts.is_simplex:
+        if not objective.mixes.is_simplex:
             raise InvalidInputError(
                 "online group DRO works on the whole simplex, got a smaller set. Use confidence=1, or another solver."
             )

@@ -73,7 +73,7 @@ class InteriorPoint(Solver):
         It holds every mix with probabilities of ``2**-radius`` and more, so the values agree up to rounding.
         """
         ball = kl_ball(objective)
-        return replace(objective, contexts=KLBall(ball.p_hat, math.inf)) if ball.radius >= _ALL_BUT else objective
+        return replace(objective, mixes=KLBall(ball.p_hat, math.inf)) if ball.radius >= _ALL_BUT else objective
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin near the empirical risk minimiser, at the centre of the set."""
@@ -147,7 +147,7 @@ class InteriorPoint(Solver):
         """
         if state.curvature is None or objective.oracle.bounds is not None:
             return replace(state, stalled=True)
-        value, p = objective.value(state.point), objective.contexts.pull_inside(state.p)
+        value, p = objective.value(state.point), objective.mixes.pull_inside(state.p)
         direction = -positive_solver(state.curvature)(p @ state.point.jacobian)
         for length in (1.0, 0.25, 0.05):
             point = objective.oracle.at(state.point.theta + length * direction)
@@ -158,17 +158,17 @@ class InteriorPoint(Solver):
 
 def kl_ball(objective: RobustObjective) -> KLBall:
     """Return the set, which has to be a KL ball: its conditions are what the steps are made of."""
-    if not isinstance(objective.contexts, KLBall):
+    if not isinstance(objective.mixes, KLBall):
         raise InvalidInputError(
-            f"the interior-point method needs a KLBall, got a {type(objective.contexts).__name__}. "
+            f"the interior-point method needs a KLBall, got a {type(objective.mixes).__name__}. "
             "Use a first-order solver for other sets."
         )
-    return objective.contexts
+    return objective.mixes
 
 
 def rough_erm(objective: RobustObjective, theta: Array) -> Point:
     """Return a point near the empirical risk minimiser, as far as Newton steps still promise much."""
-    centre, solver = replace(objective, contexts=KLBall(objective.contexts.p_hat, 0.0)), Newton()
+    centre, solver = replace(objective, mixes=KLBall(objective.mixes.p_hat, 0.0)), Newton()
     state = solver.start(centre, theta)
     for _ in range(30):
         assert state.curvature is not None

@@ -61,7 +61,7 @@ class ModelNewton(Solver):
         """Begin at ``theta`` with the centre of the set; with many contexts near the empirical risk minimiser."""
         many = _are_many(objective)
         point = rough_erm(objective, theta) if many else objective.oracle.at(theta)
-        p = objective.contexts.p_hat
+        p = objective.mixes.p_hat
         if many or (self.thrifty and not kl_ball(objective).is_simplex):
             p = objective.worst_case(point).distribution
         return _state(point, p)
@@ -103,7 +103,7 @@ class ModelNewton(Solver):
             solution = InteriorPoint(tol=1e-14, max_iter=60, warm=True).solve(inner, point.theta)
         if not np.isfinite(solution.theta).all():
             return None
-        p = objective.contexts.pull_inside(solution.p_worst)
+        p = objective.mixes.pull_inside(solution.p_worst)
         # The distribution is known better than the move: a small change of the latter hardly shows in the value.
         settled = model.at(point.theta - positive_solver(curvature)(p @ point.jacobian))
         move = solution.theta - point.theta

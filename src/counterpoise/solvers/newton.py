@@ -26,7 +26,7 @@ class Newton(Solver):
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin at ``theta``."""
-        return _state(objective, foresee(objective.oracle.at(theta), objective.contexts.p_hat))
+        return _state(objective, foresee(objective.oracle.at(theta), objective.mixes.p_hat))
 
     def step(self, objective: RobustObjective, state: State) -> State:
         """Take a Newton step, shortened until the risk falls enough."""
@@ -51,5 +51,5 @@ class Newton(Solver):
 
 
 def _state(objective: RobustObjective, point: Point) -> State:
-    p = objective.contexts.p_hat
+    p = objective.mixes.p_hat
     return State(point, p, point.hessian(p))

@@ -29,9 +29,9 @@ class NewtonCG(InteriorPoint):
 
     def first_point(self, objective: RobustObjective, theta: Array) -> Point:
         """Return a point near the empirical risk minimiser."""
-        if self.warm or objective.contexts.is_point:
+        if self.warm or objective.mixes.is_point:
             return objective.oracle.at(theta)
-        centre = replace(objective, contexts=KLBall(objective.contexts.p_hat, 0.0))
+        centre = replace(objective, mixes=KLBall(objective.mixes.p_hat, 0.0))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotCertifiedWarning)
             solution = replace(self, tol=1e-2, max_iter=30, callback=None).solve(centre, theta)

@@ -32,7 +32,7 @@ class PolyhedralInteriorPoint(InteriorPoint):
 
     def linearise(self, objective: RobustObjective, point: Any, p: Array) -> Linearisation:
         """Return the model in which the rows are eliminated."""
-        model: Linearisation = point.linearise(p, positive(objective.contexts.p_hat))
+        model: Linearisation = point.linearise(p, positive(objective.mixes.p_hat))
         return model
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
