@@ -1,13 +1,14 @@
 """Sets of context distributions, and how large they must be."""
 
-from counterpoise.sets._base import Constraint, ContextSet, WorstCase
+from counterpoise.sets._base import Ball, Constraints, ContextSet, WorstCase
 from counterpoise.sets.kl import KLBall
 from counterpoise.sets.ladder import RADIUS_TICKS, along_radii, radius_ladder
 from counterpoise.sets.radius import RadiusMethod, confidence_radius, implied_confidence
 
 __all__ = [
     "RADIUS_TICKS",
-    "Constraint",
+    "Ball",
+    "Constraints",
     "ContextSet",
     "KLBall",
     "RadiusMethod",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import positive_solver
 from counterpoise.objective import Certificate, RobustObjective
 from counterpoise.oracle._base import Point
@@ -131,7 +130,7 @@ class _Incumbent:
         if not math.isfinite(upper):
             return
         p, curvature = state.p, state.curvature
-        member = self.objective.mixes.pull_inside(p)
+        member = self.objective.mixes.project(p)
         if curvature is not None:
             # The Hessian is linear in p: at the member it is at least this share of the one at p.
             share = float(np.min(np.divide(member, p, out=np.ones_like(p), where=p > 0)))
@@ -211,10 +210,6 @@ class Solver(ABC):
         """Refuse a problem of a shape the method is not made for, before it runs."""
         return
 
-    def eased(self, objective: RobustObjective) -> RobustObjective:
-        """Return the problem the steps are about: the same up to rounding, where that is easier."""
-        return objective
-
     def result(self, objective: RobustObjective, state: State) -> State:
         """Return the state that is judged, where it is not the iterate itself."""
         return state
@@ -222,8 +217,8 @@ class Solver(ABC):
     def solve(self, objective: RobustObjective, theta: Array | None = None) -> Solution:
         """Iterate until the certificate is good enough, or nothing more can be done."""
         self.check(objective)
-        incumbent, eased = _Incumbent(objective, latest=not self.certifies), self.eased(objective)
-        state = self.start(eased, objective.oracle.start() if theta is None else np.asarray(theta, np.float64))
+        incumbent = _Incumbent(objective, latest=not self.certifies)
+        state = self.start(objective, objective.oracle.start() if theta is None else np.asarray(theta, np.float64))
         n_iter = 0
         while True:
             if n_iter % self.check_every == 0 or n_iter == self.max_iter or state.stalled:
@@ -242,12 +237,10 @@ class Solver(ABC):
                     status = Status.ITERATION_LIMIT if self.certifies else Status.FINISHED
                     break
             try:
-                state = self.step(eased, state)
+                state = self.step(objective, state)
             except ArithmeticError:
                 state = replace(state, stalled=True)
             n_iter += 1
-        if self.certifies and status is not Status.CERTIFIED:
-            warnings.warn(not_certified(status, certificate, self.tol), NotCertifiedWarning, stacklevel=2)
         return _solution(objective, incumbent, certificate, status, n_iter)
 
 

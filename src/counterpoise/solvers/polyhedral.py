@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
-from counterpoise.sets import KLBall
+from counterpoise.sets._base import positive
 from counterpoise.solvers._base import Array, State
-from counterpoise.solvers._kkt import Duals, Linearisation, excess, positive, state_of
-from counterpoise.solvers.interior_point import InteriorPoint, bound_prices, kl_ball
+from counterpoise.solvers._kkt import Duals, Linearisation, state_of
+from counterpoise.solvers.interior_point import InteriorPoint, bound_prices
 
 
 @dataclass(frozen=True)
@@ -38,18 +39,20 @@ class PolyhedralInteriorPoint(InteriorPoint):
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin at the centre of the set, with every product of a variable and its price about as large."""
         point: Any = objective.oracle.at(theta)
-        ball = kl_ball(objective)
-        p = KLBall(ball.p_hat, 0.5 * ball.radius).pull_inside(positive(ball.p_hat))
+        mixes = objective.mixes
+        # Half the way from the centre, so inside every inequality, with some mass on every context.
+        p = 0.5 * (mixes.p_hat + mixes.project(positive(mixes.p_hat)))
         point = point.balanced(p)
         model: Any = self.linearise(objective, point, p)
         scores = model.risks - objective.references.upper
         mu = model.complementarity()
-        slack = max(-excess(ball, p), 0.1 * ball.radius) if 0.0 < ball.radius < math.inf else 0.0
-        price = mu / slack if slack else 0.0
-        nu = float(scores.max()) + mu + price
-        low, high = bound_prices(objective, theta, mu)
-        duals = Duals(nu, nu - scores, price, slack, low, high)
-        return state_of(point, p, duals, model)
+        constraints, depths = mixes.constraints(p), -mixes.constraints(mixes.p_hat).values
+        slacks = np.maximum(-constraints.values, 0.1 * depths)
+        prices = mu / slacks
+        reduced = scores - prices @ constraints.regular
+        nu = float(reduced.max()) + mu + float(prices.sum())
+        duals = Duals(nu, nu - reduced, prices, slacks, *bound_prices(objective, theta, mu))
+        return state_of(point, p, duals, model, constraints)
 
     def finished(self, state: State) -> State:
         """Return the state as it is: its certificate comes from the rows, not from a Hessian."""

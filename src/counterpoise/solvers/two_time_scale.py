@@ -48,4 +48,4 @@ class TwoTimeScale(Solver):
             return State(state.point, state.p, stalled=True)
         spread = max(float(scores.max() - scores.min()), 1e-300)
         p = state.p * np.exp(self.p_step_size * (scores - scores.max()) / max(spread, 1.0))
-        return State(point, objective.mixes.pull_inside(p))
+        return State(point, objective.mixes.project(p))
