@@ -100,7 +100,8 @@ class Constraints:
     @cached_property
     def gradients(self) -> Array:
         """The gradients, of shape (n_constraints, n_contexts)."""
-        return self.regular - self.poles / self.p
+        # Where there is no pole a probability may be 0.
+        return self.regular - np.divide(self.poles, self.p, out=np.zeros_like(self.poles), where=self.poles > 0.0)
 
 
 class ContextSet(ABC):

@@ -156,7 +156,9 @@ class KKTSystem:
         self.duals, self.model, self.constraints = unpacked(state)
         self.fixed = objective.mixes.is_point
         point, p, duals = state.point, state.p, self.duals
-        self.weights = positive(objective.mixes.p_hat)
+        # A probability that starts at 0 stays there, out of every condition.
+        self.free = p > 0.0
+        self.weights = np.where(self.free, positive(objective.mixes.p_hat), 0.0)
         self.n_bounds = 0
         if objective.oracle.bounds is not None:
             rooms = room_to_bounds(objective, point.theta)
@@ -167,7 +169,8 @@ class KKTSystem:
         self.mu = self._complementarity(p, duals, point.theta, self.model.complementarity())
         self.residuals = self._residuals(state)
         # The unit in which scores are compared; any will do where p does not move.
-        spread = math.sqrt(max(float(p @ (duals.s - p @ duals.s) ** 2), 0.0))
+        below = duals.s - duals.prices @ self.constraints.regular
+        spread = math.sqrt(max(float(p @ (below - p @ below) ** 2), 0.0))
         self.width = 1.0 if self.fixed else spread + self.mu
 
         shift = duals.low / self.rooms[0] + duals.high / self.rooms[1] if self.n_bounds else np.zeros_like(point.theta)
@@ -176,8 +179,11 @@ class KKTSystem:
             # In s_c p_c = price kappa_c + ..., kappa / s is (kappa / p) (p / s): a part of the inequality's own
             # gradient, so that the matrix is symmetric.
             self.rows = np.column_stack([self.model.jacobian, -np.ones_like(p), -self.constraints.gradients.T])
-            self.bend = duals.prices @ self.constraints.curvature
-            self.stiffness = duals.s / p + self.bend + self.model.stiffness
+            self.rows[~self.free] = 0.0
+            self.divisor = np.where(self.free, p, 1.0)
+            # Negative at most outside the set, on the way there.
+            self.bend = np.maximum(duals.prices @ self.constraints.curvature, 0.0)
+            self.stiffness = duals.s / self.divisor + self.bend + self.model.stiffness
             corner = np.concatenate([[0.0], duals.slacks / duals.prices])
         self.assemble(shift, corner)
 
@@ -206,6 +212,8 @@ class KKTSystem:
         if affine is not None:
             to_s = to_s - affine.duals.s * affine.p
             to_prices = to_prices - affine.duals.prices * affine.duals.slacks
+            r_p = r_p - (affine.duals.prices @ self.constraints.curvature) * affine.p
+            r_set = r_set + 0.5 * self.constraints.curvature @ affine.p**2
         rows = None if affine is None else affine.rows
         theta_shift, score_shift = self.model.shifts(mu, rows)
         b_theta = r_theta + theta_shift
@@ -215,7 +223,7 @@ class KKTSystem:
         n = len(b_theta)
         b_p, border = np.zeros_like(p), np.zeros(1)
         if not self.fixed:
-            b_p = r_p + score_shift + to_s / p
+            b_p = np.where(self.free, r_p + score_shift + to_s / self.divisor, 0.0)
             border = np.concatenate([[r_sum], r_set + to_prices / duals.prices])
         x, d_p = self.found(np.concatenate([-b_theta, border]), b_p)
         d_theta, d_nu, d_prices = x[:n], float(x[n]), x[n + 1 :]
@@ -229,6 +237,7 @@ class KKTSystem:
         d_slacks = (to_prices - duals.slacks * d_prices) / duals.prices
         d_score = self.model.jacobian @ d_theta - self.model.stiffness * d_p + score_shift
         d_s = d_nu - r_p - d_score + d_prices @ self.constraints.regular + self.bend * d_p
+        d_s = np.where(self.free, d_s, 0.0)
         return Direction(d_theta, d_p, Duals(d_nu, d_s, d_prices, d_slacks, d_low, d_high), own)
 
     def _products(self, duals: Duals, constraints: Constraints, mu: float) -> Array:
@@ -303,7 +312,7 @@ class KKTSystem:
             # What a wrong p does to the score is its relative error times the spread of the scores.
             off = (
                 (duals.s * state.p - self._products(duals, constraints, mu))
-                / self.weights
+                / np.maximum(self.weights, 1e-300)
                 * np.minimum(1.0, self.width / np.maximum(self.duals.s, 1e-300))
             )
             total += float(self.weights @ (r_p**2 + off**2)) + (self.width * r_sum) ** 2
@@ -325,8 +334,9 @@ class KKTSystem:
             return False
         if self.fixed:
             return True
-        before = np.min(self.duals.s * self.state.p / self._products(self.duals, self.constraints, self.mu))
-        now = np.min(duals.s * state.p / self._products(duals, constraints, mu))
+        targets = self._products(self.duals, self.constraints, self.mu), self._products(duals, constraints, mu)
+        products = self.duals.s * self.state.p, duals.s * state.p
+        before, now = (np.min(a[self.free] / b[self.free]) for a, b in zip(products, targets, strict=True))
         return bool(now >= min(1e-2, 0.5 * before))
 
     def _complementarity(self, p: Array, duals: Duals, theta: Array, own: float | None) -> float:
@@ -349,6 +359,7 @@ class KKTSystem:
             return r_theta, np.zeros_like(state.p), 0.0, constraints.values
         scores = model.risks - self.objective.references.upper
         r_p = scores - duals.nu + duals.s - duals.prices @ constraints.regular
+        r_p = np.where(self.free, r_p, 0.0)
         return r_theta, r_p, float(state.p.sum()) - 1.0, constraints.values + duals.slacks
 
 

@@ -81,7 +81,7 @@ class _Model:
         exact, n = worst.distribution, len(move)
         constraints = self.mixes.constraints(p)
         prices = np.atleast_1d(worst.multiplier)
-        weight = 1.0 / (prices @ (constraints.poles / (p * exact) + constraints.curvature))
+        weight = exact * p / (prices @ (constraints.poles + constraints.curvature * p**2))
         rows = np.column_stack([self.jacobian, -np.ones_like(p), -constraints.gradients.T])
         matrix = rows.T @ (weight[:, None] * rows)
         matrix[:n, :n] += self.curvature

@@ -82,7 +82,10 @@ class InteriorPoint(Solver):
         price = max(inside.multiplier, floor) if known else floor
         prices, slacks = np.full(len(depths), price), np.maximum(-constraints.values, 0.1 * depths)
         reduced = scores - prices @ constraints.regular
-        nu = max(inside.nu if known else -math.inf, float(reduced.max()) + floor)
+        # Most of s belongs to the poles; without any, all products start alike.
+        total = float(constraints.poles.sum())
+        lift = floor * total if total else float(np.mean(prices * slacks)) if len(prices) else floor
+        nu = max(inside.nu if known else -math.inf, float(reduced.max()) + lift)
         duals = Duals(nu, nu - reduced, prices, slacks, *bound_prices(objective, point.theta, price))
         return self.finished(state_of(point, p, duals, self.linearise(objective, point, p), constraints))
 

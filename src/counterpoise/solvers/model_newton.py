@@ -112,10 +112,10 @@ class ModelNewton(Solver):
 
 
 def _are_many(objective: RobustObjective) -> bool:
-    """Tell whether contexts outnumber the parameters by far, so that there is no kink."""
+    """Tell whether contexts outnumber the parameters by far and no probability may vanish, so that there is no kink."""
     mixes, oracle = objective.mixes, objective.oracle
-    enough = oracle.n_contexts >= MANY_CONTEXTS * oracle.n_parameters
-    return enough and not mixes.is_simplex and bool((mixes.p_hat > 0).all())
+    poles = mixes.constraints(mixes.p_hat).poles
+    return oracle.n_contexts >= MANY_CONTEXTS * oracle.n_parameters and len(poles) == 1 and bool((poles > 0).all())
 
 
 def _with_what_is_left(state: State, point: Point, p: Array) -> State:

@@ -42,6 +42,11 @@ class PolyhedralInteriorPoint(InteriorPoint):
         mixes = objective.mixes
         # Half the way from the centre, so inside every inequality, with some mass on every context.
         p = 0.5 * (mixes.p_hat + mixes.project(positive(mixes.p_hat)))
+        if not p.all():
+            raise InvalidInputError(
+                f"no member of the set gives context {int(np.argmin(p))} a probability, so its risk does not count. "
+                "Drop it: PolyhedralInteriorPoint needs one for every context."
+            )
         point = point.balanced(p)
         model: Any = self.linearise(objective, point, p)
         scores = model.risks - objective.references.upper
