@@ -14,7 +14,7 @@ from scipy import sparse
 from counterpoise.contexts import Contexts
 from counterpoise.losses import Hinged, Loss
 from counterpoise.oracle import linear_bounds
-from counterpoise.oracle._base import Array, Bounds
+from counterpoise.oracle._base import Array, BasePoint, Bounds
 from counterpoise.oracle.coefficients import Coefficients
 from counterpoise.oracle.row_products import (
     LARGEST_BLOCK,
@@ -100,6 +100,8 @@ class LinearOracle(Coefficients):
     def n_features(self) -> int:
         """Columns of X."""
         return int(self.X.shape[1])
+
+    offers = frozenset({"hessian", "hessian_product", "curvature_share", "rows"})
 
     @property
     def forms_hessian(self) -> bool:
@@ -300,7 +302,7 @@ class LinearOracle(Coefficients):
 
 
 @dataclass(frozen=True, eq=False)
-class LinearPoint:
+class LinearPoint(BasePoint):
     """Risks of a linear model and their derivatives at one theta."""
 
     oracle: LinearOracle

@@ -70,7 +70,7 @@ class PolyhedralOracle:
         """A square matrix is formed whatever its size."""
         return True
 
-    eliminates_rows = True
+    offers = frozenset({"row_duals"})
 
     @cached_property
     def pieces(self) -> tuple[Array, Array, Array, Array]:

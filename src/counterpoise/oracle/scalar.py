@@ -36,6 +36,7 @@ class ScalarOracle:
     n_parameters: int = 1
     is_rigorous: bool = True
     forms_hessian: bool = True
+    offers = frozenset({"kinks"})
 
     @staticmethod
     def suits(oracle: LinearOracle | SummedOracle) -> bool:

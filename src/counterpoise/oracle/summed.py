@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from counterpoise.linalg import solve_stack
 from counterpoise.losses import Hinged, Loss
 from counterpoise.oracle import decrease
+from counterpoise.oracle._base import BasePoint
 from counterpoise.oracle.coefficients import Coefficients
 from counterpoise.oracle.linear_bounds import CUTS, Ridge, Slopes, balanced_bounds
 
@@ -106,6 +107,7 @@ class SummedOracle(Coefficients):
 
     bounds = None
     forms_hessian = True
+    offers = frozenset({"hessian", "hessian_product"})
     is_rigorous = True
 
     @property
@@ -170,7 +172,7 @@ class SummedOracle(Coefficients):
 
 
 @dataclass(frozen=True, eq=False)
-class SummedPoint:
+class SummedPoint(BasePoint):
     """Risks and their derivatives at one theta."""
 
     oracle: SummedOracle

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import positive_solver
 from counterpoise.objective import Certificate, RobustObjective
-from counterpoise.oracle._base import Point
+from counterpoise.oracle._base import FACTS, Oracle, Point
 
 Array = NDArray[np.float64]
 
@@ -154,8 +154,7 @@ class _Incumbent:
             return math.inf
         score = float(p @ self.objective.scores(point))
         if curvature is None:
-            shortfall = getattr(point, "shortfall", None)
-            return score if shortfall is None else score - float(shortfall(p @ point.jacobian))
+            return score - point.shortfall(p @ point.jacobian)
         gradient = p @ point.jacobian
         try:
             return score - 0.5 * float(gradient @ positive_solver(curvature)(gradient))
@@ -195,6 +194,9 @@ class Solver(ABC):
     check_every: ClassVar[int] = 1
     """Iterations between two evaluations of the certificate."""
 
+    needs: ClassVar[tuple[str, ...]] = ()
+    """What an oracle has to offer beyond risks and gradients; see :data:`counterpoise.oracle._base.FACTS`."""
+
     certifies: ClassVar[bool] = True
     """Whether not reaching the tolerance is worth a warning; the plain methods of the literature often do not."""
 
@@ -208,7 +210,16 @@ class Solver(ABC):
 
     def check(self, objective: RobustObjective) -> None:
         """Refuse a problem of a shape the method is not made for, before it runs."""
-        return
+        self.require(objective.oracle, *self.needs)
+
+    def require(self, oracle: Oracle, *facts: str) -> None:
+        """Refuse an oracle that does not offer all of these."""
+        for fact in facts:
+            if fact not in oracle.offers:
+                raise InvalidInputError(
+                    f"{type(self).__name__} is for {FACTS[fact]}: it needs {fact!r}, which {type(oracle).__name__} "
+                    "does not offer."
+                )
 
     def result(self, objective: RobustObjective, state: State) -> State:
         """Return the state that is judged, where it is not the iterate itself."""
@@ -278,10 +289,8 @@ def not_certified(status: Status, certificate: Certificate, tol: float) -> str:
 
 
 def foresee(point: Point, p: Array) -> Point:
-    """Tell a point which mixture's Hessian it will be asked for, where it can fetch that along with its risks."""
-    fetch = getattr(point, "foresee", None)
-    if fetch is not None:
-        fetch(p)
+    """Return a point that knows which mixture's Hessian it will be asked for."""
+    point.foresee(p)
     return point
 
 

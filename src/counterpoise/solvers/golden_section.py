@@ -21,6 +21,7 @@ class GoldenSection(Solver):
 
     def check(self, objective: RobustObjective) -> None:
         """Refuse more than one parameter."""
+        super().check(objective)
         if objective.oracle.n_parameters != 1:
             raise InvalidInputError(f"GoldenSection is for one parameter, got {objective.oracle.n_parameters}.")
 

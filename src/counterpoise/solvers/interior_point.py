@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -61,6 +62,8 @@ class InteriorPoint(Solver):
 
     max_iter: int = 100
     warm: bool = False
+
+    needs: ClassVar[tuple[str, ...]] = ("hessian",)
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin near the empirical risk minimiser, at the centre of the set."""

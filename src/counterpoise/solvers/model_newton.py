@@ -13,6 +13,7 @@ error is squared by every look.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -49,8 +50,13 @@ class ModelNewton(Solver):
     max_iter: int = 100
     thrifty: bool = False
 
+    needs: ClassVar[tuple[str, ...]] = ("hessian",)
+
     def check(self, objective: RobustObjective) -> None:
         """Refuse bounds, and a set that is one point."""
+        super().check(objective)
+        if self.thrifty:
+            self.require(objective.oracle, "curvature_share")
         if objective.oracle.bounds is not None or objective.mixes.is_point:
             raise InvalidInputError(
                 "ModelNewton knows no bounds on theta and needs a radius. Use InteriorPoint, or Newton."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import positive_solver
@@ -19,8 +20,11 @@ class Newton(Solver):
     empirical risk minimiser, whose gap says what ignoring the set costs.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("hessian",)
+
     def check(self, objective: RobustObjective) -> None:
         """Refuse bounds."""
+        super().check(objective)
         if objective.oracle.bounds is not None:
             raise InvalidInputError("Newton knows no bounds on theta. Use InteriorPoint.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ class NewtonCG(InteriorPoint):
     The system of a step is preconditioned by its diagonal plus, exactly, the part of rank ``n_contexts`` that grows
     without bound near a kink.
     """
+
+    needs: ClassVar[tuple[str, ...]] = ("hessian_product",)
 
     def first_point(self, objective: RobustObjective, theta: Array) -> Point:
         """Return a point near the empirical risk minimiser."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,12 +20,7 @@ from counterpoise.solvers.interior_point import InteriorPoint, bound_prices
 class PolyhedralInteriorPoint(InteriorPoint):
     """For oracles whose points carry row-wise dual variables and eliminate them (``linearise``)."""
 
-    def check(self, objective: RobustObjective) -> None:
-        """Refuse an oracle whose points have no row-wise dual variables."""
-        if not getattr(objective.oracle, "eliminates_rows", False):
-            raise InvalidInputError(
-                "PolyhedralInteriorPoint is for linear models with a hinged loss (Huber, Pinball, ...)."
-            )
+    needs: ClassVar[tuple[str, ...]] = ("row_duals",)
 
     def first_point(self, objective: RobustObjective, theta: Array) -> Point:
         """Return the point itself: the rows' own variables start well inside their bounds."""

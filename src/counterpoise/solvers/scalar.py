@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from counterpoise.exceptions import InvalidInputError
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle._base import Oracle
 from counterpoise.sets import ContextSet
@@ -18,10 +17,7 @@ from counterpoise.solvers._base import Array, Solver, State
 class ScalarSearch(Solver):
     """Exact to rounding. It needs an oracle of one parameter that knows its kinks (``candidates``, ``slopes``)."""
 
-    def check(self, objective: RobustObjective) -> None:
-        """Refuse an oracle that does not know its kinks."""
-        if not hasattr(objective.oracle, "candidates"):
-            raise InvalidInputError("ScalarSearch is for one parameter, a piecewise linear loss and alpha=0.")
+    needs: ClassVar[tuple[str, ...]] = ("kinks",)
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin at ``theta``."""

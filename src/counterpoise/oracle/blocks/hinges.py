@@ -201,7 +201,7 @@ class BlockHingesOracle:
     bounds = None
     is_rigorous = True
     forms_hessian = True
-    eliminates_rows = True
+    offers = frozenset({"row_duals"})
 
     @property
     def rows(self) -> BlockRows:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from counterpoise.oracle._base import Array, Bounds
+from counterpoise.oracle._base import Array, BasePoint, Bounds
 from counterpoise.oracle.blocks._base import Answer, Block, Blocks, Codes
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.summed import SummedOracle
@@ -137,6 +137,7 @@ class BlockScalarOracle:
     n_parameters = 1
     is_rigorous = True
     forms_hessian = True
+    offers: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def of(cls, summed: SummedOracle, bounds: Bounds | None = None) -> BlockScalarOracle:
@@ -244,7 +245,7 @@ def _search(falls: Callable[[int], int], n: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockScalarPoint:
+class BlockScalarPoint(BasePoint):
     """The risks of one theta."""
 
     theta: Array
