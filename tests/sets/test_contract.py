@@ -15,6 +15,7 @@ PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
 
 MAKERS = {
     "KLBall": (sets.KLBall, [0.0, 1e-6, 0.05, 0.7, 8.0, np.inf]),
+    "Chi2Ball": (sets.Chi2Ball, [0.0, 1e-6, 0.05, 0.7, 8.0, np.inf]),
     "Capped": (run_blocks(ROOT / "docs" / "extending" / "set.md")["Capped"], [1.0, 1.0 + 1e-6, 1.3, 2.0, 50.0, 1e6]),
 }
 """How each set is made from a centre and a size, with sizes from the centre alone to every distribution."""
