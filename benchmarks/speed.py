@@ -205,7 +205,7 @@ def first_order(repeats: int, peers: str) -> Iterator[Result]:
 def _centre(objective: Any) -> Any:
     from dataclasses import replace
 
-    return replace(objective, contexts=cpo.KLBall(objective.contexts.p_hat, 0.0))
+    return replace(objective, mixes=cpo.KLBall(objective.mixes.p_hat, 0.0))
 
 
 def group_dro(repeats: int, peers: str) -> Iterator[Result]:

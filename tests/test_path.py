@@ -57,7 +57,7 @@ def posed(loss, kind, seed=3, criterion="excess"):
 def solved(loss, kind, seed=3, criterion="excess"):
     """Return for each level its radius, the solution on the path, and one of high accuracy."""
     problem, references, centre = posed(loss, kind, seed, criterion)
-    path = list(solve_path(problem, references, centre, RADII, TOL))
+    path = list(solve_path(problem, references, KLBall(centre, 0.0), RADII, TOL))
     exact = [fit_problem(problem, KLBall(centre, r), references, tol=1e-9).solution for r in RADII]
     return list(zip(RADII, path, exact, strict=True))
 
@@ -152,7 +152,8 @@ def test_nothing_changes_once_the_regrets_are_equal():
     X, y, codes = make(Squared(), 2, 2, 0, (40, 60))
     problem = LinearProblem.from_data(X, y, codes, Squared(), alpha=1e-3)
     references = problem.references("in-sample", 1e-8)
-    levels = list(solve_path(problem, references, problem.counts / problem.counts.sum(), RADII, TOL))
+    ball = KLBall(problem.counts / problem.counts.sum(), 0.0)
+    levels = list(solve_path(problem, references, ball, RADII, TOL))
     np.testing.assert_allclose(levels[-1].scores, levels[-1].scores.mean(), rtol=1e-3)
     for level in levels[-3:]:
         np.testing.assert_allclose(level.theta, levels[-1].theta, atol=1e-3)
@@ -163,7 +164,7 @@ def test_a_problem_too_large_to_keep_its_hessians_is_solved_all_the_same(monkeyp
     monkeypatch.setattr(path_module, "_MOST_ENTRIES", 0)
     problem, references, centre = posed(Logistic(), "dense")
     for level, (_, _, exact) in zip(
-        solve_path(problem, references, centre, RADII, TOL), solved(Logistic(), "dense"), strict=True
+        solve_path(problem, references, KLBall(centre, 0.0), RADII, TOL), solved(Logistic(), "dense"), strict=True
     ):
         assert level.certificate.lower <= exact.certificate.upper + 1e-11
         assert level.certificate.relative_gap <= 1e-3
@@ -173,7 +174,7 @@ def test_a_problem_too_large_to_keep_its_hessians_is_solved_all_the_same(monkeyp
 @pytest.mark.parametrize("loss", [Logistic(), Pinball(0.3)], ids=lambda loss: loss.name)
 def test_a_path_may_begin_and_end_anywhere(loss, radii):
     problem, references, centre = posed(loss, "dense")
-    levels = list(solve_path(problem, references, centre, np.array(radii), TOL))
+    levels = list(solve_path(problem, references, KLBall(centre, 0.0), np.array(radii), TOL))
     for radius, level in zip(radii, levels, strict=True):
         exact = fit_problem(problem, KLBall(centre, radius), references, tol=1e-9).solution
         assert abs(level.value - exact.value) <= TOL * exact.certificate.scale

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from counterpoise.minimization import minimize
 from counterpoise.objective import Certificate
-from counterpoise.sets import KLBall, WorstCase, confidence_radius
+from counterpoise.sets import Chi2Ball, KLBall, WorstCase, confidence_radius
 from counterpoise.solvers import Solution, Status
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Certificate",
+    "Chi2Ball",
     "ContextRobust",
     "KLBall",
     "Report",

@@ -151,18 +151,18 @@ def _linear_path(
     if not problem.oracle.rows.at_hand:
         return _refitted_path(model, levels, X, y, contexts, sample_weight, **columns)
     radii = levels.bits(problem.counts)
-    centre = problem.counts / problem.counts.sum()
-    scoring = model._scoring(problem, KLBall(centre, radii[-1]))
+    ball = KLBall(problem.counts / problem.counts.sum(), radii[-1])
+    scoring = model._scoring(problem, ball)
     fitted, like = [], clone(model)
     for name in ("classes_", "n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             setattr(like, name, getattr(model, name))
     with suited(problem.size):
-        solutions = solve_path(problem, scoring.scored, centre, radii, model.tol)
+        solutions = solve_path(problem, scoring.scored, ball, radii, model.tol)
         for radius, solution in zip(radii, solutions, strict=True):
             one = copy(like)
             one.radius = float(radius)
-            fit = LinearFit.of(problem, KLBall(centre, radius), scoring.scored, solution)
+            fit = LinearFit.of(problem, ball.resized(radius), scoring.scored, solution)
             fitted.append(one._keep(fit, scoring))
     return _path(fitted, levels, problem.counts)
 

@@ -14,7 +14,7 @@ from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Bounds
 from counterpoise.oracle.callables import CallableOracle
-from counterpoise.sets import KLBall, RadiusMethod, confidence_radius
+from counterpoise.sets import ContextSet, KLBall, RadiusMethod, confidence_radius
 from counterpoise.solvers import GoldenSection, InteriorPoint, Progress, Solution, Solver
 from counterpoise.solvers._base import not_certified, projected
 
@@ -28,10 +28,11 @@ def minimize(
     risks: Callable[[Array], Any],
     theta0: ArrayLike,
     *,
-    counts: ArrayLike,
+    counts: ArrayLike | None = None,
     confidence: float = 0.99,
     radius: RadiusMethod | float = "types",
     draws: float | None = None,
+    mix: ContextSet | None = None,
     jac: Callable[[Array], Any] | None = None,
     hess: Callable[[Array], Any] | None = None,
     bounds: Any = None,
@@ -42,9 +43,10 @@ def minimize(
     solver: Solver | None = None,
     callback: Callable[[Progress], None] | None = None,
 ) -> Solution:
-    r"""Minimise the worst-case excess risk over a confidence set of context distributions.
+    r"""Minimise the worst-case excess risk over a set of context distributions, a confidence set of counts by default.
 
-    .. math:: \min_\theta \max_{p : D(\hat p \| p) \le \text{radius}} \sum_c p_c (R_c(\theta) - r_c)
+    .. math:: \min_\theta \max_{p \in P} \sum_c p_c (R_c(\theta) - r_c), \qquad
+        P = \{p : D(\hat p \| p) \le \text{radius}\} \text{ or } \texttt{mix}
 
     Parameters
     ----------
@@ -52,14 +54,18 @@ def minimize(
         ``risks(theta) -> (n_contexts,)``, the risk of a decision in each context.
     theta0 : array-like of shape (n_parameters,), or a number
         Where to start.
-    counts : array-like of shape (n_contexts,)
-        Samples per context. A count of 0 declares a context never seen; its risk is the caller's word.
+    counts : array-like of shape (n_contexts,), optional
+        Samples per context. A count of 0 declares a context never seen; its risk is the caller's word. Pass either
+        these or ``mix``.
     confidence : float
         Level of the confidence set; 1 is the whole simplex, that is minimax regret.
     radius : {"types", "agrawal", "chi2"} or float
         How the radius follows from the confidence, or the radius itself in bits; 0 is empirical risk minimisation.
     draws : float, optional
         Independent draws of a context, where the counted samples are not.
+    mix : ContextSet, optional
+        The mixes to be prepared for, such as ``Chi2Ball(p_hat, 0.5)``, instead of a confidence set of counts.
+        ``confidence``, ``radius`` and ``draws`` then say nothing.
     jac : callable, optional
         ``jac(theta) -> (n_contexts, n_parameters)``. Central differences when not given.
     hess : callable, optional
@@ -96,10 +102,7 @@ def minimize(
     theta = np.atleast_1d(_floats(theta0, "theta0"))
     if theta.ndim != 1 or theta.size == 0:
         raise InvalidInputError(f"theta0 must be a number or a vector, got shape {theta.shape}.")
-    number = _floats(counts, "counts")
-    calibrated = confidence_radius(number, confidence, radius if isinstance(radius, str) else "types", draws=draws)
-    bits = calibrated if isinstance(radius, str) else radius
-    ball = KLBall(number / number.sum(), bits)
+    mixes = _checked_mixes(counts, confidence, radius, draws, mix)
     for name, function in (("risks", risks), ("jac", jac), ("hess", hess)):
         if function is not None and not callable(function):
             raise InvalidInputError(f"{name} must be a function of theta, got {type(function).__name__}.")
@@ -107,7 +110,7 @@ def minimize(
     theta = theta if box is None else np.clip(theta, *box)
     # Trial points may be far off, where risks overflow; a point that does is not taken.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        oracle = CallableOracle(risks, theta, len(number), jac, hess, box, convex)
+        oracle = CallableOracle(risks, theta, len(mixes.p_hat), jac, hess, box, convex)
         start = oracle.at(theta).risks
         if not np.isfinite(start).all():
             c = int(np.flatnonzero(~np.isfinite(start))[0])
@@ -118,14 +121,41 @@ def minimize(
             raise InvalidInputError(f"solver must be a Solver such as InteriorPoint(), got {solver!r:.60}.")
         try:
             references = _references(oracle, reference_risks, max(1e-2 * tol, 1e-12))
-            objective = RobustObjective(oracle, ball, references)
+            objective = RobustObjective(oracle, mixes, references)
             if solver is not None:
-                return solver.solve(objective, theta)
-            return _solve(objective, theta, tol, max_iter, callback)
+                solution = solver.solve(objective, theta)
+            else:
+                solution = _solve(objective, theta, tol, max_iter, callback)
         except FloatingPointError as error:
             raise InvalidInputError(
                 f"risks or their derivatives near theta0 are too large to compute with ({error}). Rescale them."
             ) from error
+    if not solution.success and (solver is None or solver.certifies):
+        words = not_certified(solution.status, solution.certificate, tol if solver is None else solver.tol)
+        warnings.warn(words, NotCertifiedWarning, stacklevel=2)
+    return solution
+
+
+def _checked_mixes(
+    counts: ArrayLike | None,
+    confidence: float,
+    radius: RadiusMethod | float,
+    draws: float | None,
+    mix: ContextSet | None,
+) -> ContextSet:
+    """Return the set that was given, or the confidence set of the counts."""
+    if (counts is None) == (mix is None):
+        raise InvalidInputError(
+            f"pass either counts or mix, got {'neither' if mix is None else 'both'}: the set of mixes follows from "
+            "counts= and confidence=, or is given with mix=."
+        )
+    if mix is not None:
+        if not isinstance(mix, ContextSet):
+            raise InvalidInputError(f"mix is {mix!r:.60}; pass a set of mixes such as KLBall(p_hat, radius).")
+        return mix
+    number = _floats(counts, "counts")
+    calibrated = confidence_radius(number, confidence, radius if isinstance(radius, str) else "types", draws=draws)
+    return KLBall(number / number.sum(), calibrated if isinstance(radius, str) else radius)
 
 
 def _solve(
@@ -139,16 +169,11 @@ def _solve(
     options: dict[str, Any] = {"tol": tol, "callback": callback}
     if max_iter is not None:
         options["max_iter"] = max_iter
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotCertifiedWarning)
-        if len(theta) == 1:
-            solution = GoldenSection(**options).solve(objective, theta)
-        else:
-            solution = InteriorPoint(**options).solve(objective, theta)
-            if max_iter is None and not (solution.success and objective.oracle.is_rigorous):
-                solution = _improved(objective, solution, options)
-    if not solution.success:
-        warnings.warn(not_certified(solution.status, solution.certificate, tol), NotCertifiedWarning, stacklevel=3)
+    if len(theta) == 1:
+        return GoldenSection(**options).solve(objective, theta)
+    solution = InteriorPoint(**options).solve(objective, theta)
+    if max_iter is None and not (solution.success and objective.oracle.is_rigorous):
+        return _improved(objective, solution, options)
     return solution
 
 
@@ -208,9 +233,7 @@ def _references(oracle: CallableOracle, given: ArrayLike | None, tol: float) -> 
     bounds = []
     for c in range(oracle.n_contexts):
         objective = RobustObjective(oracle.context(c), alone, ReferenceRisks.exactly(np.zeros(1)))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotCertifiedWarning)
-            certificate = _solve(objective, oracle.first, tol, None).certificate
+        certificate = _solve(objective, oracle.first, tol, None).certificate
         start = abs(float(oracle.at(oracle.first).risks[c]))
         if not math.isfinite(certificate.upper) or certificate.upper < -_BOTTOMLESS * (1.0 + start):
             raise InvalidInputError(f"the risk of context {c} has no minimum. Bound theta, or pass reference_risks.")
@@ -243,7 +266,7 @@ def _checked_bounds(bounds: Any, n: int) -> Bounds | None:
     return low, high
 
 
-def _floats(values: ArrayLike, name: str) -> Array:
+def _floats(values: Any, name: str) -> Array:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:

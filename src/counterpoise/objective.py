@@ -77,7 +77,7 @@ class RobustObjective:
     """
 
     oracle: Oracle
-    contexts: ContextSet
+    mixes: ContextSet
     references: ReferenceRisks
 
     def scores(self, point: Point) -> Array:
@@ -86,7 +86,7 @@ class RobustObjective:
 
     def worst_case(self, point: Point) -> WorstCase:
         """Return the least favourable distribution at a point, and the objective's value."""
-        return self.contexts.worst_case(self.scores(point))
+        return self.mixes.worst_case(self.scores(point))
 
     def value(self, point: Point) -> float:
         """Return the objective, infinite where a risk is not finite."""
@@ -98,7 +98,7 @@ class RobustObjective:
         """Return a bound of the objective at a point that holds wherever the references truly lie."""
         if not np.isfinite(point.risks).all():
             return math.inf
-        return float(self.contexts.worst_case(point.risks - self.references.lower).value)
+        return float(self.mixes.worst_case(point.risks - self.references.lower).value)
 
     def lower_bound(
         self,
@@ -138,5 +138,5 @@ class RobustObjective:
         above = point.risks - self.oracle.lowest_risks
         if not np.isfinite(above).all():
             above = np.abs(point.risks)
-        size = float(self.contexts.worst_case(above).value)
+        size = float(self.mixes.worst_case(above).value)
         return max(size, 1e-3 * self.oracle.typical_risk)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.exceptions import NotCertifiedWarning
 from counterpoise.fit import fit_problem
 from counterpoise.linalg import positive_solver
 from counterpoise.objective import Certificate, ReferenceRisks, RobustObjective
@@ -37,7 +35,7 @@ _MOST_STEPS = 6
 
 
 def solve_path(
-    problem: LinearProblem, references: ReferenceRisks, centre: Array, radii: Array, tol: float
+    problem: LinearProblem, references: ReferenceRisks, ball: KLBall, radii: Array, tol: float
 ) -> Iterator[Solution]:
     """Solve a problem for sets of growing radius around one distribution.
 
@@ -51,19 +49,20 @@ def solve_path(
 
     Parameters
     ----------
-    centre : ndarray of shape (n_contexts,)
+    ball : KLBall
+        Around that distribution, of any radius.
     radii : ndarray
-        In bits, ascending and distinct.
+        Ascending and distinct.
     """
     oracle = problem.oracle
     smooth = oracle.loss.third_order is not None and oracle.forms_hessian
     fits = oracle.n_contexts * oracle.n_parameters**2 <= _MOST_ENTRIES
     if not (smooth and fits):
-        yield from _bisect(problem, references, centre, radii, tol)
+        yield from _bisect(problem, references, ball, radii, tol)
         return
     follower, failures = _Follower(problem, references, tol), 0
     for radius in radii:
-        ball = KLBall(centre, radius)
+        ball = ball.resized(radius)
         # Where parabolas lead nowhere time after time, they are not tried again.
         solution = follower.tried(ball) if failures < _MOST_FAILURES else None
         failures = failures + 1 if solution is None else 0
@@ -75,14 +74,14 @@ def solve_path(
 
 @refusing_overflow()
 def _bisect(
-    problem: LinearProblem, references: ReferenceRisks, centre: Array, radii: Array, tol: float
+    problem: LinearProblem, references: ReferenceRisks, ball: KLBall, radii: Array, tol: float
 ) -> list[Solution]:
     """Solve some levels, and fill in those between where that is good enough to look at.
 
     The minimum under a distribution is concave in it, so a mixture of two levels' distributions proves the mixture of
     their lower bounds; parameters on the line between theirs attain an upper bound.
     """
-    balls = [KLBall(centre, radius) for radius in radii]
+    balls = [ball.resized(radius) for radius in radii]
     solutions: dict[int, Solution] = {}
 
     def solve(k: int) -> None:
@@ -184,9 +183,7 @@ class _Follower:
         oracle = self.problem.oracle
         objective = RobustObjective(oracle, ball, self.references)
         if self.point is None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NotCertifiedWarning)
-                self._look(oracle.at(Newton(tol=1e-3).solve(objective).theta))
+            self._look(oracle.at(Newton(tol=1e-3).solve(objective).theta))
         elif self.last is not None:
             solution = self._certified(objective, self.point, self.last.p_worst, 0)
             if solution is not None:
@@ -205,7 +202,7 @@ class _Follower:
             if not np.isfinite(point.risks).all():
                 return None
             share = point.curvature_share(self.anchor)
-            p = ball.pull_inside(p)
+            p = ball.project(p)
             curvature = share * np.tensordot(p, self.hessians, 1)
             bound = objective.lower_bound(point, p, curvature)
             self.point = point
@@ -249,9 +246,7 @@ class _Follower:
         if answer is not None:
             return answer
         self.kinked = True
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotCertifiedWarning)
-            solution = InteriorPoint(tol=0.1 * self.tol, warm=True).solve(parabolas)
+        solution = InteriorPoint(tol=0.1 * self.tol, warm=True).solve(parabolas)
         return solution.theta, solution.p_worst
 
     def _look(self, point: LinearPoint) -> None:

@@ -84,12 +84,12 @@ def _numeric_loss(problem, z, rows):
     raise ValueError(f"unknown loss {loss!r}")
 
 
-def _variable(problem):
+def variable(problem):
     width = problem.design.shape[1]
     return cp.Variable((problem.params["n_classes"], width) if problem.loss == "multinomial" else width)
 
 
-def _penalty(problem, theta):
+def penalty(problem, theta):
     width = problem.design.shape[1] - int(problem.fit_intercept)
     if problem.alpha == 0 or width == 0:
         return 0.0
@@ -110,10 +110,10 @@ def _data_risk(problem, theta, c, pointwise):
 def _risks(problem, theta):
     """Return every penalised context risk at a numeric theta."""
     data = [_data_risk(problem, theta, c, _numeric_loss) for c in range(len(problem.groups))]
-    return np.array(data) + _penalty(problem, theta)
+    return np.array(data) + penalty(problem, theta)
 
 
-def _minimise(objective, constraints=()):
+def minimise(objective, constraints=()):
     """Solve with Clarabel, relaxing the tolerance only when a tighter one is not met."""
     program = cp.Problem(cp.Minimize(objective), list(constraints))
     if not program.is_dcp():
@@ -144,11 +144,11 @@ def _agree(claimed, evaluated, tolerance=_CONSISTENCY):
     return abs(claimed - evaluated) <= tolerance * (1 + abs(evaluated))
 
 
-def _reference_risk(problem, c):
+def reference_risk(problem, c):
     """Return the least penalised risk in context ``c`` on its own."""
-    theta = _variable(problem)
-    claimed = _minimise(_data_risk(problem, theta, c, _convex_loss) + _penalty(problem, theta))
-    value = _data_risk(problem, theta.value, c, _numeric_loss) + _penalty(problem, theta.value)
+    theta = variable(problem)
+    claimed = minimise(_data_risk(problem, theta, c, _convex_loss) + penalty(problem, theta))
+    value = _data_risk(problem, theta.value, c, _numeric_loss) + penalty(problem, theta.value)
     if not _agree(claimed, value):
         raise ArithmeticError(f"context {c}: the solver claims {claimed!r} but its theta gives {value!r}")
     return float(value)
@@ -181,18 +181,18 @@ def _evaluate(problem, theta, radius_bits, reference):
     return float(value), np.array([float(x) for x in p])
 
 
-def _scores(problem, theta, reference):
+def scores_of(problem, theta, reference):
     return [_data_risk(problem, theta, c, _convex_loss) - ref for c, ref in enumerate(reference)]
 
 
 def _solve_dual(problem, radius_bits, reference):
     """Solve the single convex program; return ``(value, theta)``, or None when it is not reliable."""
-    theta = _variable(problem)
+    theta = variable(problem)
     eps = radius_bits * math.log(2.0)
-    supremum, constraints = _supremum(problem.p_hat, eps, _scores(problem, theta, reference))
+    supremum, constraints = _supremum(problem.p_hat, eps, scores_of(problem, theta, reference))
     try:
         # The penalty is common to the contexts and p sums to one, so it stays outside the supremum.
-        claimed = _minimise(supremum + _penalty(problem, theta), constraints)
+        claimed = minimise(supremum + penalty(problem, theta), constraints)
     except ArithmeticError:
         return None
     value = _evaluate(problem, theta.value, radius_bits, reference)[0]
@@ -207,10 +207,10 @@ def _solve_by_exchange(problem, radius_bits, reference):
     """
     cuts, best, gap = [problem.p_hat], (math.inf, None), math.inf
     for _ in range(_MAX_CUTS):
-        theta = _variable(problem)
-        scores = cp.hstack(_scores(problem, theta, reference))
+        theta = variable(problem)
+        scores = cp.hstack(scores_of(problem, theta, reference))
         relaxed = cp.max(cp.hstack([p @ scores for p in cuts]))
-        bound = _minimise(relaxed + _penalty(problem, theta))
+        bound = minimise(relaxed + penalty(problem, theta))
         value, p = _evaluate(problem, theta.value, radius_bits, reference)
         if value < best[0]:
             best = value, np.array(theta.value)
@@ -223,7 +223,7 @@ def _solve_by_exchange(problem, radius_bits, reference):
     return best
 
 
-def _prepare(loss, X, y, codes, alpha, fit_intercept, sample_weight, params):
+def prepared(loss, X, y, codes, alpha, fit_intercept, sample_weight, params):
     X, y, codes = np.asarray(X, dtype=float), np.asarray(y), np.asarray(codes, dtype=int)
     weight = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
     design = np.column_stack([X, np.ones(len(X))]) if fit_intercept else X
@@ -256,11 +256,11 @@ def solve(loss, X, y, codes, radius_bits, criterion, alpha, fit_intercept, sampl
     """
     if criterion not in ("excess", "risk"):
         raise ValueError(f"unknown criterion {criterion!r}")
-    problem = _prepare(loss, X, y, codes, alpha, fit_intercept, sample_weight, loss_params)
+    problem = prepared(loss, X, y, codes, alpha, fit_intercept, sample_weight, loss_params)
     size = len(problem.groups)
     reference = np.zeros(size)
     if criterion == "excess":
-        reference = np.array([_reference_risk(problem, c) for c in range(size)])
+        reference = np.array([reference_risk(problem, c) for c in range(size)])
 
     answer = _solve_dual(problem, radius_bits, reference)
     value, theta = answer or _solve_by_exchange(problem, radius_bits, reference)

@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoise import sets
-from counterpoise.sets._base import ContextSet
+from counterpoise.sets import ContextSet
 from tests.test_documentation import ROOT, run_blocks
 
 PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
 
 MAKERS = {
     "KLBall": (sets.KLBall, [0.0, 1e-6, 0.05, 0.7, 8.0, np.inf]),
+    "Chi2Ball": (sets.Chi2Ball, [0.0, 1e-6, 0.05, 0.7, 8.0, np.inf]),
     "Capped": (run_blocks(ROOT / "docs" / "extending" / "set.md")["Capped"], [1.0, 1.0 + 1e-6, 1.3, 2.0, 50.0, 1e6]),
 }
 """How each set is made from a centre and a size, with sizes from the centre alone to every distribution."""
@@ -43,8 +44,8 @@ def problems(draw):
 
 def test_every_set_that_is_exported_has_an_entry():
     exported = [getattr(sets, name) for name in sets.__all__]
-    named = {one.__name__ for one in exported if inspect.isclass(one) and hasattr(one, "pull_inside")}
-    assert named - {"ContextSet"} <= set(MAKERS)
+    named = {one.__name__ for one in exported if inspect.isclass(one) and issubclass(one, ContextSet)}
+    assert {name for name in named if not inspect.isabstract(getattr(sets, name))} <= set(MAKERS)
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -73,7 +74,7 @@ def test_no_member_does_better(problem):
     contexts, scores, _, p = problem
     value = contexts.worst_case(scores).value
     assert value >= contexts.p_hat @ scores - 1e-9
-    assert value >= contexts.pull_inside(p) @ scores - 1e-7
+    assert value >= contexts.project(p) @ scores - 1e-7
     assert value <= scores.max() + 1e-9
 
 
@@ -94,11 +95,11 @@ def test_the_value_is_convex_monotone_and_follows_scale_and_shift(problem, share
 @given(problems())
 def test_pulling_inside_gives_a_member_and_leaves_members_alone(problem):
     contexts, _, _, p = problem
-    member = contexts.pull_inside(p)
+    member = contexts.project(p)
     assert contexts.contains(member)
     assert member.sum() == pytest.approx(1.0, abs=1e-12)
     assert contexts.contains(contexts.p_hat)
-    np.testing.assert_allclose(contexts.pull_inside(member), member, atol=1e-9)
+    np.testing.assert_allclose(contexts.project(member), member, atol=1e-9)
     if contexts.contains(p):
         np.testing.assert_allclose(member, p, atol=1e-7)
 
@@ -117,21 +118,73 @@ def test_an_interval_is_what_the_worst_cases_of_one_context_reach(problem, data)
 
 @PROPERTY
 @given(problems())
-def test_the_constraint_bounds_the_set_where_there_is_one(problem):
+def test_the_constraints_bound_the_set_where_there_are_any(problem):
     contexts, _, _, p = problem
-    try:
-        constraint = contexts.constraint(p)
-    except NotImplementedError:
-        # A set that is not one smooth inequality says so; the solvers that need none serve it.
-        return
-    if constraint is None:
-        assert contexts.is_simplex
+    here = contexts.constraints(p)
+    if contexts.is_point or here.values.size == 0:
+        assert here.values.size == 0
+        assert contexts.is_point or contexts.is_simplex
         return
     # A value within rounding of zero may be read either way.
-    assert abs(constraint.value) < 1e-8 or (constraint.value < 0.0) == contexts.contains(p)
+    assert np.abs(here.values).min() < 1e-8 or (here.values < 0.0).all() == contexts.contains(p)
+    assert (contexts.constraints(contexts.p_hat).values < 0.0).all()
     inwards = contexts.p_hat - p
-    moved = contexts.constraint(p + 1e-7 * inwards)
-    assert (moved.value - constraint.value) / 1e-7 == pytest.approx(constraint.gradient @ inwards, rel=1e-3, abs=1e-4)
+    moved = contexts.constraints(p + 1e-7 * inwards)
+    np.testing.assert_allclose((moved.values - here.values) / 1e-7, here.gradients @ inwards, rtol=1e-3, atol=1e-4)
+
+
+@PROPERTY
+@given(problems())
+def test_the_gradients_of_the_constraints_have_the_curvature_and_the_poles_they_state(problem):
+    contexts, _, _, p = problem
+    here = contexts.constraints(p)
+    step = 1e-6 * p
+    up, down = contexts.constraints(p + step), contexts.constraints(p - step)
+    diagonal = here.curvature + here.poles / p**2
+    np.testing.assert_allclose((up.gradients - down.gradients) / (2 * step), diagonal, rtol=1e-5, atol=1e-5)
+    assert (here.poles >= 0.0).all()
+    assert (diagonal >= 0.0).all()
+
+
+@PROPERTY
+@given(problems())
+def test_a_solver_starts_inside(problem):
+    contexts, scores, _, _ = problem
+    inside = contexts.interior(scores).distribution
+    assert inside.sum() == pytest.approx(1.0, abs=1e-12)
+    assert inside.min() > 0.0
+    assert (contexts.constraints(inside).values < 0.0).all()
+    assert inside @ scores >= contexts.p_hat @ scores - 1e-9
+
+
+@PROPERTY
+@given(problems())
+def test_the_centre_is_the_empirical_distribution_alone(problem):
+    contexts, scores, _, _ = problem
+    centre = contexts.centre
+    assert centre.is_point
+    np.testing.assert_allclose(centre.p_hat, contexts.p_hat, rtol=1e-15)
+    np.testing.assert_allclose(centre.worst_case(scores).distribution, contexts.p_hat, atol=1e-15)
+
+
+@PROPERTY
+@given(problems())
+def test_the_dual_variables_meet_the_conditions_of_optimality(problem):
+    contexts, scores, _, _ = problem
+    worst = contexts.worst_case(scores)
+    price = np.atleast_1d(worst.multiplier)
+    if contexts.is_simplex or not (np.isfinite(price).all() and np.isfinite(worst.nu)):
+        return
+    here, p = contexts.constraints(worst.distribution), worst.distribution
+    if here.values.size == 0:
+        return
+    # Multiplied by p, which the poles are the reason for: 0 where p is positive, and nowhere a reason to raise p.
+    lacking = (scores - worst.nu - price @ here.regular) * p + price @ here.poles
+    scale = max(np.ptp(scores), np.abs(price @ here.poles).max(), 1e-9)
+    np.testing.assert_allclose(lacking, 0.0, atol=1e-7 * scale)
+    assert (scores - worst.nu - price @ here.regular <= 1e-7 * scale).all()
+    assert (price >= 0.0).all()
+    assert np.abs(price * here.values).max() <= 1e-7 * scale
 
 
 @PROPERTY
@@ -151,7 +204,7 @@ def test_nothing_that_is_passed_is_changed(problem):
     contexts, scores, _, p = problem
     before = scores.copy(), p.copy(), contexts.p_hat.copy()
     contexts.worst_case(scores)
-    contexts.pull_inside(p)
+    contexts.project(p)
     contexts.contains(p)
     for now, then in zip((scores, p, contexts.p_hat), before, strict=True):
         np.testing.assert_array_equal(now, then)

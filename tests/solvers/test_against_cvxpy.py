@@ -5,10 +5,16 @@ import itertools
 import numpy as np
 import pytest
 
+from counterpoise.contexts import encode
 from counterpoise.fit import Robustness, fit_linear
 from counterpoise.losses import Huber, Logistic, Multinomial, Newsvendor, Pinball, Poisson, Squared
+from counterpoise.objective import RobustObjective
+from counterpoise.oracle import LinearOracle
+from counterpoise.references import reference_risks
+from counterpoise.sets import Chi2Ball
+from counterpoise.solvers import InteriorPoint, ModelNewton
 from tests.problems import make
-from tests.referees import robust
+from tests.referees import chi2, robust
 
 CASES = [
     (Logistic(), "logistic", {}),
@@ -43,3 +49,24 @@ def test_the_value_agrees(loss, name, parameters, radius):
         assert fit.solution.success
         assert fit.solution.value == pytest.approx(referee.value, abs=2e-7 * scale)
         assert fit.solution.certificate.lower <= referee.value + 2e-8 * scale
+
+
+RADII = (1e-3, 1e-2, 0.1, 0.5, 2.0, 10.0, np.inf)
+
+
+@pytest.mark.parametrize("seed", range(21))
+def test_the_value_over_a_chi_square_ball_agrees(seed):
+    loss, name = ((Logistic(), "logistic"), (Squared(), "squared"))[seed % 2]
+    n_contexts, radius = (2, 3, 5, 8)[seed % 4], RADII[seed % 7]
+    X, y, codes = make(loss, n_contexts, 2, seed=seed, rows=(10, 20))
+    oracle = LinearOracle.from_rows(X, y, encode(codes), loss, alpha=1e-2, fit_intercept=True)
+    ball = Chi2Ball(np.bincount(codes) / len(codes), radius)
+    objective = RobustObjective(oracle, ball, reference_risks(oracle, 1e-10))
+    referee = chi2.solve(name, X, y, codes, radius, "excess", 1e-2, True)
+    for solver in (InteriorPoint(tol=1e-8), ModelNewton(tol=1e-8)):
+        solution = solver.solve(objective)
+        scale = solution.certificate.scale
+        assert solution.success
+        assert solution.value == pytest.approx(referee, abs=1e-6 * scale)
+        assert solution.certificate.lower <= referee + 1e-6 * scale
+        assert ball.contains(solution.p_worst)

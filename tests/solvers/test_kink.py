@@ -34,7 +34,7 @@ def test_the_optimum_is_on_the_kink_and_is_certified(problem):
     assert solution.success
     assert solution.scores[0] == pytest.approx(solution.scores[1], rel=1e-8)
     # On the kink the saddle point's distribution is strictly inside the set: it balances the gradients.
-    assert problem.contexts.divergence(solution.p_worst) < 0.9
+    assert problem.mixes.divergence(solution.p_worst) < 0.9
     gradient = solution.p_worst @ problem.oracle.at(solution.theta).jacobian
     assert np.abs(gradient).max() < 1e-6
 

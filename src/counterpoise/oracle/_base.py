@@ -11,6 +11,16 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Bounds = tuple[Array, Array]
 
+FACTS = {
+    "hessian": "risks with second derivatives",
+    "hessian_product": "risks with second derivatives",
+    "curvature_share": "risks that know how much of a Hessian is left elsewhere",
+    "kinks": "one parameter, a piecewise linear loss and alpha=0",
+    "row_duals": "linear models with a hinged loss (Huber, Pinball, ...)",
+    "rows": "risks with rows to draw from",
+}
+"""What an oracle may know beyond risks and gradients, each with the problems that have it."""
+
 
 class Point(Protocol):
     """The risks and their derivatives at one parameter vector; each is computed when first asked for."""
@@ -39,6 +49,12 @@ class Point(Protocol):
     def hessian_diagonal(self, p: Array) -> Array:
         """Return the diagonal of ``hessian(p)``."""
 
+    def foresee(self, p: Array) -> None:
+        """Learn which mixture's Hessian will be asked for, to fetch it along with the risks where that pays."""
+
+    def shortfall(self, gradient: Array) -> float:
+        """Return about how far the minimum under a mixture of this gradient is below its risk; 0 where unknown."""
+
     def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
         """Bound the minimum over theta of ``sum_c p_c risk_c`` from below, by what is known here.
 
@@ -52,7 +68,18 @@ class Point(Protocol):
         """
 
 
-class OnlyKinks:
+class BasePoint:
+    """What a point answers that has no better answer."""
+
+    def foresee(self, p: Array) -> None:
+        """Forget it: nothing is fetched along with the risks."""
+
+    def shortfall(self, gradient: Array) -> float:
+        """Return nothing."""
+        return 0.0
+
+
+class OnlyKinks(BasePoint):
     """What is known of the curvature at a point whose risks bend only at their kinks: there is none."""
 
     theta: Array
@@ -75,6 +102,10 @@ class OnlyKinks:
 
 class Oracle(Protocol):
     """The only thing that touches data."""
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """What it knows beyond risks and gradients; see :data:`FACTS`."""
 
     @property
     def n_contexts(self) -> int:

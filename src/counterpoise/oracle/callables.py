@@ -11,7 +11,7 @@ import numpy as np
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import spectrum
-from counterpoise.oracle._base import Array, Bounds
+from counterpoise.oracle._base import Array, BasePoint, Bounds
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -67,6 +67,8 @@ class CallableOracle:
             return self.convex
         return self.hessian_of is not None and not self._seen.get("indefinite", False)
 
+    offers = frozenset({"hessian", "hessian_product"})
+
     @property
     def forms_hessian(self) -> bool:
         """A square matrix is formed whatever its size."""
@@ -119,7 +121,7 @@ class CallableOracle:
 
 
 @dataclass(frozen=True, eq=False)
-class CallablePoint:
+class CallablePoint(BasePoint):
     """The caller's risks at one theta."""
 
     oracle: CallableOracle

@@ -38,7 +38,7 @@ class KinkedOracle:
 
     is_rigorous = True
     forms_hessian = True
-    eliminates_rows = True
+    offers = frozenset({"row_duals"})
 
     @property
     def n_contexts(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from counterpoise.contexts import Contexts
 from counterpoise.losses import Loss
-from counterpoise.oracle._base import Array, Bounds
+from counterpoise.oracle._base import Array, BasePoint, Bounds
 from counterpoise.oracle.bounds import lower_bounds
 from counterpoise.rows import Codes, Coefficients, Mask, MemoryRows, Part, Slopes, Sums
 
@@ -100,6 +100,12 @@ class LinearOracle:
         return self.coefficients.n_parameters
 
     @property
+    def offers(self) -> frozenset[str]:
+        """What is known beyond risks and gradients; more where rows are at hand."""
+        everywhere = frozenset({"hessian"})
+        return everywhere | {"hessian_product", "curvature_share", "rows"} if self.rows.at_hand else everywhere
+
+    @property
     def forms_hessian(self) -> bool:
         """Whether a square matrix of the size of theta is affordable, and worth its price."""
         return self.rows.forms_hessian(self.alpha)
@@ -156,7 +162,7 @@ class LinearOracle:
 
 
 @dataclass(eq=False)
-class LinearPoint:
+class LinearPoint(BasePoint):
     """Risks of a linear model and their derivatives at one theta."""
 
     oracle: LinearOracle

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from counterpoise.linalg import positive_solver
-from counterpoise.oracle._base import Array
+from counterpoise.oracle._base import Array, BasePoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +35,7 @@ class QuadraticOracle:
 
     bounds = None
     forms_hessian = True
+    offers = frozenset({"hessian", "hessian_product"})
     is_rigorous = True
 
     @property
@@ -62,7 +63,7 @@ class QuadraticOracle:
 
 
 @dataclass(frozen=True, eq=False)
-class QuadraticPoint:
+class QuadraticPoint(BasePoint):
     """Values and derivatives of parabolas at one theta."""
 
     oracle: QuadraticOracle

@@ -43,6 +43,7 @@ class ScalarOracle:
     n_parameters: int = 1
     is_rigorous: bool = True
     forms_hessian: bool = True
+    offers = frozenset({"kinks"})
 
     @classmethod
     def of(cls, oracle: LinearOracle) -> ScalarOracle:

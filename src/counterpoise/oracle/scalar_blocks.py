@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from counterpoise.oracle._base import Array, Bounds
+from counterpoise.oracle._base import Array, BasePoint, Bounds
 from counterpoise.oracle.linear import LinearOracle
 from counterpoise.oracle.scalar import UNBOUNDED, ScalarOracle
 from counterpoise.rows import Answer, Block, Blocks, Codes
@@ -171,6 +171,7 @@ class BlockScalarOracle:
     n_parameters = 1
     is_rigorous = True
     forms_hessian = True
+    offers: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def of(cls, oracle: LinearOracle) -> BlockScalarOracle:
@@ -277,7 +278,7 @@ def _search(falls: Callable[[int], int], n: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockScalarPoint:
+class BlockScalarPoint(BasePoint):
     """The risks of one theta."""
 
     theta: Array

@@ -1,13 +1,16 @@
 """Sets of context distributions, and how large they must be."""
 
-from counterpoise.sets._base import Constraint, ContextSet, WorstCase
+from counterpoise.sets._base import Ball, Constraints, ContextSet, WorstCase
+from counterpoise.sets.chi2 import Chi2Ball
 from counterpoise.sets.kl import KLBall
 from counterpoise.sets.ladder import RADIUS_TICKS, along_radii, radius_ladder
 from counterpoise.sets.radius import RadiusMethod, confidence_radius, implied_confidence
 
 __all__ = [
     "RADIUS_TICKS",
-    "Constraint",
+    "Ball",
+    "Chi2Ball",
+    "Constraints",
     "ContextSet",
     "KLBall",
     "RadiusMethod",

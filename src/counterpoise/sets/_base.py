@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +18,18 @@ Array = NDArray[np.float64]
 
 NORMALISATION_TOLERANCE = 1e-8
 """How far from 1 a distribution may sum before it is taken for a mistake instead of rounding."""
+
+MEMBERSHIP_TOLERANCE = 1e-9
+"""By how much ``contains`` forgives rounding in a divergence."""
+
+SMALLEST = float(np.finfo(np.float64).tiny)
+"""The smallest probability a seen context keeps."""
+
+_LEAST_SHARE = 1e-30
+"""The smallest share a seen context counts with: far below rounding, and far from where products underflow."""
+
+_BATCH_ENTRIES = 1 << 22
+"""Scores solved at once: a larger batch goes in slices, so that its temporaries stay in tens of megabytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +45,10 @@ class WorstCase:
     value : float
         :math:`\sum_c p^*_c s_c`, the largest expected score in the set.
     nu, multiplier : float
-        The dual variables: :math:`p^*_c = \lambda\,\hat p_c / (\nu - s_c)` wherever :math:`\hat p_c > 0`.
-        Both are infinite at radius 0; the multiplier is 0 where the set does not bind.
+        The dual variables, of ``sum p = 1`` and of the set's own inequality (one each, where there are several):
+        :math:`s - \nu = \lambda \nabla g(p^*)` wherever :math:`p^*_c > 0`. For a KL ball that is
+        :math:`p^*_c = \lambda\,\hat p_c / (\nu - s_c)`. Both are infinite at radius 0; the multiplier is 0 where the
+        set does not bind.
     p_hat : ndarray of shape (n_contexts,)
         The centre of the set.
     """
@@ -50,46 +67,251 @@ class WorstCase:
         return np.where(np.isnan(ratio), 1.0, ratio) - 1.0
 
 
-@dataclass(frozen=True)
-class Constraint:
-    """A smooth convex inequality ``value(p) <= 0`` at one point.
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    r"""Smooth convex inequalities :math:`g_k(p) \le 0` at one distribution.
 
-    Together with ``p >= 0`` and ``sum p = 1`` it describes a set to an interior-point solver.
+    Together with ``p >= 0`` and ``sum p = 1`` they describe a set to an interior-point solver. Every Hessian is
+    diagonal. What grows without bound as a probability vanishes is kept apart, because a solver multiplies it by that
+    probability: with :math:`q` regular and :math:`\kappa` the poles,
+
+    .. math:: \nabla g_k = q_k - \kappa_k / p, \qquad \nabla^2 g_k = \operatorname{diag}(q_k' + \kappa_k / p^2) .
+
+    Attributes
+    ----------
+    p : ndarray of shape (n_contexts,)
+    values : ndarray of shape (n_constraints,)
+    regular, curvature, poles : ndarray of shape (n_constraints, n_contexts)
+        :math:`q`, its derivative :math:`q'` and :math:`\kappa`, none of the latter two negative.
     """
 
-    value: float
-    gradient: Array
+    p: Array
+    values: Array
+    regular: Array
+    curvature: Array
+    poles: Array
+
+    @classmethod
+    def none(cls, p: Array) -> Constraints:
+        """Return no inequality at all: a set that is the simplex, or a point of it."""
+        empty = np.zeros((0, p.size))
+        return cls(p, np.zeros(0), empty, empty, empty)
+
+    @cached_property
+    def gradients(self) -> Array:
+        """The gradients, of shape (n_constraints, n_contexts)."""
+        # Where there is no pole a probability may be 0.
+        return self.regular - np.divide(self.poles, self.p, out=np.zeros_like(self.poles), where=self.poles > 0.0)
 
 
-class ContextSet(Protocol):
-    """A convex set of context distributions around an empirical one."""
+class ContextSet(ABC):
+    """A convex set of context distributions around one of its members.
+
+    ``p_hat``, an attribute or a property, is that member: the empirical distribution, inside every inequality.
+    """
+
+    p_hat: Array
 
     @property
-    def p_hat(self) -> Array:
-        """The empirical distribution the set surrounds."""
-
-    @property
+    @abstractmethod
     def is_point(self) -> bool:
         """Whether the empirical distribution is the only member."""
 
     @property
+    @abstractmethod
     def is_simplex(self) -> bool:
         """Whether every distribution is a member."""
 
+    @property
+    @abstractmethod
+    def centre(self) -> ContextSet:
+        """The set whose only member is the empirical distribution."""
+
+    @abstractmethod
     def worst_case(self, scores: ArrayLike) -> WorstCase:
-        """Return the member with the largest expected score."""
+        """Return the member with the largest expected score.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n_contexts,) or (batch, n_contexts)
+        """
+
+    @abstractmethod
+    def contains(self, p: ArrayLike) -> bool:
+        """Tell whether the distribution ``p`` is a member, up to rounding."""
+
+    @abstractmethod
+    def interval(self, context: int) -> tuple[float, float]:
+        """Return the smallest and the largest probability any member gives to the context at this index."""
+
+    @abstractmethod
+    def constraints(self, p: Array) -> Constraints:
+        """Return the inequalities that bound the set beyond the simplex, at ``p``; none for a point."""
+
+    @abstractmethod
+    def project(self, p: Array) -> Array:
+        """Return a member close to ``p``, for a distribution that left the set by a little."""
+
+    def interior(self, scores: Array) -> WorstCase:
+        """Return a member well inside the set that leans to large scores: where an interior-point solver starts.
+
+        A probability that is 0 there stays 0. The dual variables are those of its own least favourable distribution;
+        infinite where they are not known.
+        """
+        p = 0.75 * self.p_hat + 0.25 * self.worst_case(scores).distribution
+        return WorstCase(p, float(p @ scores), math.inf, math.inf, self.p_hat)
+
+    def sensitivity(self, worst: WorstCase, scores: Array) -> Array | None:
+        r"""Return the derivative of the least favourable distribution in the scores, :math:`\partial p^* / \partial s`.
+
+        It is the Hessian of the worst-case value. None where there is none, or none is known.
+
+        Parameters
+        ----------
+        worst : WorstCase
+            For these scores.
+        scores : ndarray of shape (n_contexts,)
+        """
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Ball(ContextSet):
+    """Distributions whose divergence from the empirical one is at most ``radius``.
+
+    The divergence is convex, 0 at the empirical distribution, and an f-divergence: it does not grow where contexts are
+    lumped together. A subclass supplies it, with the least favourable member for given scores.
+    """
+
+    p_hat: Array
+    radius: float
+
+    unit: ClassVar[str] = "a number"
+    """What a radius is, in words."""
+
+    def __post_init__(self) -> None:
+        try:
+            radius = float(self.radius)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidInputError(f"radius must be {self.unit}, got {self.radius!r:.60}.") from error
+        if not radius >= 0.0:
+            raise InvalidInputError(f"radius = {self.radius}; it is {self.unit}, 0 or more (inf: the simplex).")
+        p_hat = checked_distribution(self.p_hat, "p_hat")
+        # A share below this is seen, and no more: nothing that follows from it could be told from rounding.
+        object.__setattr__(self, "p_hat", _at_least(p_hat, _LEAST_SHARE) if (p_hat < _LEAST_SHARE).any() else p_hat)
+        object.__setattr__(self, "radius", radius)
+
+    @property
+    def is_point(self) -> bool:
+        """Whether the empirical distribution is the only member."""
+        return self.radius == 0.0 or self.p_hat.size == 1
+
+    @property
+    def is_simplex(self) -> bool:
+        """Whether every distribution is a member."""
+        return math.isinf(self.radius)
+
+    def resized(self, radius: float) -> Self:
+        """Return the ball of another radius around the same distribution."""
+        return replace(self, radius=radius)
+
+    @property
+    def centre(self) -> Self:
+        """The ball of radius 0."""
+        return self.resized(0.0)
+
+    @abstractmethod
+    def divergence(self, p: ArrayLike) -> float:
+        """Return how far ``p`` is from the empirical distribution, in the unit of the radius."""
+
+    @abstractmethod
+    def worst_row(self, scores: Array) -> tuple[Array, float, float, float] | None:
+        """Return distribution, value, nu and multiplier for one score vector; None where that needs more care.
+
+        The ball is not a point.
+        """
+
+    @abstractmethod
+    def worst_rows(self, scores: Array) -> tuple[Array, Array, Array]:
+        """Return distributions, nu and multipliers for a batch of finite score vectors; the ball is not a point."""
+
+    @abstractmethod
+    def supported(self, p: Array) -> Array:
+        """Return ``p`` with nothing negative, and only where members may have a probability."""
+
+    def worst_case(self, scores: ArrayLike) -> WorstCase:
+        """Return the member with the largest expected score.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n_contexts,) or (batch, n_contexts)
+        """
+        values = shaped_scores(scores, self.p_hat.size)
+        if values.ndim == 1 and (found := self._mean(values) if self.is_point else self.worst_row(values)) is not None:
+            return WorstCase(*found, self.p_hat)
+        refuse_infinite(values)
+        if values.ndim == 1:
+            p, nu, multiplier = self._slice(values[None])
+            return WorstCase(p[0], float(p[0] @ values), float(nu[0]), float(multiplier[0]), self.p_hat)
+        if len(values) == 0:
+            empty = np.empty(0)
+            return WorstCase(np.empty(values.shape), empty, empty, empty, self.p_hat)
+        per_slice = max(1, _BATCH_ENTRIES // self.p_hat.size)
+        parts = [self._slice(values[k : k + per_slice]) for k in range(0, len(values), per_slice)]
+        p, nu, multiplier = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return WorstCase(p, np.einsum("bc,bc->b", p, values), nu, multiplier, self.p_hat)
+
+    def _mean(self, scores: Array) -> tuple[Array, float, float, float] | None:
+        """Return the same as ``worst_row`` where the ball is a point."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = float(self.p_hat @ scores)
+        # Where the sum is not finite, a score may be the reason.
+        return (self.p_hat.copy(), value, math.inf, math.inf) if math.isfinite(value) else None
+
+    def _slice(self, scores: Array) -> tuple[Array, Array, Array]:
+        """Return the same as ``worst_rows``, for every ball."""
+        if not self.is_point:
+            return self.worst_rows(scores)
+        infinite = np.full(len(scores), np.inf)
+        return np.tile(self.p_hat, (len(scores), 1)), infinite, infinite
 
     def contains(self, p: ArrayLike) -> bool:
-        """Tell whether ``p`` is a member."""
+        """Tell whether the distribution ``p`` is a member, up to rounding."""
+        p = checked_distribution(p, "p")
+        if p.size != self.p_hat.size:
+            raise InvalidInputError(f"p has {p.size} contexts; the set has {self.p_hat.size}.")
+        return self.is_simplex or self.divergence(p) <= self.radius + MEMBERSHIP_TOLERANCE
 
     def interval(self, context: int) -> tuple[float, float]:
-        """Return the smallest and the largest probability any member gives to one context."""
+        """Return the smallest and the largest probability any member gives to the context at this index."""
+        n_contexts = self.p_hat.size
+        if (
+            isinstance(context, bool)
+            or not isinstance(context, (int, np.integer))
+            or not -n_contexts <= context < n_contexts
+        ):
+            raise InvalidInputError(f"context = {context!r}; pass an index from 0 to {n_contexts - 1}.")
+        if n_contexts == 1:
+            return 1.0, 1.0
+        # The extreme members rescale all other contexts alike, so one context against the rest is enough.
+        share = float(self.p_hat[context])
+        pair = replace(self, p_hat=np.array([share, float(np.delete(self.p_hat, context).sum())]))
+        lower, upper = pair.worst_case([[-1.0, 0.0], [1.0, 0.0]]).distribution[:, 0]
+        # At an infinite or huge radius a seen context may be kept at the smallest positive number.
+        return (0.0 if lower <= SMALLEST else float(lower)), float(upper)
 
-    def constraint(self, p: Array) -> Constraint | None:
-        """Return the inequality that bounds the set beyond the simplex, at ``p``; None if there is none."""
-
-    def pull_inside(self, p: Array) -> Array:
-        """Return a member close to ``p``, for a distribution that left the set by a little."""
+    def project(self, p: Array) -> Array:
+        """Return a member close to ``p``: scaled to sum one, then moved towards ``p_hat`` as far as needed."""
+        p = self.supported(p)
+        p = p / p.sum()
+        if self.is_simplex:
+            return p
+        divergence = self.divergence(p)
+        # The divergence is convex and 0 at p_hat, so this mixture is inside.
+        if divergence > self.radius:
+            share = self.radius / divergence
+            p = share * p + (1.0 - share) * self.p_hat
+        return p / p.sum()
 
 
 def checked_distribution(p: ArrayLike, name: str) -> Array:
@@ -137,6 +359,24 @@ def refuse_infinite(values: Array) -> None:
             f"the score of context {where[-1]} is {values[where]}; scores must be finite. "
             "Drop the context, or supply its risk."
         )
+
+
+def positive(p_hat: Array) -> Array:
+    """Return a centre with a little mass on contexts that have less, or none.
+
+    The central path is weighted by it: where one product has to be far smaller than the others, steps stay short.
+    """
+    if (p_hat > 0.1 / len(p_hat)).all():
+        return p_hat
+    p = np.maximum(p_hat, 0.1 / len(p_hat))
+    return p / p.sum()
+
+
+def _at_least(p_hat: Array, least: float) -> Array:
+    """Return shares of which none that is positive is below the least."""
+    raised = np.where(p_hat > 0.0, np.maximum(p_hat, least), 0.0)
+    raised.flags.writeable = False
+    return raised
 
 
 def _first(mask: NDArray[np.bool_]) -> tuple[int, ...]:

@@ -5,31 +5,26 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterpoise.exceptions import InvalidInputError
-from counterpoise.sets._base import Array, Constraint, WorstCase, checked_distribution, refuse_infinite, shaped_scores
+from counterpoise.sets._base import SMALLEST, Array, Ball, Constraints, WorstCase, positive
 from counterpoise.sets._one_row import LARGEST_SCORE, SMALLEST_SHARE, log1p_minus, tilt_of_one
 
-MEMBERSHIP_TOLERANCE = 1e-9
-"""Bits by which ``contains`` forgives rounding."""
+_NATS = math.log(2.0)
+"""Nats in a bit."""
 
-_BATCH_ENTRIES = 1 << 22
-"""Scores solved at once: a larger batch goes in slices, so that its temporaries stay in tens of megabytes."""
+_ALL_BUT = 60.0
+"""Bits from which what a ball leaves out of the simplex is below rounding."""
 
 _TIE = 1e-250
 """Relative gaps below this count as ties, so that the offset of the root never underflows next to one."""
 
-_SMALLEST = np.finfo(np.float64).tiny
-
-_LEAST_SHARE = 1e-30
-"""The smallest share a seen context counts with: far below rounding, and far from where products underflow."""
-
 
 @dataclass(frozen=True, eq=False)
-class KLBall:
+class KLBall(Ball):
     r"""Distributions whose divergence from the empirical one is at most ``radius``.
 
     .. math:: \{ p : D(\hat p \,\|\, p) = \sum_c \hat p_c \log_2 (\hat p_c / p_c) \le \text{radius} \}
@@ -43,65 +38,10 @@ class KLBall:
         In bits. 0 is the empirical distribution alone, ``inf`` the whole simplex.
     """
 
-    p_hat: Array
-    radius: float
-
-    def __post_init__(self) -> None:
-        try:
-            radius = float(self.radius)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidInputError(f"radius must be a number of bits, got {self.radius!r:.60}.") from error
-        if not radius >= 0.0:
-            raise InvalidInputError(f"radius = {self.radius}; it is a number of bits, 0 or more (inf: the simplex).")
-        p_hat = checked_distribution(self.p_hat, "p_hat")
-        # A share below this is seen, and no more: nothing that follows from it could be told from rounding.
-        object.__setattr__(self, "p_hat", _at_least(p_hat, _LEAST_SHARE) if (p_hat < _LEAST_SHARE).any() else p_hat)
-        object.__setattr__(self, "radius", radius)
-
-    @property
-    def is_point(self) -> bool:
-        """Whether the empirical distribution is the only member."""
-        return self.radius == 0.0 or self.p_hat.size == 1
-
-    @property
-    def is_simplex(self) -> bool:
-        """Whether every distribution is a member."""
-        return math.isinf(self.radius)
-
-    def worst_case(self, scores: ArrayLike) -> WorstCase:
-        """Return the member with the largest expected score.
-
-        Parameters
-        ----------
-        scores : array-like of shape (n_contexts,) or (batch, n_contexts)
-        """
-        values = shaped_scores(scores, self.p_hat.size)
-        if values.ndim == 1 and (found := self._worst_row(values)) is not None:
-            return WorstCase(*found, self.p_hat)
-        refuse_infinite(values)
-        if values.ndim == 1:
-            p, nu, multiplier = self._worst_rows(values[None])
-            return WorstCase(p[0], float(p[0] @ values), float(nu[0]), float(multiplier[0]), self.p_hat)
-        rows = values
-        if len(rows) == 0:
-            empty = np.empty(0)
-            return WorstCase(np.empty(rows.shape), empty, empty, empty, self.p_hat)
-        per_slice = max(1, _BATCH_ENTRIES // self.p_hat.size)
-        parts = [self._worst_rows(rows[k : k + per_slice]) for k in range(0, len(rows), per_slice)]
-        p, nu, multiplier = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return WorstCase(p, np.einsum("bc,bc->b", p, rows), nu, multiplier, self.p_hat)
+    unit: ClassVar[str] = "a number of bits"
 
     def sensitivity(self, worst: WorstCase, scores: Array) -> Array | None:
-        r"""Return the derivative of the least favourable distribution in the scores, :math:`\partial p^* / \partial s`.
-
-        It is the Hessian of the worst-case value. None where there is none: scores that agree, the simplex.
-
-        Parameters
-        ----------
-        worst : WorstCase
-            For these scores.
-        scores : ndarray of shape (n_contexts,)
-        """
+        """Return the derivative of the least favourable distribution in the scores; None where scores agree."""
         p, nu, multiplier = worst.distribution, worst.nu, worst.multiplier
         if self.is_point:
             return np.zeros((p.size, p.size))
@@ -126,50 +66,27 @@ class KLBall:
         with np.errstate(divide="ignore"):
             return float(self._seen_shares @ (self._log_shares - np.log2(p)))
 
-    def contains(self, p: ArrayLike) -> bool:
-        """Tell whether the distribution ``p`` is a member, up to rounding."""
-        p = checked_distribution(p, "p")
-        if p.size != self.p_hat.size:
-            raise InvalidInputError(f"p has {p.size} contexts; the set has {self.p_hat.size}.")
-        return self.is_simplex or self.divergence(p) <= self.radius + MEMBERSHIP_TOLERANCE
+    def constraints(self, p: Array) -> Constraints:
+        """Return ``D(p_hat || p) - radius`` in nats, whose gradient ``-p_hat / p`` is nothing but a pole.
 
-    def interval(self, context: int) -> tuple[float, float]:
-        """Return the smallest and the largest probability any member gives to the context at this index."""
-        n_contexts = self.p_hat.size
-        if (
-            isinstance(context, bool)
-            or not isinstance(context, (int, np.integer))
-            or not -n_contexts <= context < n_contexts
-        ):
-            raise InvalidInputError(f"context = {context!r}; pass an index from 0 to {n_contexts - 1}.")
-        if n_contexts == 1:
-            return 1.0, 1.0
-        # The extreme members rescale all other contexts alike, so one context against the rest is enough.
-        share = float(self.p_hat[context])
-        others = float(np.delete(self.p_hat, context).sum())
-        pair = KLBall(np.array([share, others]), self.radius)
-        lower, upper = pair.worst_case([[-1.0, 0.0], [1.0, 0.0]]).distribution[:, 0]
-        # At an infinite or huge radius the solver keeps a seen context at the smallest positive number.
-        return (0.0 if lower <= _SMALLEST else float(lower)), float(upper)
+        From some radius on it leaves out of the simplex nothing but mixes with a probability below rounding, and
+        solvers go by the simplex, whose conditions are better scaled.
+        """
+        if self.is_point or self.radius >= _ALL_BUT:
+            return Constraints.none(p)
+        value, zero = _NATS * (self.divergence(p) - self.radius), np.zeros((1, p.size))
+        return Constraints(p, np.array([value]), zero, zero, self.p_hat[None])
 
-    def constraint(self, p: Array) -> Constraint | None:
-        """Return ``D(p_hat || p) - radius`` in nats, with its gradient; None for the simplex."""
-        if self.is_simplex:
-            return None
-        return Constraint(value=math.log(2.0) * (self.divergence(p) - self.radius), gradient=-self.p_hat / p)
+    def interior(self, scores: Array) -> WorstCase:
+        """Return the least favourable member of a smaller ball, which meets every condition of optimality but one.
 
-    def pull_inside(self, p: Array) -> Array:
-        """Return a member close to ``p``: scaled to sum one, then moved towards ``p_hat`` as far as needed."""
-        p = np.maximum(p, _SMALLEST if self._seen is None else np.where(self._seen, _SMALLEST, 0.0))
-        p = p / p.sum()
-        if self.is_simplex:
-            return p
-        divergence = self.divergence(p)
-        # The divergence is convex and 0 at p_hat, so this mixture is inside.
-        if divergence > self.radius:
-            share = self.radius / divergence
-            p = share * p + (1.0 - share) * self.p_hat
-        return p / p.sum()
+        A very large ball would start at its rim, with probabilities near zero.
+        """
+        return KLBall(positive(self.p_hat), min(0.25 * self.radius, 0.5 / _NATS)).worst_case(scores)
+
+    def supported(self, p: Array) -> Array:
+        """Return ``p`` with at least the smallest positive number on every seen context."""
+        return np.maximum(p, SMALLEST if self._seen is None else np.where(self._seen, SMALLEST, 0.0))
 
     @cached_property
     def _seen(self) -> np.ndarray | None:
@@ -188,20 +105,15 @@ class KLBall:
     @cached_property
     def _is_tame(self) -> bool:
         """Whether the lean way for one score vector may be tried."""
-        return not self.is_point and 1e-20 < self.radius < math.inf and self._seen_shares.min() > SMALLEST_SHARE
+        return 1e-20 < self.radius < math.inf and self._seen_shares.min() > SMALLEST_SHARE
 
-    def _worst_row(self, scores: Array) -> tuple[Array, float, float, float] | None:
+    def worst_row(self, scores: Array) -> tuple[Array, float, float, float] | None:
         """Return distribution, value, nu and multiplier for one score vector; None where that needs more care."""
-        if self.is_point:
-            with np.errstate(over="ignore", invalid="ignore"):
-                value = float(self.p_hat @ scores)
-            # Where the sum is not finite, a score may be the reason.
-            return (self.p_hat.copy(), value, math.inf, math.inf) if math.isfinite(value) else None
         if self.is_simplex and self._seen is None:
             return _vertex(self.p_hat, scores)
         if not self._is_tame:
             return None
-        seen, eps = self._seen, self.radius * math.log(2.0)
+        seen, eps = self._seen, _NATS * self.radius
         if seen is None:
             return tilt_of_one(self.p_hat, eps, scores)
         if not np.abs(scores).max() < LARGEST_SCORE:
@@ -213,13 +125,9 @@ class KLBall:
         p, nu, multiplier = _share_with_unseen(self.p_hat, seen, eps, scores[None], found[0][None], *duals)
         return p[0], float(p[0] @ scores), float(nu[0]), float(multiplier[0])
 
-    def _worst_rows(self, scores: Array) -> tuple[Array, Array, Array]:
-        """Solve a batch of score vectors; return distributions, nu and multipliers."""
-        p_hat, eps = self.p_hat, self.radius * math.log(2.0)
-        n_rows = len(scores)
-        if self.is_point:
-            infinite = np.full(n_rows, np.inf)
-            return np.tile(p_hat, (n_rows, 1)), infinite, infinite
+    def worst_rows(self, scores: Array) -> tuple[Array, Array, Array]:
+        """Return distributions, nu and multipliers for a batch of finite score vectors."""
+        p_hat, eps = self.p_hat, _NATS * self.radius
         # Powers of two scale exactly: the largest score becomes about 1, and no difference can overflow.
         exponent = np.frexp(np.abs(scores).max(axis=1, keepdims=True))[1]
         scaled = np.ldexp(scores, -exponent)
@@ -236,13 +144,6 @@ class KLBall:
         # Around the largest floats and a tiny radius the dual variables are too large for one: infinity, then.
         with np.errstate(over="ignore"):
             return p, np.ldexp(nu, exponent[:, 0]), np.ldexp(multiplier, exponent[:, 0])
-
-
-def _at_least(p_hat: Array, least: float) -> Array:
-    """Return shares of which none that is positive is below the least."""
-    raised = np.where(p_hat > 0.0, np.maximum(p_hat, least), 0.0)
-    raised.flags.writeable = False
-    return raised
 
 
 def _vertex(p_hat: Array, scores: Array) -> tuple[Array, float, float, float] | None:
@@ -293,7 +194,7 @@ def _tilt(p_hat: Array, eps: float, gaps: Array, spread: Array) -> tuple[Array, 
         tilted = np.where(vanishing[:, None], shares, p_hat * tilt)
         total = tilted.sum(axis=1)
         # A seen context never reaches 0: its divergence would be infinite, and the distribution outside the set.
-        p[rows] = np.maximum(tilted / total[:, None], _SMALLEST)
+        p[rows] = np.maximum(tilted / total[:, None], SMALLEST)
         above[rows] = spread * offset[:, 0]
         multiplier[rows] = above[rows] / np.where(vanishing, tied[:, 0], total)
     return p, above, multiplier
@@ -402,7 +303,7 @@ def _share_with_unseen(
         lost = -np.expm1(spent)
         tilted = p_hat[seen] / (below / nearest[:, None])
         kept = np.exp(spent)[:, None] * tilted / tilted.sum(axis=1, keepdims=True)
-        kept = np.maximum(kept, _SMALLEST)
+        kept = np.maximum(kept, SMALLEST)
     tied = (scores[rows] == top) & ~seen
     p[rows] = np.where(tied, lost[:, None] / tied.sum(axis=1, keepdims=True), 0.0)
     p[np.ix_(rows, seen)] = kept

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import positive_solver
 from counterpoise.objective import Certificate, RobustObjective
-from counterpoise.oracle._base import Point
+from counterpoise.oracle._base import FACTS, Oracle, Point
 
 Array = NDArray[np.float64]
 
@@ -113,7 +113,7 @@ class _Incumbent:
         """Begin with what holds everywhere: no risk is below its lowest."""
         floor = self.objective.oracle.lowest_risks - self.objective.references.upper
         if np.isfinite(floor).all():
-            worst = self.objective.contexts.worst_case(floor)
+            worst = self.objective.mixes.worst_case(floor)
             self.lower, self.p = float(worst.value), worst.distribution
 
     def update(self, state: State, useful: float = math.inf) -> None:
@@ -130,7 +130,7 @@ class _Incumbent:
         if not math.isfinite(upper):
             return
         p, curvature = state.p, state.curvature
-        member = self.objective.contexts.pull_inside(p)
+        member = self.objective.mixes.project(p)
         if curvature is not None:
             # The Hessian is linear in p: at the member it is at least this share of the one at p.
             share = float(np.min(np.divide(member, p, out=np.ones_like(p), where=p > 0)))
@@ -154,8 +154,7 @@ class _Incumbent:
             return math.inf
         score = float(p @ self.objective.scores(point))
         if curvature is None:
-            shortfall = getattr(point, "shortfall", None)
-            return score if shortfall is None else score - float(shortfall(p @ point.jacobian))
+            return score - point.shortfall(p @ point.jacobian)
         gradient = p @ point.jacobian
         try:
             return score - 0.5 * float(gradient @ positive_solver(curvature)(gradient))
@@ -195,6 +194,9 @@ class Solver(ABC):
     check_every: ClassVar[int] = 1
     """Iterations between two evaluations of the certificate."""
 
+    needs: ClassVar[tuple[str, ...]] = ()
+    """What an oracle has to offer beyond risks and gradients; see :data:`counterpoise.oracle._base.FACTS`."""
+
     certifies: ClassVar[bool] = True
     """Whether not reaching the tolerance is worth a warning; the plain methods of the literature often do not."""
 
@@ -208,11 +210,16 @@ class Solver(ABC):
 
     def check(self, objective: RobustObjective) -> None:
         """Refuse a problem of a shape the method is not made for, before it runs."""
-        return
+        self.require(objective.oracle, *self.needs)
 
-    def eased(self, objective: RobustObjective) -> RobustObjective:
-        """Return the problem the steps are about: the same up to rounding, where that is easier."""
-        return objective
+    def require(self, oracle: Oracle, *facts: str) -> None:
+        """Refuse an oracle that does not offer all of these."""
+        for fact in facts:
+            if fact not in oracle.offers:
+                raise InvalidInputError(
+                    f"{type(self).__name__} is for {FACTS[fact]}: it needs {fact!r}, which {type(oracle).__name__} "
+                    "does not offer."
+                )
 
     def result(self, objective: RobustObjective, state: State) -> State:
         """Return the state that is judged, where it is not the iterate itself."""
@@ -221,8 +228,8 @@ class Solver(ABC):
     def solve(self, objective: RobustObjective, theta: Array | None = None) -> Solution:
         """Iterate until the certificate is good enough, or nothing more can be done."""
         self.check(objective)
-        incumbent, eased = _Incumbent(objective, latest=not self.certifies), self.eased(objective)
-        state = self.start(eased, objective.oracle.start() if theta is None else np.asarray(theta, np.float64))
+        incumbent = _Incumbent(objective, latest=not self.certifies)
+        state = self.start(objective, objective.oracle.start() if theta is None else np.asarray(theta, np.float64))
         n_iter = 0
         while True:
             if n_iter % self.check_every == 0 or n_iter == self.max_iter or state.stalled:
@@ -241,7 +248,7 @@ class Solver(ABC):
                     status = Status.ITERATION_LIMIT if self.certifies else Status.FINISHED
                     break
             try:
-                state = self.step(eased, state)
+                state = self.step(objective, state)
             except ArithmeticError:
                 state = replace(state, stalled=True)
             n_iter += 1
@@ -282,10 +289,8 @@ def not_certified(status: Status, certificate: Certificate, tol: float) -> str:
 
 
 def foresee(point: Point, p: Array) -> Point:
-    """Tell a point which mixture's Hessian it will be asked for, where it can fetch that along with its risks."""
-    fetch = getattr(point, "foresee", None)
-    if fetch is not None:
-        fetch(p)
+    """Return a point that knows which mixture's Hessian it will be asked for."""
+    point.foresee(p)
     return point
 
 
@@ -303,7 +308,7 @@ def _solution(
     finite = math.isfinite(incumbent.upper)
     return Solution(
         theta=point.theta,
-        p_worst=incumbent.p if incumbent.p is not None else objective.contexts.p_hat,
+        p_worst=incumbent.p if incumbent.p is not None else objective.mixes.p_hat,
         value=objective.value(point) if finite else math.inf,
         certificate=certificate,
         status=status,

@@ -13,18 +13,19 @@ import numpy as np
 from counterpoise.linalg import longest_step, positive_solver
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
-from counterpoise.sets import ContextSet
+from counterpoise.sets import Constraints
+from counterpoise.sets._base import positive
 from counterpoise.solvers._base import Array, State
 
 
 @dataclass(frozen=True, eq=False)
 class Duals:
-    """The dual variables, positive but for ``nu``; ``price`` and ``slack`` belong to the set's constraint."""
+    """The dual variables, positive but for ``nu``; ``prices`` and ``slacks`` belong to the set's inequalities."""
 
     nu: float
     s: Array
-    price: float
-    slack: float
+    prices: Array
+    slacks: Array
     low: Array
     high: Array
 
@@ -140,7 +141,10 @@ class Smooth:
 
 
 class KKTSystem:
-    """The Newton system at one state, factored once for predictor and corrector."""
+    """The Newton system at one state, factored once for predictor and corrector.
+
+    The conditions are those of :mod:`counterpoise.solvers.interior_point`.
+    """
 
     def __init__(
         self,
@@ -149,11 +153,12 @@ class KKTSystem:
         linearise: Callable[[RobustObjective, Point, Array], Linearisation],
     ) -> None:
         self.objective, self.state, self.linearise = objective, state, linearise
-        self.duals, self.model = unpacked(state)
-        self.fixed = objective.contexts.is_point
+        self.duals, self.model, self.constraints = unpacked(state)
+        self.fixed = objective.mixes.is_point
         point, p, duals = state.point, state.p, self.duals
-        self.weights = positive(objective.contexts.p_hat)
-        self.constraint = None if self.fixed else objective.contexts.constraint(p)
+        # A probability that starts at 0 stays there, out of every condition.
+        self.free = p > 0.0
+        self.weights = np.where(self.free, positive(objective.mixes.p_hat), 0.0)
         self.n_bounds = 0
         if objective.oracle.bounds is not None:
             rooms = room_to_bounds(objective, point.theta)
@@ -162,32 +167,35 @@ class KKTSystem:
             self.rooms = tuple(np.where(on, room, 1.0) for on, room in zip(self.bounded, rooms, strict=True))
             self.n_bounds = sum(int(on.sum()) for on in self.bounded)
         self.mu = self._complementarity(p, duals, point.theta, self.model.complementarity())
-        self.targets = duals.price * objective.contexts.p_hat + self.mu * self.weights
         self.residuals = self._residuals(state)
         # The unit in which scores are compared; any will do where p does not move.
-        spread = math.sqrt(max(float(p @ (duals.s - p @ duals.s) ** 2), 0.0))
+        below = duals.s - duals.prices @ self.constraints.regular
+        spread = math.sqrt(max(float(p @ (below - p @ below) ** 2), 0.0))
         self.width = 1.0 if self.fixed else spread + self.mu
 
         shift = duals.low / self.rooms[0] + duals.high / self.rooms[1] if self.n_bounds else np.zeros_like(point.theta)
-        corner = (1.0, 1.0)
+        corner = np.ones(1)
         if not self.fixed:
-            border = np.zeros_like(p) if self.constraint is None else self.constraint.gradient
-            # In s_c p_c = price p_hat_c + ..., p_hat / s is (p_hat / p) (p / s): the constraint's own gradient, so that
-            # the matrix is symmetric.
-            self.rows = np.column_stack([self.model.jacobian, -np.ones_like(p), -border])
-            self.stiffness = duals.s / p + self.model.stiffness
-            corner = (0.0, 1.0 if self.constraint is None else duals.slack / duals.price)
+            # In s_c p_c = price kappa_c + ..., kappa / s is (kappa / p) (p / s): a part of the inequality's own
+            # gradient, so that the matrix is symmetric.
+            self.rows = np.column_stack([self.model.jacobian, -np.ones_like(p), -self.constraints.gradients.T])
+            self.rows[~self.free] = 0.0
+            self.divisor = np.where(self.free, p, 1.0)
+            # Negative at most outside the set, on the way there.
+            self.bend = np.maximum(duals.prices @ self.constraints.curvature, 0.0)
+            self.stiffness = duals.s / self.divisor + self.bend + self.model.stiffness
+            corner = np.concatenate([[0.0], duals.slacks / duals.prices])
         self.assemble(shift, corner)
 
-    def assemble(self, curvature_shift: Array, corner: tuple[float, float]) -> None:
+    def assemble(self, curvature_shift: Array, corner: Array) -> None:
         """Prepare products with the matrix (``apply``) and its inverse (``solve``), and its diagonal in theta.
 
-        The unknowns are theta, nu and the price of the set; p has been eliminated through its stiffness.
+        The unknowns are theta, nu and the prices of the set; p has been eliminated through its stiffness.
         """
-        n = len(curvature_shift)
-        matrix = np.zeros((n + 2, n + 2))
+        n, size = len(curvature_shift), len(curvature_shift) + len(corner)
+        matrix = np.zeros((size, size))
         matrix[:n, :n] = self.model.curvature
-        matrix[np.arange(n + 2), np.arange(n + 2)] += np.concatenate([curvature_shift, corner])
+        matrix[np.arange(size), np.arange(size)] += np.concatenate([curvature_shift, corner])
         if not self.fixed:
             scaled = self.rows / np.sqrt(self.stiffness)[:, None]
             matrix += scaled.T @ scaled
@@ -199,11 +207,13 @@ class KKTSystem:
         """Solve the linearised conditions for the target ``mu``, corrected by the affine direction's second order."""
         duals, p = self.duals, self.state.p
         r_theta, r_p, r_sum, r_set = self.residuals
-        to_s = duals.price * self.objective.contexts.p_hat + mu * self.weights - duals.s * p
-        to_price = mu - duals.price * duals.slack
+        to_s = self._products(duals, self.constraints, mu) - duals.s * p
+        to_prices = mu - duals.prices * duals.slacks
         if affine is not None:
             to_s = to_s - affine.duals.s * affine.p
-            to_price -= affine.duals.price * affine.duals.slack
+            to_prices = to_prices - affine.duals.prices * affine.duals.slacks
+            r_p = r_p - (affine.duals.prices @ self.constraints.curvature) * affine.p
+            r_set = r_set + 0.5 * self.constraints.curvature @ affine.p**2
         rows = None if affine is None else affine.rows
         theta_shift, score_shift = self.model.shifts(mu, rows)
         b_theta = r_theta + theta_shift
@@ -211,30 +221,28 @@ class KKTSystem:
             to_low, to_high = self._to_bounds(mu, affine)
             b_theta = b_theta - to_low / self.rooms[0] + to_high / self.rooms[1]
         n = len(b_theta)
-        rhs = np.zeros(n + 2)
-        rhs[:n] = -b_theta
-        b_p = np.zeros_like(p)
+        b_p, border = np.zeros_like(p), np.zeros(1)
         if not self.fixed:
-            b_p = r_p + score_shift + to_s / p
-            rhs[n] = r_sum
-            if self.constraint is not None:
-                rhs[n + 1] = r_set + to_price / duals.price
-        x, d_p = self.found(rhs, b_p)
-        d_theta = x[:n]
+            b_p = np.where(self.free, r_p + score_shift + to_s / self.divisor, 0.0)
+            border = np.concatenate([[r_sum], r_set + to_prices / duals.prices])
+        x, d_p = self.found(np.concatenate([-b_theta, border]), b_p)
+        d_theta, d_nu, d_prices = x[:n], float(x[n]), x[n + 1 :]
         d_low = d_high = np.zeros_like(d_theta)
         if self.n_bounds:
             d_low = (to_low - duals.low * d_theta) / self.rooms[0]
             d_high = (to_high + duals.high * d_theta) / self.rooms[1]
+        own = self.model.expand(d_theta, d_p, mu, rows)
         if self.fixed:
-            own = self.model.expand(d_theta, d_p, mu, rows)
-            return Direction(d_theta, d_p, Duals(0.0, d_p, 0.0, 0.0, d_low, d_high), own)
-        d_price = d_slack = 0.0
-        if self.constraint is not None:
-            d_price = float(x[n + 1])
-            d_slack = (to_price - duals.slack * d_price) / duals.price
+            return Direction(d_theta, d_p, Duals(0.0, d_p, d_prices, d_prices, d_low, d_high), own)
+        d_slacks = (to_prices - duals.slacks * d_prices) / duals.prices
         d_score = self.model.jacobian @ d_theta - self.model.stiffness * d_p + score_shift
-        d_duals = Duals(float(x[n]), float(x[n]) - r_p - d_score, d_price, d_slack, d_low, d_high)
-        return Direction(d_theta, d_p, d_duals, self.model.expand(d_theta, d_p, mu, rows))
+        d_s = d_nu - r_p - d_score + d_prices @ self.constraints.regular + self.bend * d_p
+        d_s = np.where(self.free, d_s, 0.0)
+        return Direction(d_theta, d_p, Duals(d_nu, d_s, d_prices, d_slacks, d_low, d_high), own)
+
+    def _products(self, duals: Duals, constraints: Constraints, mu: float) -> Array:
+        """Return what ``s p`` is on the central path."""
+        return duals.prices @ constraints.poles + mu * self.weights
 
     def _to_bounds(self, mu: float, affine: Direction | None) -> tuple[Array, Array]:
         """Return what the products of prices and distances to the bounds lack."""
@@ -247,7 +255,7 @@ class KKTSystem:
         return to_low, to_high
 
     def found(self, rhs: Array, b_p: Array) -> tuple[Array, Array]:
-        """Return the step in theta, nu and the price of the set, and the one in p."""
+        """Return the step in theta, nu and the prices of the set, and the one in p."""
         if not self.fixed:
             rhs = rhs - self.rows.T @ (b_p / self.stiffness)
         x = self.solve(rhs)
@@ -269,8 +277,7 @@ class KKTSystem:
             pairs += [(duals.low, change.low), (duals.high, change.high)]
         if not self.fixed:
             pairs += [(self.state.p, direction.p), (duals.s, change.s)]
-        if self.constraint is not None:
-            pairs += [(np.array([duals.price, duals.slack]), np.array([change.price, change.slack]))]
+            pairs += [(duals.prices, change.prices), (duals.slacks, change.slacks)]
         return min(1.0, self.model.longest(direction.rows), *(longest_step(value, step) for value, step in pairs))
 
     def move(self, direction: Direction, length: float) -> State:
@@ -278,11 +285,11 @@ class KKTSystem:
         point = self.model.moved(self.state.point.theta + length * direction.theta, length, direction.rows)
         p = self.state.p + length * direction.p
         duals = self.duals.moved(direction.duals, length)
-        if self.constraint is not None:
-            # The constraint bends: take the slack there really is, unless there is none or it is all but used up.
-            true = -excess(self.objective.contexts, p)
-            duals = replace(duals, slack=max(true, 0.1 * duals.slack) if true > 0 else duals.slack)
-        return state_of(point, p, duals, self.linearise(self.objective, point, p))
+        constraints = self.objective.mixes.constraints(p)
+        # An inequality bends: take the slack there really is, unless there is none or it is all but used up.
+        true = -constraints.values
+        duals = replace(duals, slacks=np.where(true > 0, np.maximum(true, 0.1 * duals.slacks), duals.slacks))
+        return state_of(point, p, duals, self.linearise(self.objective, point, p), constraints)
 
     def complementarity_after(self, direction: Direction, length: float) -> float:
         """Return mu after an affine step, with the risks taken as linear."""
@@ -295,7 +302,7 @@ class KKTSystem:
 
     def merit(self, state: State, mu: float) -> float:
         """Return the size of the optimality conditions' residuals for a target ``mu``, in units of the score."""
-        duals, model = unpacked(state)
+        duals, model, constraints = unpacked(state)
         if not np.isfinite(model.risks).all() or not np.isfinite(model.gradient).all():
             return math.inf
         r_theta, r_p, r_sum, r_set = self._residuals(state)
@@ -303,15 +310,13 @@ class KKTSystem:
         total = self.width * float(np.sum(r_theta**2 / diagonal)) + model.residual(mu)
         if not self.fixed:
             # What a wrong p does to the score is its relative error times the spread of the scores.
-            wanted = duals.price * self.objective.contexts.p_hat + mu * self.weights
             off = (
-                (duals.s * state.p - wanted)
-                / self.weights
+                (duals.s * state.p - self._products(duals, constraints, mu))
+                / np.maximum(self.weights, 1e-300)
                 * np.minimum(1.0, self.width / np.maximum(self.duals.s, 1e-300))
             )
             total += float(self.weights @ (r_p**2 + off**2)) + (self.width * r_sum) ** 2
-        if self.constraint is not None:
-            total += (self.duals.price * r_set) ** 2 + (duals.price * duals.slack - mu) ** 2
+            total += float(np.sum((self.duals.prices * r_set) ** 2 + (duals.prices * duals.slacks - mu) ** 2))
         if self.n_bounds:
             share = mu / self.n_bounds
             for price, room in zip(
@@ -323,22 +328,23 @@ class KKTSystem:
 
     def is_centred(self, state: State) -> bool:
         """Tell whether no product lags far behind the others, from where a step would soon hit a boundary."""
-        duals, model = unpacked(state)
+        duals, model, constraints = unpacked(state)
         mu = self._complementarity(state.p, duals, state.point.theta, model.complementarity())
         if mu > 0 and model.lagging() < min(1e-3, 0.5 * self.model.lagging() / self.mu) * mu:
             return False
         if self.fixed:
             return True
-        before = float(np.min(self.duals.s * self.state.p / self.targets))
-        wanted = duals.price * self.objective.contexts.p_hat + mu * self.weights
-        return float(np.min(duals.s * state.p / wanted)) >= min(1e-2, 0.5 * before)
+        targets = self._products(self.duals, self.constraints, self.mu), self._products(duals, constraints, mu)
+        products = self.duals.s * self.state.p, duals.s * state.p
+        before, now = (np.min(a[self.free] / b[self.free]) for a, b in zip(products, targets, strict=True))
+        return bool(now >= min(1e-2, 0.5 * before))
 
     def _complementarity(self, p: Array, duals: Duals, theta: Array, own: float | None) -> float:
         """Return mu: the average of the products that vanish at the solution."""
         products = [] if own is None else [own]
-        if self.constraint is not None:
-            products.append(duals.price * duals.slack)
-        elif not self.fixed:
+        products += (duals.prices * duals.slacks).tolist()
+        # Beside poles what is left of s p is the small difference of large numbers.
+        if not (self.fixed or self.constraints.poles.any()):
             products.append(float(duals.s @ p))
         if self.n_bounds:
             rooms = room_to_bounds(self.objective, theta)
@@ -346,45 +352,26 @@ class KKTSystem:
             products.append(float(duals.low @ finite[0] + duals.high @ finite[1]))
         return sum(products) / max(len(products), 1)
 
-    def _residuals(self, state: State) -> tuple[Array, Array, float, float]:
-        duals, model = unpacked(state)
+    def _residuals(self, state: State) -> tuple[Array, Array, float, Array]:
+        duals, model, constraints = unpacked(state)
         r_theta = model.gradient - duals.low + duals.high
         if self.fixed:
-            return r_theta, np.zeros_like(state.p), 0.0, 0.0
-        r_p = model.risks - self.objective.references.upper - duals.nu + duals.s
-        constraint = self.objective.contexts.constraint(state.p)
-        r_set = 0.0
-        if constraint is not None:
-            r_set = constraint.value + duals.slack
-        return r_theta, r_p, float(state.p.sum()) - 1.0, r_set
+            return r_theta, np.zeros_like(state.p), 0.0, constraints.values
+        scores = model.risks - self.objective.references.upper
+        r_p = scores - duals.nu + duals.s - duals.prices @ constraints.regular
+        r_p = np.where(self.free, r_p, 0.0)
+        return r_theta, r_p, float(state.p.sum()) - 1.0, constraints.values + duals.slacks
 
 
-def state_of(point: Point, p: Array, duals: Duals, model: Linearisation) -> State:
+def state_of(point: Point, p: Array, duals: Duals, model: Linearisation, constraints: Constraints) -> State:
     """Return the state of the loop for these variables."""
-    return State(point, p, None, (duals.low, duals.high), extra=(duals, model))
+    return State(point, p, None, (duals.low, duals.high), extra=(duals, model, constraints))
 
 
-def unpacked(state: State) -> tuple[Duals, Linearisation]:
-    """Return the dual variables of a state, and the first-order model of the risks there."""
-    duals, model = state.extra
-    return duals, model
-
-
-def excess(contexts: ContextSet, p: Array) -> float:
-    """Return by how much ``p`` violates the set's inequality; negative inside."""
-    constraint = contexts.constraint(p)
-    return -math.inf if constraint is None else constraint.value
-
-
-def positive(p_hat: Array) -> Array:
-    """Return the centre of the set with a little mass on contexts that have less, or none.
-
-    The central path is weighted by it: where one product has to be far smaller than the others, steps stay short.
-    """
-    if (p_hat > 0.1 / len(p_hat)).all():
-        return p_hat
-    p = np.maximum(p_hat, 0.1 / len(p_hat))
-    return p / p.sum()
+def unpacked(state: State) -> tuple[Duals, Linearisation, Constraints]:
+    """Return the dual variables of a state, and what is known there of the risks and of the set's inequalities."""
+    duals, model, constraints = state.extra
+    return duals, model, constraints
 
 
 def room_to_bounds(objective: RobustObjective, theta: Array) -> tuple[Array, Array]:

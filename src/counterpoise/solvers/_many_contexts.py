@@ -7,9 +7,10 @@ primal-dual method, carries it instead,
 
 .. math::
     \begin{pmatrix} H + J^\top W J & \cdot \\ \cdot & \cdot \end{pmatrix},
-    \qquad W = \operatorname{diag}(p / s), \qquad s_c = \nu - \Delta_c = \lambda \hat p_c / p^*_c,
+    \qquad W^{-1} = \operatorname{diag}(s / p + \lambda q'), \qquad s_c = \lambda \kappa_c / p^*_c,
 
-bordered by the two conditions :math:`\sum p = 1` and :math:`D(\hat p \| p) = \varepsilon`. The matrix is positive
+bordered by the conditions :math:`\sum p = 1` and :math:`g(p) = 0`, where the set is :math:`g \le 0` with
+:math:`\nabla g = q - \kappa / p` (in a KL ball :math:`q = 0` and :math:`\kappa = \hat p`). The matrix is positive
 semi-definite, so every step goes downhill; and at the solution, where both distributions agree, it is Newton's.
 """
 
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterpoise.linalg import positive_solver
-from counterpoise.sets import KLBall, WorstCase
+from counterpoise.sets import ContextSet, WorstCase
 from counterpoise.solvers._base import Array
 
 _APART = 1e3
@@ -35,10 +36,10 @@ _SHORTEST = 1e-4
 
 
 def minimise_for_many(
-    ball: KLBall, scores: Array, jacobian: Array, curvature: Array, p: Array
+    mixes: ContextSet, scores: Array, jacobian: Array, curvature: Array, p: Array
 ) -> tuple[Array, Array, float]:
     """Return the move that minimises the worst case on the model, the distribution there, and the decrease."""
-    model, worst = _Model(ball, scores, jacobian, curvature), ball.worst_case(scores)
+    model, worst = _Model(mixes, scores, jacobian, curvature), mixes.worst_case(scores)
     return model.minimise(worst, _near(p, worst.distribution))
 
 
@@ -46,7 +47,7 @@ def minimise_for_many(
 class _Model:
     """Scores that are linear in a move, but for a curvature which all contexts share."""
 
-    ball: KLBall
+    mixes: ContextSet
     scores: Array
     jacobian: Array
     curvature: Array
@@ -62,7 +63,7 @@ class _Model:
             length, slack = 1.0, 1e-15 * abs(value)
             while length > _SHORTEST:
                 trial = move + length * direction
-                trial_worst = self.ball.worst_case(self.scores + self.jacobian @ trial)
+                trial_worst = self.mixes.worst_case(self.scores + self.jacobian @ trial)
                 trial_value = float(trial_worst.value) + 0.5 * float(trial @ self.curvature @ trial)
                 if trial_value <= value + 1e-4 * length * slope + slack:
                     break
@@ -77,24 +78,19 @@ class _Model:
 
     def _direction(self, worst: WorstCase, p: Array, move: Array) -> tuple[Array, Array, float]:
         """Return a step, how the second distribution changes along it, and the slope of the worst case."""
-        ball, exact, n = self.ball, worst.distribution, len(move)
-        tilt = ball.p_hat / p
-        weight = p * exact / (worst.multiplier * ball.p_hat)
-        weighted = self.jacobian * weight[:, None]
-        matrix = np.empty((n + 2, n + 2))
-        matrix[:n, :n] = self.curvature + self.jacobian.T @ weighted
-        ones, tilted = weighted.sum(axis=0), tilt @ weighted
-        matrix[:n, n] = matrix[n, :n] = -ones
-        matrix[:n, n + 1] = matrix[n + 1, :n] = tilted
-        matrix[n, n], matrix[n + 1, n + 1] = weight.sum(), weight @ (tilt * tilt)
-        matrix[n, n + 1] = matrix[n + 1, n] = -(weight @ tilt)
+        exact, n = worst.distribution, len(move)
+        constraints = self.mixes.constraints(p)
+        prices = np.atleast_1d(worst.multiplier)
+        weight = exact * p / (prices @ (constraints.poles + constraints.curvature * p**2))
+        rows = np.column_stack([self.jacobian, -np.ones_like(p), -constraints.gradients.T])
+        matrix = rows.T @ (weight[:, None] * rows)
+        matrix[:n, :n] += self.curvature
         gradient = exact @ self.jacobian + self.curvature @ move
-        excess = math.log(2.0) * (ball.divergence(p) - ball.radius)
-        rhs = np.concatenate([-gradient, [0.0, excess - float(tilt @ (exact - p))]])
+        rhs = np.concatenate([-gradient, [0.0], constraints.values + constraints.gradients @ (exact - p)])
         solve = positive_solver(matrix)
         x = solve(rhs)
         x = x + solve(rhs - matrix @ x)
-        change = weight * (self.jacobian @ x[:n] - x[n] + tilt * x[n + 1]) + exact - p
+        change = weight * (rows @ x) + exact - p
         return x[:n], change, float(gradient @ x[:n])
 
 

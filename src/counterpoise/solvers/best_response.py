@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,10 +9,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.exceptions import NotCertifiedWarning
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle.quadratic import QuadraticOracle
-from counterpoise.sets import KLBall
+from counterpoise.sets import ContextSet
 from counterpoise.solvers.interior_point import InteriorPoint
 
 Array = NDArray[np.float64]
@@ -61,7 +59,7 @@ class Game:
 
 def best_response(
     answer: Callable[[Array], Array],
-    ball: KLBall,
+    mixes: ContextSet,
     references: Array,
     *,
     tol: float,
@@ -85,20 +83,20 @@ def best_response(
     callback : callable, optional
         Called with the round, the lower and the upper value.
     """
-    p = ball.p_hat
-    least = _LEAST_SHARE * ball.p_hat
+    p = mixes.p_hat
+    least = _LEAST_SHARE * mixes.p_hat
     rounds: list[_Round] = []
     centre: _Round | None = None
     length = 1.0
     converged = False
     for n in range(max_iter):
         risks = answer(p)
-        worst = ball.worst_case(risks - references)
+        worst = mixes.worst_case(risks - references)
         this = _Round(p, risks, risks - references, worst.distribution, float(worst.value))
         rounds.append(this)
         if callback is not None:
             callback(n, this.lower, this.upper)
-        if ball.is_point or this.gap <= tol * float(ball.worst_case(np.abs(this.scores)).value):
+        if mixes.is_point or this.gap <= tol * float(mixes.worst_case(np.abs(this.scores)).value):
             converged = True
             break
         if centre is None or this.gap < centre.gap:
@@ -108,7 +106,7 @@ def best_response(
             if length < _SHORTEST_STEP:
                 converged = True
                 break
-        target = np.maximum(_proposal(rounds, centre, ball), least)
+        target = np.maximum(_proposal(rounds, centre, mixes), least)
         direction = target / target.sum() - centre.p
         p = centre.p + length * direction
     best = min(rounds, key=lambda one: one.upper)
@@ -138,9 +136,9 @@ class _Round:
         return self.upper - self.lower
 
 
-def _proposal(rounds: list[_Round], centre: _Round, ball: KLBall) -> Array:
+def _proposal(rounds: list[_Round], centre: _Round, mixes: ContextSet) -> Array:
     """Return the weights that maximise the parabola around a round."""
-    bend = _curvature(rounds, 1.0 / ball.p_hat) if len(ball.p_hat) <= _MOST_CONTEXTS else None
+    bend = _curvature(rounds, 1.0 / mixes.p_hat) if len(mixes.p_hat) <= _MOST_CONTEXTS else None
     if bend is None or not np.isfinite(bend).all():
         return centre.p + _FIRST_STEP * (centre.worst - centre.p)
     # The maximum over p of a concave parabola is the minimum over u of the worst case of linear scores:
@@ -154,10 +152,8 @@ def _proposal(rounds: list[_Round], centre: _Round, ball: KLBall) -> Array:
         hessians=np.eye(len(factor))[None],
         typical_risk=float(np.abs(centre.scores).max()),
     )
-    objective = RobustObjective(game, ball, ReferenceRisks.exactly(np.zeros_like(centre.p)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotCertifiedWarning)
-        return InteriorPoint(tol=1e-6, warm=True).solve(objective).p_worst
+    objective = RobustObjective(game, mixes, ReferenceRisks.exactly(np.zeros_like(centre.p)))
+    return InteriorPoint(tol=1e-6, warm=True).solve(objective).p_worst
 
 
 def _curvature(rounds: list[_Round], shape: Array) -> Array | None:

@@ -21,6 +21,7 @@ class GoldenSection(Solver):
 
     def check(self, objective: RobustObjective) -> None:
         """Refuse more than one parameter."""
+        super().check(objective)
         if objective.oracle.n_parameters != 1:
             raise InvalidInputError(f"GoldenSection is for one parameter, got {objective.oracle.n_parameters}.")
 
@@ -96,7 +97,7 @@ def _balanced(objective: RobustObjective, x: float, low: float, high: float) -> 
         falls, rises = float(p_low @ rise), float(p_high @ rise)
         share = min(max(rises / (rises - falls), 0.0), 1.0) if rises != falls else 0.5
         for p in (share * p_low + (1.0 - share) * p_high, p_low, p_high):
-            member = objective.contexts.pull_inside(p)
+            member = objective.mixes.project(p)
             lower = objective.lower_bound(point, member)
             if lower > bound:
                 best, bound = State(point, member, extra="found"), lower

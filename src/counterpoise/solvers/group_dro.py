@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,12 +36,17 @@ class GroupDRO(Solver):
     check_every: ClassVar[int] = 1000
     certifies: ClassVar[bool] = False
 
-    def start(self, objective: RobustObjective, theta: Array) -> State:
-        """Begin at ``theta`` with all contexts alike."""
-        if not objective.contexts.is_simplex:
+    def check(self, objective: RobustObjective) -> None:
+        """Refuse a set that is not the whole simplex, and draws from risks without rows."""
+        if not objective.mixes.is_simplex:
             raise InvalidInputError(
                 "online group DRO works on the whole simplex, got a smaller set. Use confidence=1, or another solver."
             )
+        if self.rng is not None and "rows" not in objective.oracle.offers:
+            raise InvalidInputError("sampled group DRO needs rows to draw from, which these risks have not. Drop rng.")
+
+    def start(self, objective: RobustObjective, theta: Array) -> State:
+        """Begin at ``theta`` with all contexts alike."""
         p = np.full(objective.oracle.n_contexts, 1.0 / objective.oracle.n_contexts)
         point = objective.oracle.at(projected(objective, theta))
         return State(point, p, extra=(1, point.theta, p))
@@ -63,11 +68,9 @@ class GroupDRO(Solver):
 
     def _sampled(self, objective: RobustObjective, state: State, rng: np.random.Generator) -> tuple[Array, Array]:
         """Return the distribution and the gradient after a look at one row of one context."""
-        draw = getattr(objective.oracle, "random_row", None)
-        if draw is None:
-            raise InvalidInputError("sampled group DRO needs rows to draw from, which these risks have not. Drop rng.")
-        context = int(rng.integers(objective.oracle.n_contexts))
-        value, gradient = draw(context, state.point.theta, rng)
+        oracle: Any = objective.oracle
+        context = int(rng.integers(oracle.n_contexts))
+        value, gradient = oracle.random_row(context, state.point.theta, rng)
         p = state.p.copy()
         p[context] *= np.exp(self.p_step_size * (value - objective.references.upper[context]))
         p /= p.sum()

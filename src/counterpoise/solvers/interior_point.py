@@ -3,41 +3,40 @@ r"""The certified default: a primal-dual interior-point method on the saddle poi
 It follows the central path of
 
 .. math:: \min_{l \le \theta \le u} \ \max_p \ \sum_c p_c \Delta_c(\theta),
-    \qquad D(\hat p \| p) \le \varepsilon,\ p \ge 0,\ \sum p = 1
+    \qquad g_k(p) \le 0,\ p \ge 0,\ \sum p = 1,
 
-by Newton steps with Mehrotra's predictor and corrector on its optimality conditions
+where the :math:`g_k` are the inequalities of the set, of gradients :math:`q_k - \kappa_k / p`, by Newton steps with
+Mehrotra's predictor and corrector on its optimality conditions
 
 .. math::
-    J^\top p - z_l + z_u = 0, \quad \Delta - \nu + s = 0, \quad \sum p = 1, \quad D(\hat p \| p) + t = \varepsilon,
+    J^\top p - z_l + z_u = 0, \quad \Delta - \nu + s - \sum_k \lambda_k q_k = 0, \quad \sum p = 1, \quad g_k + t_k = 0,
 
-    s_c p_c = \lambda \hat p_c + \mu \omega_c, \quad \lambda t = \mu, \quad
+    s_c p_c = \sum_k \lambda_k \kappa_{kc} + \mu \omega_c, \quad \lambda_k t_k = \mu, \quad
     z_l (\theta - l) = z_u (u - \theta) = \mu.
 
-The least favourable distribution's own form, :math:`p_c = \lambda \hat p_c / (\nu - \Delta_c)`, is kept as a product of
-variables: written as a quotient it bends so much at a large radius that Newton steps stay short. A kink of the
-objective, where several distributions are least favourable, is an ordinary point of these equations.
+In a KL ball :math:`q = 0` and :math:`\kappa = \hat p`: the least favourable distribution's own form,
+:math:`p_c = \lambda \hat p_c / (\nu - \Delta_c)`, is kept as a product of variables. Written as a quotient it bends so
+much at a large radius that Newton steps stay short. A kink of the objective, where several distributions are least
+favourable, is an ordinary point of these equations.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import positive_solver
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
-from counterpoise.sets import KLBall
 from counterpoise.solvers._base import Array, Solver, State, foresee
 from counterpoise.solvers._kkt import (
     Duals,
     KKTSystem,
     Linearisation,
     Smooth,
-    excess,
-    positive,
     room_to_bounds,
     state_of,
     unpacked,
@@ -50,13 +49,10 @@ _ROUGH = 1e-2
 _TO_BOUNDARY = 0.995
 """Share of the way to the boundary that a step may go."""
 
-_ALL_BUT = 60.0
-"""Bits from which what a set leaves out of the simplex is below rounding."""
-
 
 @dataclass(frozen=True)
 class InteriorPoint(Solver):
-    """Second-order primal-dual solver for the KL ball and any risks with derivatives.
+    """Second-order primal-dual solver for any risks with derivatives.
 
     Parameters
     ----------
@@ -67,13 +63,7 @@ class InteriorPoint(Solver):
     max_iter: int = 100
     warm: bool = False
 
-    def eased(self, objective: RobustObjective) -> RobustObjective:
-        """Take a set that leaves out next to nothing for the simplex, whose conditions are better scaled.
-
-        It holds every mix with probabilities of ``2**-radius`` and more, so the values agree up to rounding.
-        """
-        ball = kl_ball(objective)
-        return replace(objective, contexts=KLBall(ball.p_hat, math.inf)) if ball.radius >= _ALL_BUT else objective
+    needs: ClassVar[tuple[str, ...]] = ("hessian",)
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin near the empirical risk minimiser, at the centre of the set."""
@@ -84,22 +74,23 @@ class InteriorPoint(Solver):
 
     def centred(self, objective: RobustObjective, point: Point) -> State:
         """Return a state at a point whose other variables are well inside their bounds."""
-        scores = objective.scores(point)
-        ball = kl_ball(objective)
-        p_hat = positive(ball.p_hat)
-        radius = ball.radius * math.log(2.0)
-        # The least favourable member of a smaller set meets every condition at these scores but the last, and leaves
-        # room around it. A very large set would start at its rim, with probabilities near zero.
-        inner = min(0.25 * radius, 0.5) / math.log(2.0)
-        worst = KLBall(p_hat, inner).worst_case(scores)
-        # Scores that happen to agree here will not stay so: the multiplier starts as if they differed a little.
-        floor = 1e-3 * max(objective.scale(point), 1e-300) * max(1.0, 1.0 / math.sqrt(2.0 * max(radius, 1e-300)))
-        p, multiplier = worst.distribution, max(worst.multiplier if math.isfinite(worst.nu) else 0.0, floor)
-        nu = max(worst.nu if math.isfinite(worst.nu) else -math.inf, float(scores.max()) + floor)
-        slack = max(-excess(ball, p), 0.1 * radius) if math.isfinite(radius) else 0.0
-        low, high = bound_prices(objective, point.theta, multiplier)
-        duals = Duals(nu, nu - scores, multiplier if slack else 0.0, slack, low, high)
-        return self.finished(state_of(point, p, duals, self.linearise(objective, point, p)))
+        mixes, scores = objective.mixes, objective.scores(point)
+        inside = mixes.interior(scores)
+        p = inside.distribution
+        constraints, depths = mixes.constraints(p), -mixes.constraints(mixes.p_hat).values
+        # Scores that happen to agree here will not stay so: the prices start as if they differed a little.
+        thinnest = float(depths.min(initial=math.inf))
+        floor = 1e-3 * max(objective.scale(point), 1e-300) * max(1.0, 1.0 / math.sqrt(2.0 * max(thinnest, 1e-300)))
+        known = math.isfinite(inside.nu)
+        price = max(inside.multiplier, floor) if known else floor
+        prices, slacks = np.full(len(depths), price), np.maximum(-constraints.values, 0.1 * depths)
+        reduced = scores - prices @ constraints.regular
+        # Most of s belongs to the poles; without any, all products start alike.
+        total = float(constraints.poles.sum())
+        lift = floor * total if total else float(np.mean(prices * slacks)) if len(prices) else floor
+        nu = max(inside.nu if known else -math.inf, float(reduced.max()) + lift)
+        duals = Duals(nu, nu - reduced, prices, slacks, *bound_prices(objective, point.theta, price))
+        return self.finished(state_of(point, p, duals, self.linearise(objective, point, p), constraints))
 
     def first_point(self, objective: RobustObjective, theta: Array) -> Point:
         """Return a point near the empirical risk minimiser, from where full steps mostly work."""
@@ -147,7 +138,7 @@ class InteriorPoint(Solver):
         """
         if state.curvature is None or objective.oracle.bounds is not None:
             return replace(state, stalled=True)
-        value, p = objective.value(state.point), objective.contexts.pull_inside(state.p)
+        value, p = objective.value(state.point), objective.mixes.project(state.p)
         direction = -positive_solver(state.curvature)(p @ state.point.jacobian)
         for length in (1.0, 0.25, 0.05):
             point = objective.oracle.at(state.point.theta + length * direction)
@@ -156,19 +147,9 @@ class InteriorPoint(Solver):
         return replace(state, stalled=True)
 
 
-def kl_ball(objective: RobustObjective) -> KLBall:
-    """Return the set, which has to be a KL ball: its conditions are what the steps are made of."""
-    if not isinstance(objective.contexts, KLBall):
-        raise InvalidInputError(
-            f"the interior-point method needs a KLBall, got a {type(objective.contexts).__name__}. "
-            "Use a first-order solver for other sets."
-        )
-    return objective.contexts
-
-
 def rough_erm(objective: RobustObjective, theta: Array) -> Point:
     """Return a point near the empirical risk minimiser, as far as Newton steps still promise much."""
-    centre, solver = replace(objective, contexts=KLBall(objective.contexts.p_hat, 0.0)), Newton()
+    centre, solver = replace(objective, mixes=objective.mixes.centre), Newton()
     state = solver.start(centre, theta)
     for _ in range(30):
         assert state.curvature is not None

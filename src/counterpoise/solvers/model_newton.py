@@ -12,19 +12,19 @@ error is squared by every look.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import positive_solver
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle._base import Point
 from counterpoise.oracle.quadratic import QuadraticOracle
 from counterpoise.solvers._base import Array, Solver, State, foresee
 from counterpoise.solvers._many_contexts import minimise_for_many
-from counterpoise.solvers.interior_point import InteriorPoint, kl_ball, rough_erm
+from counterpoise.solvers.interior_point import InteriorPoint, rough_erm
 
 MANY_CONTEXTS = 10
 """Contexts per parameter from which all their scores do not meet on a kink."""
@@ -38,7 +38,7 @@ _SHORTEST = 1e-3
 
 @dataclass(frozen=True)
 class ModelNewton(Solver):
-    """Second-order solver for a KL ball and smooth risks.
+    """Second-order solver for smooth risks.
 
     Parameters
     ----------
@@ -50,9 +50,14 @@ class ModelNewton(Solver):
     max_iter: int = 100
     thrifty: bool = False
 
+    needs: ClassVar[tuple[str, ...]] = ("hessian",)
+
     def check(self, objective: RobustObjective) -> None:
         """Refuse bounds, and a set that is one point."""
-        if objective.oracle.bounds is not None or kl_ball(objective).is_point:
+        super().check(objective)
+        if self.thrifty:
+            self.require(objective.oracle, "curvature_share")
+        if objective.oracle.bounds is not None or objective.mixes.is_point:
             raise InvalidInputError(
                 "ModelNewton knows no bounds on theta and needs a radius. Use InteriorPoint, or Newton."
             )
@@ -61,8 +66,8 @@ class ModelNewton(Solver):
         """Begin at ``theta`` with the centre of the set; with many contexts near the empirical risk minimiser."""
         many = _are_many(objective)
         point = rough_erm(objective, theta) if many else objective.oracle.at(theta)
-        p = objective.contexts.p_hat
-        if many or (self.thrifty and not kl_ball(objective).is_simplex):
+        p = objective.mixes.p_hat
+        if many or (self.thrifty and not objective.mixes.is_simplex):
             p = objective.worst_case(point).distribution
         return _state(point, p)
 
@@ -88,22 +93,20 @@ class ModelNewton(Solver):
 
     def _on_model(self, objective: RobustObjective, state: State) -> tuple[Array, Array, float] | None:
         """Return the move to the model's minimum, the distribution there, and the decrease it promises."""
-        point, ball = state.point, kl_ball(objective)
+        point, mixes = state.point, objective.mixes
         curvature = _matrix(state)
         if _are_many(objective):
-            return minimise_for_many(ball, objective.scores(point), point.jacobian, curvature, state.p)
+            return minimise_for_many(mixes, objective.scores(point), point.jacobian, curvature, state.p)
         model = QuadraticOracle(
             point.theta, point.risks, point.jacobian, curvature[None], objective.oracle.typical_risk
         )
         exact = ReferenceRisks.exactly(objective.references.upper)
-        inner = RobustObjective(model, ball, exact)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotCertifiedWarning)
-            # To rounding: it costs no look at the rows, and the way then does not depend on how they are summed.
-            solution = InteriorPoint(tol=1e-14, max_iter=60, warm=True).solve(inner, point.theta)
+        inner = RobustObjective(model, mixes, exact)
+        # To rounding: it costs no look at the rows, and the way then does not depend on how they are summed.
+        solution = InteriorPoint(tol=1e-14, max_iter=60, warm=True).solve(inner, point.theta)
         if not np.isfinite(solution.theta).all():
             return None
-        p = objective.contexts.pull_inside(solution.p_worst)
+        p = objective.mixes.project(solution.p_worst)
         # The distribution is known better than the move: a small change of the latter hardly shows in the value.
         settled = model.at(point.theta - positive_solver(curvature)(p @ point.jacobian))
         move = solution.theta - point.theta
@@ -115,10 +118,10 @@ class ModelNewton(Solver):
 
 
 def _are_many(objective: RobustObjective) -> bool:
-    """Tell whether contexts outnumber the parameters by far, so that there is no kink."""
-    ball, oracle = kl_ball(objective), objective.oracle
-    enough = oracle.n_contexts >= MANY_CONTEXTS * oracle.n_parameters
-    return enough and not ball.is_simplex and bool((ball.p_hat > 0).all())
+    """Tell whether contexts outnumber the parameters by far and no probability may vanish, so that there is no kink."""
+    mixes, oracle = objective.mixes, objective.oracle
+    poles = mixes.constraints(mixes.p_hat).poles
+    return oracle.n_contexts >= MANY_CONTEXTS * oracle.n_parameters and len(poles) == 1 and bool((poles > 0).all())
 
 
 def _with_what_is_left(state: State, point: Point, p: Array) -> State:

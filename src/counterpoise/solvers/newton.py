@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import positive_solver
@@ -19,14 +20,17 @@ class Newton(Solver):
     empirical risk minimiser, whose gap says what ignoring the set costs.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("hessian",)
+
     def check(self, objective: RobustObjective) -> None:
         """Refuse bounds."""
+        super().check(objective)
         if objective.oracle.bounds is not None:
             raise InvalidInputError("Newton knows no bounds on theta. Use InteriorPoint.")
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin at ``theta``."""
-        return _state(objective, foresee(objective.oracle.at(theta), objective.contexts.p_hat))
+        return _state(objective, foresee(objective.oracle.at(theta), objective.mixes.p_hat))
 
     def step(self, objective: RobustObjective, state: State) -> State:
         """Take a Newton step, shortened until the risk falls enough."""
@@ -51,5 +55,5 @@ class Newton(Solver):
 
 
 def _state(objective: RobustObjective, point: Point) -> State:
-    p = objective.contexts.p_hat
+    p = objective.mixes.p_hat
     return State(point, p, point.hessian(p))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from counterpoise.exceptions import NotCertifiedWarning
 from counterpoise.linalg import positive_solver
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
-from counterpoise.sets import KLBall
 from counterpoise.solvers._base import Array, State
 from counterpoise.solvers._kkt import KKTSystem, Smooth
 from counterpoise.solvers.interior_point import InteriorPoint
@@ -27,14 +25,14 @@ class NewtonCG(InteriorPoint):
     without bound near a kink.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("hessian_product",)
+
     def first_point(self, objective: RobustObjective, theta: Array) -> Point:
         """Return a point near the empirical risk minimiser."""
-        if self.warm or objective.contexts.is_point:
+        if self.warm or objective.mixes.is_point:
             return objective.oracle.at(theta)
-        centre = replace(objective, contexts=KLBall(objective.contexts.p_hat, 0.0))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotCertifiedWarning)
-            solution = replace(self, tol=1e-2, max_iter=30, callback=None).solve(centre, theta)
+        centre = replace(objective, mixes=objective.mixes.centre)
+        solution = replace(self, tol=1e-2, max_iter=30, callback=None).solve(centre, theta)
         return objective.oracle.at(solution.theta)
 
     def finished(self, state: State) -> State:
@@ -49,24 +47,23 @@ class NewtonCG(InteriorPoint):
 class _ConjugateSystem(KKTSystem):
     """The same symmetric positive system, as a product."""
 
-    def assemble(self, curvature_shift: Array, corner: tuple[float, float]) -> None:
+    def assemble(self, curvature_shift: Array, corner: Array) -> None:
         """Prepare products with the matrix and its preconditioner."""
         model = self.model
         assert isinstance(model, Smooth)
         point, p = model.point, model.p
         n = len(curvature_shift)
         product = point.hessian_product(p)
-        border = np.array(corner)
         rows = None if self.fixed else self.rows / np.sqrt(self.stiffness)[:, None]
 
         def apply(x: Array) -> Array:
             out = np.empty_like(x)
             out[:n] = product(x[:n]) + curvature_shift * x[:n]
-            out[n:] = border * x[n:]
+            out[n:] = corner * x[n:]
             return out if rows is None else out + rows.T @ (rows @ x)
 
         self.diagonal = point.hessian_diagonal(p) + curvature_shift
-        scale = np.concatenate([self.diagonal, border])
+        scale = np.concatenate([self.diagonal, corner])
         precondition = _woodbury(scale, rows)
         self.apply = apply
         self.solve = lambda rhs: _conjugate_gradients(apply, precondition, rhs)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from counterpoise.exceptions import InvalidInputError
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle._base import Oracle
 from counterpoise.sets import ContextSet
@@ -18,10 +17,7 @@ from counterpoise.solvers._base import Array, Solver, State
 class ScalarSearch(Solver):
     """Exact to rounding. It needs an oracle of one parameter that knows its kinks (``candidates``, ``slopes``)."""
 
-    def check(self, objective: RobustObjective) -> None:
-        """Refuse an oracle that does not know its kinks."""
-        if not hasattr(objective.oracle, "candidates"):
-            raise InvalidInputError("ScalarSearch is for one parameter, a piecewise linear loss and alpha=0.")
+    needs: ClassVar[tuple[str, ...]] = ("kinks",)
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin at ``theta``."""
@@ -40,8 +36,8 @@ class ScalarSearch(Solver):
             middle = (low + high) // 2
             point = oracle.at(candidates[middle : middle + 1])
             scores = objective.scores(point)
-            left = -steepest(objective.contexts, scores, -point.slopes(0))[0]
-            right, p = steepest(objective.contexts, scores, point.slopes(1))
+            left = -steepest(objective.mixes, scores, -point.slopes(0))[0]
+            right, p = steepest(objective.mixes, scores, point.slopes(1))
             if left <= 0 <= right:
                 return State(point, self._balanced(objective, point, p), extra="found")
             low, high = (middle, high) if right < 0 else (low, middle)
@@ -56,7 +52,7 @@ class ScalarSearch(Solver):
     def _balanced(objective: RobustObjective, point: Any, right: Array) -> Array:
         """Mix the least favourable distributions to the left and to the right so that neither direction falls."""
         scores = objective.scores(point)
-        left = steepest(objective.contexts, scores, -point.slopes(0))[1]
+        left = steepest(objective.mixes, scores, -point.slopes(0))[1]
         falls, rises = float(left @ point.slopes(1)), float(right @ point.slopes(0))
         if falls >= 0:
             return left
@@ -67,7 +63,7 @@ class ScalarSearch(Solver):
         return share * left + (1.0 - share) * right
 
 
-def narrowed(oracle: Any, contexts: ContextSet, references: ReferenceRisks) -> Oracle:
+def narrowed(oracle: Any, mixes: ContextSet, references: ReferenceRisks) -> Oracle:
     """Return the problem on the range between two kinks that holds the minimum, found by an oracle of its own kind.
 
     ``oracle.around`` is asked, which is told on which side of a theta the worst case is lower.
@@ -75,25 +71,25 @@ def narrowed(oracle: Any, contexts: ContextSet, references: ReferenceRisks) -> O
 
     def falls(risks: Array, left: Array, right: Array) -> int:
         scores = risks - references.upper
-        if steepest(contexts, scores, right)[0] < 0:
+        if steepest(mixes, scores, right)[0] < 0:
             return 1
-        return -1 if -steepest(contexts, scores, -left)[0] > 0 else 0
+        return -1 if -steepest(mixes, scores, -left)[0] > 0 else 0
 
     found: Oracle = oracle.around(falls)
     return found
 
 
-def steepest(contexts: ContextSet, scores: Array, slopes: Array) -> tuple[float, Array]:
+def steepest(mixes: ContextSet, scores: Array, slopes: Array) -> tuple[float, Array]:
     """Return the derivative of the worst-case score along ``slopes``, and the distribution that attains it."""
     spread = float(scores.max() - scores.min())
     noise = 1e-13 * float(np.abs(scores).max())
-    if contexts.is_simplex or spread <= noise:
+    if mixes.is_simplex or spread <= noise:
         # Several distributions are least favourable: among those, the steepest one rules.
         tied = scores >= scores.max() - noise
-        lowered = np.where(tied, slopes, slopes.min() - 1.0) if contexts.is_simplex else slopes
-        p = contexts.worst_case(lowered).distribution
+        lowered = np.where(tied, slopes, slopes.min() - 1.0) if mixes.is_simplex else slopes
+        p = mixes.worst_case(lowered).distribution
     else:
-        p = contexts.worst_case(scores).distribution
+        p = mixes.worst_case(scores).distribution
     return float(p @ slopes), p
 
 
@@ -102,14 +98,14 @@ def _between(objective: RobustObjective, low: float, high: float) -> State:
     oracle: Any = objective.oracle
     first, last = oracle.at(np.array([low])), oracle.at(np.array([high]))
     start, slopes = objective.scores(first), first.slopes(1)
-    p_low = objective.contexts.worst_case(start).distribution
-    p_high = objective.contexts.worst_case(objective.scores(last)).distribution
+    p_low = objective.mixes.worst_case(start).distribution
+    p_high = objective.mixes.worst_case(objective.scores(last)).distribution
     a, b = low, high
     for _ in range(200):
         middle = a + 0.5 * (b - a)
         if not a < middle < b:
             break
-        p = objective.contexts.worst_case(start + slopes * (middle - low)).distribution
+        p = objective.mixes.worst_case(start + slopes * (middle - low)).distribution
         if float(p @ slopes) < 0:
             a, p_low = middle, p
         else:

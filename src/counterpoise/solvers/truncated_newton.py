@@ -39,7 +39,7 @@ class _RoughSystem(KKTSystem):
     Near a kink the resistance of p vanishes, which is no harm here: nothing is divided by it.
     """
 
-    def assemble(self, curvature_shift: Array, corner: tuple[float, float]) -> None:
+    def assemble(self, curvature_shift: Array, corner: Array) -> None:
         """Prepare products with the Hessian, and the small system that the diagonal leaves."""
         model = self.model
         assert isinstance(model, Smooth)
@@ -47,7 +47,8 @@ class _RoughSystem(KKTSystem):
         self.product = model.point.hessian_product(model.p)
         self.shift = curvature_shift
         self.diagonal = np.maximum(model.point.hessian_diagonal(model.p) + curvature_shift, 1e-300)
-        rows = np.empty((0, n + 2)) if self.fixed else self.rows
+        k = len(corner)
+        rows = np.empty((0, n + k)) if self.fixed else self.rows
         self.jacobian, border = rows[:, :n], rows[:, n:]
         stiffness = np.empty(0) if self.fixed else self.stiffness
         outer = (self.jacobian / self.diagonal) @ self.jacobian.T + np.diag(stiffness)
@@ -57,14 +58,14 @@ class _RoughSystem(KKTSystem):
         self.small = linalg.lu_factor(small)
         left = _LEFT_ALONE if self.fixed else _LEFT
         self.enough = (left * self.merit(self.state, 0.0)) ** 2 / self.width
-        self.theta, self.others, self.residual = np.zeros(n), np.zeros(len(rows) + 2), np.zeros(n)
-        self.sides: tuple[Array, Array] = (np.zeros(n), np.zeros(len(rows) + 2))
+        self.theta, self.others, self.residual = np.zeros(n), np.zeros(len(rows) + k), np.zeros(n)
+        self.sides: tuple[Array, Array] = (np.zeros(n), np.zeros(len(rows) + k))
 
     def found(self, rhs: Array, b_p: Array) -> tuple[Array, Array]:
         """Go on from what was found for the last right side until little enough is left."""
         n, n_p = len(self.theta), len(self.jacobian)
         sides = rhs[:n], np.concatenate([-b_p[:n_p], rhs[n:]])
-        change, still = sides[1] - self.sides[1], np.zeros(n_p + 2)
+        change, still = sides[1] - self.sides[1], np.zeros_like(sides[1])
         self.residual, self.sides = self.residual + (sides[0] - self.sides[0]), sides
         if change.any():
             first = self._precondition(self.residual / self.diagonal, change)

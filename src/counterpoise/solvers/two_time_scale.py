@@ -37,7 +37,7 @@ class TwoTimeScale(Solver):
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
         """Begin at ``theta`` and the centre of the set."""
-        return State(objective.oracle.at(projected(objective, theta)), objective.contexts.p_hat)
+        return State(objective.oracle.at(projected(objective, theta)), objective.mixes.p_hat)
 
     def step(self, objective: RobustObjective, state: State) -> State:
         """Descend in theta and ascend in the distribution, both from the same point."""
@@ -48,4 +48,4 @@ class TwoTimeScale(Solver):
             return State(state.point, state.p, stalled=True)
         spread = max(float(scores.max() - scores.min()), 1e-300)
         p = state.p * np.exp(self.p_step_size * (scores - scores.max()) / max(spread, 1.0))
-        return State(point, objective.contexts.pull_inside(p))
+        return State(point, objective.mixes.project(p))

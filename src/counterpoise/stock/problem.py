@@ -236,7 +236,7 @@ class StockProblem:
         """Return the best level for a set of mixes, with its proof; see :meth:`objective`."""
         objective = searched = self.objective(robustness, charge)
         if isinstance(self.oracle, BlockScalarOracle):
-            searched = replace(objective, oracle=narrowed(self.oracle, objective.contexts, objective.references))
+            searched = replace(objective, oracle=narrowed(self.oracle, objective.mixes, objective.references))
         solution = ScalarSearch(tol=_TOL).solve(searched)
         if self.integer:
             return best_whole(objective, solution)
