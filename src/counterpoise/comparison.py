@@ -23,7 +23,6 @@ from sklearn.utils.multiclass import type_of_target
 from counterpoise.contexts import plain
 from counterpoise.estimators.linear import RobustLinearModel, RobustLinearRegression, RobustLogisticRegression
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import METHODS, Robustness
 from counterpoise.judging.excess import ExcessBounds, ExcessDifference, HeldOut
 from counterpoise.judging.intervals import ENDS, NOTHING, interval_in
 from counterpoise.judging.verdict import negligible, verdict
@@ -37,7 +36,8 @@ from counterpoise.learners import (
     specialist_losses,
     step_name,
 )
-from counterpoise.sets import KLBall
+from counterpoise.robustness import METHODS, Robustness
+from counterpoise.sets import ContextSet
 from counterpoise.tables import Table
 from counterpoise.validation import check_aligned, unwrapped
 
@@ -202,10 +202,10 @@ def compare(
     return _judged(held_out, rows, own, fitted, plausible, model)
 
 
-def _plausible(last: Any, counts: Array) -> KLBall:
+def _plausible(last: Any, counts: Array) -> ContextSet:
     """Return the set of mixes for which an estimator is made."""
     given = last.get_params(deep=False)
-    switches = {name: given[name] for name in ("confidence", "radius", "draws") if name in given}
+    switches = {name: given[name] for name in ("confidence", "radius", "draws", "mix") if name in given}
     return Robustness(**switches).ball(counts)
 
 
@@ -281,8 +281,8 @@ def _variant(base: Any, method: str, contexts: Iterable[Any]) -> Any:
     if switches.get("criterion") == "risk" and "reference" in given:
         # What is not scored need not be estimated.
         switches["reference"] = dict.fromkeys(map(plain, contexts), 0.0)
-    if method != "robust" and "adjust" in given:
-        switches["adjust"] = None
+    if method != "robust":
+        switches |= {name: None for name in ("adjust", "mix") if name in given}
     return clone(base).set_params(**{prefix + name: value for name, value in switches.items()})
 
 
@@ -291,7 +291,7 @@ COMPETITORS = ("own", "pooled")
 
 
 def _judged(
-    held_out: HeldOut, rows: Mapping[str, Array], own: Array, fitted: Array, plausible: KLBall, model: str
+    held_out: HeldOut, rows: Mapping[str, Array], own: Array, fitted: Array, plausible: ContextSet, model: str
 ) -> Comparison:
     """Turn losses of rows into tables and words.
 

@@ -19,7 +19,7 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.fit import LinearFit
 from counterpoise.objective import Certificate
 from counterpoise.path import solve_path
-from counterpoise.sets import KLBall, RadiusMethod, confidence_radius, implied_confidence, radius_ladder
+from counterpoise.sets import Ball, KLBall, RadiusMethod, confidence_radius, implied_confidence, radius_ladder
 from counterpoise.tables import Table
 from counterpoise.threads import suited
 
@@ -117,6 +117,26 @@ class _Levels:
     n_levels: int
 
     @property
+    def mix(self) -> Any:
+        """The set that the model was given, if any."""
+        return self.model.get_params().get("mix")
+
+    def ball(self, counts: Array) -> Ball:
+        """Return the ball whose radius makes the levels."""
+        if self.mix is None:
+            return KLBall(counts / counts.sum(), 0.0)
+        if not isinstance(self.mix, Ball):
+            raise InvalidInputError(
+                f"mix is a {type(self.mix).__name__}, which has no radius, so there is no path. Pass a ball such as "
+                "Chi2Ball(p_hat, radius), or None."
+            )
+        return self.mix
+
+    def switches(self, ball: Ball) -> dict[str, Any]:
+        """Return the parameters of a model with that ball."""
+        return {"radius": ball.radius} if self.mix is None else {"mix": ball}
+
+    @property
     def method(self) -> RadiusMethod:
         return self.model.radius if isinstance(self.model.radius, str) else "types"  # type: ignore[return-value]
 
@@ -141,18 +161,21 @@ class _Levels:
         return np.unique(np.asarray(asked, dtype=np.float64))
 
     def confidence(self, radius: float, counts: Array) -> float:
+        """Return the confidence of a level, NaN where the model was given its set."""
+        if self.mix is not None:
+            return math.nan
         return implied_confidence(radius, counts, self.method, draws=self.model.draws)
 
 
 def _linear_path(
     model: RobustLinearModel, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any
 ) -> ConfidencePath:
-    problem = model._problem(X, y, contexts, sample_weight, **columns)
+    problem = model.pose(X=X, y=y, contexts=contexts, sample_weight=sample_weight, **columns)
     if not problem.oracle.rows.at_hand:
         return _refitted_path(model, levels, X, y, contexts, sample_weight, **columns)
     radii = levels.bits(problem.counts)
-    ball = KLBall(problem.counts / problem.counts.sum(), radii[-1])
-    scoring = model._scoring(problem, ball)
+    ball = levels.ball(problem.counts).resized(float(radii[-1]))
+    scoring = model.scoring(problem, ball)
     fitted, like = [], clone(model)
     for name in ("classes_", "n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
@@ -161,9 +184,9 @@ def _linear_path(
         solutions = solve_path(problem, scoring.scored, ball, radii, model.tol)
         for radius, solution in zip(radii, solutions, strict=True):
             one = copy(like)
-            one.radius = float(radius)
+            vars(one).update(levels.switches(ball.resized(float(radius))))
             fit = LinearFit.of(problem, ball.resized(radius), scoring.scored, solution)
-            fitted.append(one._keep(fit, scoring))
+            fitted.append(one.keep(fit, scoring))
     return _path(fitted, levels, problem.counts)
 
 
@@ -171,13 +194,15 @@ def _refitted_path(
     model: Any, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any
 ) -> ConfidencePath:
     weights = columns if sample_weight is None else {**columns, "sample_weight": sample_weight}
-    centre = clone(model).set_params(radius=0.0).fit(X, y, contexts=contexts, **weights)
+    plain = {"radius": 0.0, "mix": None} if levels.mix is not None else {"radius": 0.0}
+    centre = clone(model).set_params(**plain).fit(X, y, contexts=contexts, **weights)
     counts = np.asarray(centre.context_counts_, dtype=np.float64)
+    ball = levels.ball(counts)
     fitted = [
         centre
         if radius == 0.0
-        else clone(model).set_params(radius=float(radius)).fit(X, y, contexts=contexts, **weights)
-        for radius in levels.bits(counts)
+        else clone(model).set_params(**levels.switches(ball.resized(radius))).fit(X, y, contexts=contexts, **weights)
+        for radius in levels.bits(counts).tolist()
     ]
     return _path(fitted, levels, counts)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Real
-from typing import Any, Literal, Self, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts
-from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning, RenamedParameterError
+from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.losses import Loss
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import Bounds, LinearOracle, Oracle
@@ -22,7 +21,8 @@ from counterpoise.oracle.scalar import suits_scalar
 from counterpoise.oracle.scalar_blocks import BlockScalarOracle, scalar_form
 from counterpoise.problem import TOO_LARGE, LinearProblem, Reference, refusing_overflow
 from counterpoise.references.specialists import by_products
-from counterpoise.sets import KLBall, RadiusMethod, confidence_radius
+from counterpoise.robustness import METHODS, Criterion, Robustness, named
+from counterpoise.sets import ContextSet
 from counterpoise.solvers import (
     InteriorPoint,
     ModelNewton,
@@ -40,6 +40,8 @@ from counterpoise.threads import suited
 
 Array = NDArray[np.float64]
 
+__all__ = ["METHODS", "LinearFit", "Robustness", "fit_linear", "fit_problem", "scored_references"]
+
 _LARGE = 2e6
 """Rows times parameters from which a look at the rows costs more than solving a model of them."""
 
@@ -49,125 +51,6 @@ _ADRIFT = 1e3
 
 _ENOUGH = 50
 """Rows of a context that say something of its risk."""
-
-Criterion = Literal["excess", "risk"]
-
-
-class Criterial:
-    """Something with a parameter ``criterion``, which was called ``score`` once."""
-
-    def __new__(cls, *args: Any, **params: Any) -> Self:
-        """Name the parameter's new name to whoever passes the old one."""
-        refuse_score(params)
-        return super().__new__(cls)
-
-
-def refuse_score(params: Mapping[str, Any]) -> None:
-    """Raise where a parameter has its old name."""
-    if "score" in params:
-        raise RenamedParameterError(
-            "score= is now called criterion=, since score is the name of a method in scikit-learn. "
-            f"Pass criterion={params['score']!r}."
-        )
-
-
-@dataclass(frozen=True)
-class Robustness(Criterial):
-    """What is scored, and how large the set is: two switches that name every method of the family.
-
-    Parameters
-    ----------
-    confidence : float
-        Level of the confidence set; 1 is the whole simplex.
-    radius : {"types", "agrawal", "chi2"} or float
-        How the radius follows from the confidence, or the radius itself in bits.
-    draws : float, optional
-        Independent draws of a context in the data, where rows are not. Of no use with a radius in bits.
-    criterion : {"excess", "risk"}
-    balanced : bool
-        Centre the set on equal shares instead of on the empirical ones.
-    """
-
-    confidence: float = 0.99
-    radius: RadiusMethod | float = "types"
-    draws: float | None = None
-    criterion: Criterion = "excess"
-    balanced: bool = False
-
-    @property
-    def switches(self) -> dict[str, Any]:
-        """The same in the words of an estimator: its radius and its criterion."""
-        return {"radius": math.inf if self.confidence == 1.0 else self.radius, "criterion": self.criterion}
-
-    def scored(self, references: ReferenceRisks) -> ReferenceRisks:
-        """Return what is taken off each risk: the references, or nothing where the criterion is the risk itself."""
-        return references if self.criterion == "excess" else ReferenceRisks.exactly(np.zeros_like(references.upper))
-
-    def ball(self, counts: Array) -> KLBall:
-        """Return the set of context distributions for these counts."""
-        if isinstance(self.radius, str):
-            bits = confidence_radius(counts, self.confidence, self.radius, draws=self.draws)
-        else:
-            bits = self.radius
-        shares = np.full(len(counts), 1.0 / len(counts)) if self.balanced else counts / counts.sum()
-        return KLBall(shares, bits)
-
-
-def check_parameters(params: Mapping[str, Any]) -> None:
-    """Refuse parameters that cannot be meant, by name and before anything is done with them."""
-    rules: dict[str, tuple[bool, str]] = {
-        "confidence": (_is_number(params["confidence"], 0.0, 1.0), "a level of confidence in [0, 1], such as 0.99"),
-        "radius": (
-            params["radius"] in get_args(RadiusMethod)
-            if isinstance(params["radius"], str)
-            else _is_number(params["radius"], 0.0),
-            "'types', 'agrawal' or 'chi2', or a number of bits, 0 or more",
-        ),
-        "draws": (
-            params["draws"] is None or (_is_number(params["draws"], 0.0) and 0 < params["draws"] < math.inf),
-            "a positive number, how many independent draws of a context the data hold, or None",
-        ),
-        "criterion": (params["criterion"] in ("excess", "risk"), "'excess' or 'risk'"),
-        "reference": (
-            not isinstance(params["reference"], str) or params["reference"] in ("in-sample", "cross-fit", "shrunk"),
-            "'in-sample', 'cross-fit' or 'shrunk', or a mapping from context to risk",
-        ),
-        "adjust": (_is_adjustment(params.get("adjust")), "None, 'standard-error' or a positive number, such as 1.0"),
-        "tol": (_is_number(params.get("tol", 0.0), 0.0), "a number, 0 or more, such as 1e-6"),
-        "max_iter": (_is_whole(params.get("max_iter", 1)), "a whole number, 1 or more"),
-        "fit_intercept": (isinstance(params.get("fit_intercept", True), (bool, np.bool_)), "True or False"),
-    }
-    for name, (is_good, wanted) in rules.items():
-        if not is_good:
-            raise InvalidInputError(f"{name} is {params[name]!r:.60}; pass {wanted}.")
-
-
-def _is_number(value: Any, low: float, high: float = math.inf) -> bool:
-    number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
-    # A number that no float can hold is none that is meant; a narrow float cannot be compared with so large a one.
-    value = float(value) if isinstance(value, np.floating) else value
-    return number and bool(low <= value <= high) and (bool(value <= 1e300) or value == math.inf)
-
-
-def _is_adjustment(value: Any) -> bool:
-    if value is None or isinstance(value, str):
-        return value in (None, "standard-error")
-    return _is_number(value, 0.0) and 0.0 < value < math.inf
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 1)
-
-
-METHODS: Mapping[str, Robustness] = {
-    "robust": Robustness(),
-    "erm": Robustness(radius=0.0, criterion="risk"),
-    "inverse-frequency": Robustness(radius=0.0, criterion="risk", balanced=True),
-    "minimax-risk": Robustness(confidence=1.0, criterion="risk"),
-    "minimax-regret": Robustness(confidence=1.0, criterion="excess"),
-    "likelihood-robust": Robustness(criterion="risk"),
-}
-"""The methods of the family by name; every one is the same problem with its switches set."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +65,7 @@ class LinearFit:
     contexts : Contexts
     counts : ndarray of shape (n_contexts,)
         Rows, or the sum of their weights, in each context.
-    ball : KLBall
+    ball : ContextSet
     references : ReferenceRisks
 
     Whatever there is one of per context is in the order of ``contexts.labels``.
@@ -193,11 +76,11 @@ class LinearFit:
     solution: Solution
     contexts: Contexts
     counts: Array
-    ball: KLBall
+    ball: ContextSet
     references: ReferenceRisks
 
     @classmethod
-    def of(cls, problem: LinearProblem, ball: KLBall, references: ReferenceRisks, solution: Solution) -> LinearFit:
+    def of(cls, problem: LinearProblem, ball: ContextSet, references: ReferenceRisks, solution: Solution) -> LinearFit:
         """Read the coefficients off a solution."""
         oracle = problem.oracle
         n_features, outputs = oracle.n_features, oracle.loss.n_outputs
@@ -268,7 +151,7 @@ def fit_linear(
     -------
     LinearFit
     """
-    robustness = _named(robustness) if isinstance(robustness, str) else robustness
+    robustness = named(robustness) if isinstance(robustness, str) else robustness
     if not isinstance(robustness, Robustness):
         raise InvalidInputError(
             f"robustness is {robustness!r:.60}; pass a method's name, or e.g. Robustness(confidence=0.9)."
@@ -304,7 +187,7 @@ def scored_references(problem: LinearProblem, criterion: Criterion, reference: R
 
 def fit_problem(
     problem: LinearProblem,
-    ball: KLBall,
+    ball: ContextSet,
     references: ReferenceRisks,
     *,
     solver: Solver | None = None,
@@ -330,15 +213,9 @@ def fit_problem(
     return LinearFit.of(problem, ball, references, solution)
 
 
-def _named(method: str) -> Robustness:
-    if method not in METHODS:
-        raise InvalidInputError(f"there is no method {method!r}; choose one of {', '.join(METHODS)}.")
-    return METHODS[method]
-
-
 def _solve(
     problem: LinearProblem,
-    ball: KLBall,
+    ball: ContextSet,
     references: ReferenceRisks,
     solver: Solver | None,
     tol: float,
@@ -371,7 +248,7 @@ def _solve(
 
 
 def _head_start(
-    problem: LinearProblem, ball: KLBall, references: ReferenceRisks, solver_type: type[Solver]
+    problem: LinearProblem, ball: ContextSet, references: ReferenceRisks, solver_type: type[Solver]
 ) -> tuple[dict[str, Any], Array | None]:
     """Return how and where a solver begins, if not by itself: where references began, or where some rows lead."""
     sketch = problem.sketch if solver_type in (InteriorPoint, ModelNewton) else None
@@ -392,7 +269,9 @@ def _head_start(
     return {"thrifty": True}, start
 
 
-def _attempts(problem: LinearProblem, ball: KLBall, references: ReferenceRisks) -> list[tuple[Oracle, type[Solver]]]:
+def _attempts(
+    problem: LinearProblem, ball: ContextSet, references: ReferenceRisks
+) -> list[tuple[Oracle, type[Solver]]]:
     """Return the problem in the forms that suit it, each with the solver for that form, the fastest first."""
     oracle = problem.oracle
     if suits_scalar(oracle):
@@ -414,13 +293,13 @@ def _attempts(problem: LinearProblem, ball: KLBall, references: ReferenceRisks) 
     return [smooth[0], by_rows] if oracle.loss.softness > 0.0 else [by_rows]
 
 
-def _scalar(oracle: LinearOracle, ball: KLBall, references: ReferenceRisks) -> Oracle:
+def _scalar(oracle: LinearOracle, ball: ContextSet, references: ReferenceRisks) -> Oracle:
     """Return a problem of one parameter; of rows in blocks, on the range between two kinks that holds the minimum."""
     form = scalar_form(oracle)
     return narrowed(form, ball, references) if isinstance(form, BlockScalarOracle) else form
 
 
-def _refuse_bottomless(problem: LinearProblem, ball: KLBall, solution: Solution) -> None:
+def _refuse_bottomless(problem: LinearProblem, ball: ContextSet, solution: Solution) -> None:
     """Say that a problem has no minimum, where going on in the direction of the answer lowers the risk for ever."""
     oracle = problem.oracle
     if solution.certificate.lower > -math.inf or not oracle.loss.is_hinged or oracle.alpha > 0.0:

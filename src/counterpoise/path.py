@@ -15,7 +15,7 @@ from counterpoise.oracle._base import Array
 from counterpoise.oracle.linear import LinearPoint
 from counterpoise.oracle.quadratic import QuadraticOracle
 from counterpoise.problem import LinearProblem, refusing_overflow
-from counterpoise.sets import KLBall
+from counterpoise.sets import Ball
 from counterpoise.solvers import InteriorPoint, Newton, Solution, Status
 
 _MOST_ENTRIES = 1 << 25
@@ -35,7 +35,7 @@ _MOST_STEPS = 6
 
 
 def solve_path(
-    problem: LinearProblem, references: ReferenceRisks, ball: KLBall, radii: Array, tol: float
+    problem: LinearProblem, references: ReferenceRisks, ball: Ball, radii: Array, tol: float
 ) -> Iterator[Solution]:
     """Solve a problem for sets of growing radius around one distribution.
 
@@ -49,7 +49,7 @@ def solve_path(
 
     Parameters
     ----------
-    ball : KLBall
+    ball : Ball
         Around that distribution, of any radius.
     radii : ndarray
         Ascending and distinct.
@@ -73,9 +73,7 @@ def solve_path(
 
 
 @refusing_overflow()
-def _bisect(
-    problem: LinearProblem, references: ReferenceRisks, ball: KLBall, radii: Array, tol: float
-) -> list[Solution]:
+def _bisect(problem: LinearProblem, references: ReferenceRisks, ball: Ball, radii: Array, tol: float) -> list[Solution]:
     """Solve some levels, and fill in those between where that is good enough to look at.
 
     The minimum under a distribution is concave in it, so a mixture of two levels' distributions proves the mixture of
@@ -138,7 +136,7 @@ def _bisect(
     return [solutions[k] for k in range(len(radii))]
 
 
-def _largest_share(ball: KLBall, inside: Array, beyond: Array) -> float:
+def _largest_share(ball: Ball, inside: Array, beyond: Array) -> float:
     """Return how much of ``beyond`` a mixture with ``inside`` may hold and still be a member."""
     low, high = 0.0, 1.0
     if ball.is_simplex or ball.divergence(beyond) <= ball.radius:
@@ -170,7 +168,7 @@ class _Follower:
     kinked: bool = False
     scale: float | None = None
 
-    def tried(self, ball: KLBall) -> Solution | None:
+    def tried(self, ball: Ball) -> Solution | None:
         """Return the solution for a set that contains those before; None also where numbers grow too large."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
@@ -178,7 +176,7 @@ class _Follower:
             except ArithmeticError:
                 return None
 
-    def solve(self, ball: KLBall) -> Solution | None:
+    def solve(self, ball: Ball) -> Solution | None:
         """Return the solution for a set that contains those before; None where parabolas do not lead to it."""
         oracle = self.problem.oracle
         objective = RobustObjective(oracle, ball, self.references)
@@ -238,7 +236,7 @@ class _Follower:
         self.last = Solution(point.theta, p, value, certificate, Status.CERTIFIED, n_iter, point.risks, scores)
         return self.last
 
-    def _solve(self, parabolas: RobustObjective, ball: KLBall) -> tuple[Array, Array]:
+    def _solve(self, parabolas: RobustObjective, ball: Ball) -> tuple[Array, Array]:
         """Return the solution of a problem whose risks are parabolas, and the distribution that goes with it."""
         if self.scale is None:
             self.scale = parabolas.scale(parabolas.oracle.at(parabolas.oracle.start()))
@@ -255,7 +253,7 @@ class _Follower:
         self.hessians = point.context_hessians()
 
 
-def _newton(objective: RobustObjective, ball: KLBall, accuracy: float) -> tuple[Array, Array] | None:
+def _newton(objective: RobustObjective, ball: Ball, accuracy: float) -> tuple[Array, Array] | None:
     """Solve a problem whose risks are parabolas by Newton steps on the worst-case value; None near a kink of it."""
     point = objective.oracle.at(objective.oracle.start())
     for _ in range(_MOST_STEPS):

@@ -99,9 +99,17 @@ class LinearProblem:
         )
         if bounds is not None:
             oracle = replace(oracle, bounds=_checked_bounds(bounds, oracle))
+        return cls.checked(oracle, encoded, counts, shift)
+
+    @classmethod
+    def checked(
+        cls, oracle: LinearOracle, contexts: Contexts, counts: Array, shift: Array | None = None
+    ) -> LinearProblem:
+        """Return a problem, unless there is nothing to fit or the ridge is wrong."""
+        check_alpha(oracle.alpha)
         if oracle.n_parameters == 0:
             raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
-        return cls(oracle, encoded, counts, shift)
+        return cls(oracle, contexts, counts, shift)
 
     @property
     def size(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,41 +18,26 @@ from counterpoise.rows import BlockRows, MemoryRows
 
 Array = NDArray[np.float64]
 
-_DECIDED_HERE = frozenset(
-    (
-        "alpha",
-        "confidence",
-        "radius",
-        "draws",
-        "criterion",
-        "reference",
-        "adjust",
-        "tol",
-        "max_iter",
-        "verbose",
-        "device",
-    )
-)
-"""Parameters of estimators that what rows answer does not depend on."""
-
 _MOST_PARAMETERS = 2500
 """Parameters up to which a square matrix per context is worth sending."""
 
 
 @dataclass(frozen=True, eq=False)
-class ModelReader:
-    """Partitions as an estimator reads them."""
+class NamedReader:
+    """Partitions as an estimator reads them, whose columns have to be those of the whole."""
 
-    estimator: Any
-    classifies: bool
+    reader: Any
     names: tuple[Any, ...]
 
     @property
+    def classifies(self) -> bool:
+        """Whether targets are classes."""
+        return self.reader.classifies
+
+    @property
     def meaning(self) -> str:
-        """Return the model, with the parameters that change what rows answer."""
-        parameters = self.estimator.get_params(deep=False)
-        kept = {name: value for name, value in sorted(parameters.items()) if name not in _DECIDED_HERE}
-        return f"{type(self.estimator).__name__} {kept!r}"
+        """All that answers of rows depend on beside the rows themselves."""
+        return self.reader.meaning
 
     def rows(self, columns: dict[str, Any]) -> tuple[Any, NDArray[Any]]:
         """Return features and targets, checked."""
@@ -65,62 +51,56 @@ class ModelReader:
                 if names
             )
             raise InvalidInputError(f"its columns are not those of X ({said or 'they are in another order'}).")
-        return self.estimator._validated(**columns)
+        return self.reader.rows(columns)
 
     def target(self, y: NDArray[Any], classes: NDArray[Any] | None) -> Array:
         """Return targets in the domain of the loss."""
-        if classes is None:
-            return self.estimator._loss().checked_target(y)
-        return np.searchsorted(classes, y).astype(np.float64)
+        return self.reader.target(y, classes)
 
     def posed(self, rows: MemoryRows) -> MemoryRows:
         """Return rows in the form that is solved."""
-        return self.estimator._posed(rows)
+        return self.reader.placed(rows)
 
 
-def pose(estimator: Any, columns: dict[str, Any]) -> tuple[LinearProblem, NDArray[Any] | None, Any]:
-    """Return the problem that dask collections pose, the classes of a classifier, and a row of zeros like X.
+def pose(reader: Any, columns: Mapping[str, Any]) -> LinearProblem:
+    """Return the problem that dask collections pose.
 
     Parameters
     ----------
-    estimator : RobustLinearModel
-        Not fitted; it says how rows are checked.
-    columns : dict
+    reader : counterpoise.homes.Reader
+        How rows are checked.
+    columns : mapping
         X, y, contexts, sample_weight and what else the estimator's fit takes.
     """
-    check_alpha(estimator.alpha)
-    classifies = hasattr(estimator, "decision_function")
+    check_alpha(reader.alpha)
     parts = take_apart("X", columns)
     like = _like(columns["X"], taken(columns, columns["X"]))
-    reader = ModelReader(estimator, classifies, tuple(getattr(like, "columns", ())))
-    summaries, client = summarise(parts, reader)
+    there = NamedReader(reader.travelling(), tuple(getattr(like, "columns", ())))
+    summaries, client = summarise(parts, there)
     if all(summary is None for summary in summaries):
         raise InvalidInputError("there are no rows: every partition is empty.")
-    classes = all_classes(summaries) if classifies else None
-    if classes is not None:
-        estimator.classes_ = classes
-        if len(classes) < 2:
-            raise InvalidInputError(f"y holds one class, {classes.tolist()[0]!r}; a classifier needs two or more.")
-    loss = estimator._loss()
-    found = gather(parts, reader, summaries, client, classes, loss, estimator.fit_intercept)
-    solved = _solved_loss(estimator, loss)
-    rows = BlockRows(found.blocks, solved, len(found.contexts.labels), found.n_features, estimator.fit_intercept)
-    oracle = LinearOracle(rows, estimator.alpha)
-    if oracle.n_parameters == 0:
-        raise InvalidInputError("there is nothing to fit: X has no columns and fit_intercept is False.")
-    if oracle.n_parameters > _MOST_PARAMETERS:
+    classes = all_classes(summaries) if reader.classifies else None
+    if classes is not None and len(classes) < 2:
+        raise InvalidInputError(f"y holds one class, {classes.tolist()[0]!r}; a classifier needs two or more.")
+    reader.learn(like, classes)
+    loss = reader.loss()
+    found = gather(parts, there, summaries, client, classes, loss, reader.fit_intercept)
+    solved = _solved_loss(reader, loss)
+    rows = BlockRows(found.blocks, solved, len(found.contexts.labels), found.n_features, reader.fit_intercept)
+    problem = LinearProblem.checked(LinearOracle(rows, reader.alpha), found.contexts, found.counts)
+    n_parameters = problem.oracle.n_parameters
+    if n_parameters > _MOST_PARAMETERS:
         raise InvalidInputError(
-            f"the model has {oracle.n_parameters:,} parameters; on dask collections {_MOST_PARAMETERS:,} are the most. "
+            f"the model has {n_parameters:,} parameters; on dask collections {_MOST_PARAMETERS:,} are the most. "
             "Choose fewer features, or fit in memory."
         )
-    return LinearProblem(oracle, found.contexts, found.counts), classes, like
+    return problem
 
 
-def _solved_loss(estimator: Any, loss: Any) -> Any:
+def _solved_loss(reader: Any, loss: Any) -> Any:
     """Return the loss of rows in the form that is solved."""
     none = np.zeros((0, loss.target_columns)) if loss.target_columns > 1 else np.zeros(0)
-    empty = MemoryRows(np.zeros((0, 1)), none, np.zeros(0), np.zeros(1, dtype=np.intp), loss)
-    return estimator._posed(empty).loss
+    return reader.placed(MemoryRows(np.zeros((0, 1)), none, np.zeros(0), np.zeros(1, dtype=np.intp), loss)).loss
 
 
 def _like(X: Any, without: list[str]) -> Any:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts, shown
 from counterpoise.exceptions import InvalidInputError, OneContextWarning, SmallContextWarning
-from counterpoise.fit import check_parameters
+from counterpoise.robustness import check_parameters
 from counterpoise.solvers import Progress
 from counterpoise.validation import on_host
 

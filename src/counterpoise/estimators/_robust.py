@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 
 from counterpoise.contexts import Contexts, encode
 from counterpoise.estimators._base import Array, contexts_or_one
-from counterpoise.fit import Criterial, Criterion, Robustness
 from counterpoise.problem import Adjust, Reference
+from counterpoise.robustness import Criterial, Criterion, Robustness
 from counterpoise.sets import ContextSet, RadiusMethod
 from counterpoise.sets.size import radius_of
 from counterpoise.validation import check_aligned
@@ -28,6 +28,7 @@ class MixParameters(TypedDict, total=False):
     radius: RadiusMethod | float
     draws: float | None
     criterion: Criterion
+    mix: ContextSet | None
 
 
 class LinearParameters(MixParameters, total=False):
@@ -71,6 +72,9 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
         Independent draws of a context in the data, where rows are not independent.
     criterion : {"excess", "risk"}, default="excess"
         What the worst case is taken of: risk above the least possible in each context, or risk itself.
+    mix : ContextSet, optional
+        The set of mixes itself, such as ``Chi2Ball(p_hat, radius)``, over the contexts in the order of their labels. It
+        takes the place of ``confidence``, ``radius`` and ``draws``.
 
     Attributes
     ----------
@@ -96,16 +100,18 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
         radius: RadiusMethod | float = "types",
         draws: float | None = None,
         criterion: Criterion = "excess",
+        mix: ContextSet | None = None,
     ) -> None:
         self.confidence = confidence
         self.radius = radius
         self.draws = draws
         self.criterion = criterion
+        self.mix = mix
 
     @property
     def robustness(self) -> Robustness:
         """What is scored, and how large the set is."""
-        return Robustness(self.confidence, self.radius, self.draws, self.criterion)
+        return Robustness(self.confidence, self.radius, self.draws, self.criterion, mix=self.mix)
 
     def _encode(self, contexts: Any, X: Any, n_rows: int) -> Contexts:
         """Return the context of each row of X; to be called by ``fit``, since a warning names its caller."""

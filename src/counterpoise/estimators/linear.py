@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
-from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -27,15 +26,17 @@ from counterpoise.estimators._base import (
     speaking_as,
     warn_of_small_contexts,
 )
+from counterpoise.estimators._robust import LinearParameters, MixParameters, RobustEstimator, with_parameters_of
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import Criterial, Criterion, LinearFit, Robustness, fit_problem
+from counterpoise.fit import LinearFit, fit_problem
+from counterpoise.homes import home_of
 from counterpoise.learners import least_probability
 from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poisson, Squared
 from counterpoise.objective import ReferenceRisks
 from counterpoise.problem import Adjust, LinearProblem, Reference
 from counterpoise.rows import MemoryRows
-from counterpoise.sets import KLBall, RadiusMethod
-from counterpoise.validation import check_aligned, on_host, refuse_masked, unwrapped
+from counterpoise.sets import ContextSet
+from counterpoise.validation import on_host, refuse_masked, unwrapped
 
 if TYPE_CHECKING:
     from sklearn.linear_model import (
@@ -47,6 +48,14 @@ if TYPE_CHECKING:
     )
 
 _FLOATS = (np.float64, np.float32)
+
+_OF_NO_LOSS = frozenset(("contexts", "sample_weight"))
+"""Columns that no loss has to do with."""
+
+_DECIDED_LATER = frozenset(
+    ("alpha", "confidence", "radius", "draws", "mix", "criterion", "reference", "adjust", "tol", "max_iter", "verbose")
+) | {"device"}
+"""Parameters that what rows answer does not depend on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +80,66 @@ class Scoring:
     bracket: Array | None = None
 
 
-class RobustLinearModel(Criterial, BaseEstimator):  # type: ignore[misc]
+@dataclass(frozen=True, eq=False)
+class RowReader:
+    """How a linear estimator reads rows; see :class:`counterpoise.homes.Reader`."""
+
+    model: Any
+
+    @property
+    def alpha(self) -> float:
+        return self.model.alpha
+
+    @property
+    def fit_intercept(self) -> bool:
+        return self.model.fit_intercept
+
+    @property
+    def device(self) -> str | None:
+        return self.model.device
+
+    @property
+    def classifies(self) -> bool:
+        return is_classifier(self.model)
+
+    @property
+    def meaning(self) -> str:
+        own = {name: value for name, value in self.model.get_params(deep=False).items() if name not in _DECIDED_LATER}
+        return f"{type(self.model).__name__} {dict(sorted(own.items()))!r}"
+
+    def travelling(self) -> RowReader:
+        """Return a reader for parts of the rows, whose checks leave no trace in the model."""
+        return RowReader(clone(self.model))
+
+    def rows(self, columns: Mapping[str, Any]) -> tuple[Any, Any]:
+        return self.model._validated(**{name: columns[name] for name in columns if name not in _OF_NO_LOSS})
+
+    def encoded(self, columns: Mapping[str, Any]) -> tuple[Any, Array]:
+        with explaining_text():
+            return self.model._checked(**{name: columns[name] for name in columns if name not in _OF_NO_LOSS})
+
+    def target(self, y: Any, classes: Any) -> Array:
+        if classes is None:
+            return self.model._loss().checked_target(y)
+        return np.searchsorted(classes, y).astype(np.float64)
+
+    def learn(self, like: Any, classes: Any) -> None:
+        # Width and names are kept as scikit-learn keeps them.
+        validate_data(self.model, like, dtype=_FLOATS, ensure_min_features=0)
+        if classes is not None:
+            self.model.classes_ = classes
+
+    def contexts(self, contexts: Any, n_rows: int) -> Any:
+        return contexts_or_one(self.model, contexts, n_rows, stacklevel=6)
+
+    def loss(self) -> Loss:
+        return self.model._loss()
+
+    def placed(self, rows: MemoryRows) -> MemoryRows:
+        return self.model._placed(rows)
+
+
+class RobustLinearModel(RobustEstimator):
     """What the linear estimators have in common.
 
     Parameters
@@ -86,6 +154,9 @@ class RobustLinearModel(Criterial, BaseEstimator):  # type: ignore[misc]
         turn, but one storm is many rows of rain).
     criterion : {"excess", "risk"}, default="excess"
         What the worst case is taken of: risk above the least possible in each context, or risk itself.
+    mix : ContextSet, optional
+        The set of mixes itself, such as ``Chi2Ball(p_hat, radius)``, over the contexts in the order of their labels. It
+        takes the place of ``confidence``, ``radius`` and ``draws``.
     alpha : float, default=1e-4
         ``alpha / 2 * |coef|^2`` is added to every context's mean loss; the intercept is not penalised.
     fit_intercept : bool, default=True
@@ -136,16 +207,10 @@ class RobustLinearModel(Criterial, BaseEstimator):  # type: ignore[misc]
         Of a classifier.
     """
 
-    # The context is metadata: requested by the class, so that no instance has to ask for it.
-    __metadata_request__fit: ClassVar = {"contexts": True}
-
+    @with_parameters_of(RobustEstimator)
     def __init__(
         self,
         *,
-        confidence: float = 0.99,
-        radius: RadiusMethod | float = "types",
-        draws: float | None = None,
-        criterion: Criterion = "excess",
         alpha: float = 1e-4,
         fit_intercept: bool = True,
         reference: Reference = "in-sample",
@@ -154,11 +219,9 @@ class RobustLinearModel(Criterial, BaseEstimator):  # type: ignore[misc]
         max_iter: int = 100,
         verbose: int = 0,
         device: str | None = None,
+        **shared: Unpack[MixParameters],
     ) -> None:
-        self.confidence = confidence
-        self.radius = radius
-        self.draws = draws
-        self.criterion = criterion
+        super().__init__(**shared)
         self.alpha = alpha
         self.fit_intercept = fit_intercept
         self.reference = reference
@@ -191,17 +254,32 @@ class RobustLinearModel(Criterial, BaseEstimator):  # type: ignore[misc]
         sample_weight : array of shape (n_samples,), optional
             A whole number is the same as repeating the row.
         """
-        return self._solved(self._problem(X, y, contexts, sample_weight))
+        return self.fit_problem(self.pose(X=X, y=y, contexts=contexts, sample_weight=sample_weight))
 
-    def _solved(self, problem: LinearProblem) -> Self:
-        """Fit the model to a problem."""
+    def pose(self, **columns: Any) -> LinearProblem:
+        """Check the data, and return the problem they pose, wherever the rows are; see :mod:`counterpoise.homes`.
+
+        Parameters
+        ----------
+        **columns
+            What ``fit`` takes of every row, by name.
+        """
+        with speaking_as(self), np.errstate(invalid="ignore"):
+            check_switches(self)
+            refuse_masked(**{name: values for name, values in columns.items() if name != "contexts"})
+            problem = home_of(columns, self.device).pose(columns, RowReader(self))
+            refuse_measurements(problem.contexts.labels, int(problem.contexts.counts.sum()))
+            return problem
+
+    def fit_problem(self, problem: LinearProblem) -> Self:
+        """Fit the model to a problem that is posed already."""
         line = ProgressLine(type(self).__name__) if self.verbose else None
         with speaking_as(self):
-            ball = self._robustness.ball(problem.counts)
-            scoring = self._scoring(problem, ball)
+            mixes = self.robustness.ball(problem.counts)
+            scoring = self.scoring(problem, mixes)
             fit = fit_problem(
                 problem,
-                ball,
+                mixes,
                 scoring.scored,
                 tol=self.tol,
                 max_iter=self.max_iter,
@@ -212,113 +290,44 @@ class RobustLinearModel(Criterial, BaseEstimator):  # type: ignore[misc]
         if line is not None:
             line.close()
         problem.finish()
-        return self._keep(fit, scoring)
+        return self.keep(fit, scoring)
 
-    @property
-    def _robustness(self) -> Robustness:
-        """What is scored, and how large the set is."""
-        return Robustness(self.confidence, self.radius, self.draws, self.criterion)
-
-    def _problem(self, X: Any, y: Any, contexts: Any, sample_weight: Any = None, **columns: Any) -> LinearProblem:
-        """Check the data, and return the problem they pose; ``columns`` are what a loss knows of rows beside y."""
-        with speaking_as(self):
-            check_switches(self)
-            refuse_masked(X=X, y=y, sample_weight=sample_weight, **columns)
-            if any(hasattr(value, "__dask_graph__") for value in (X, y, contexts, sample_weight, *columns.values())):
-                return self._on_workers(X=X, y=y, contexts=contexts, sample_weight=sample_weight, **columns)
-            if self.device is not None or getattr(X, "is_cuda", False):
-                return self._on_device(X, y, contexts, sample_weight, **columns)
-        given = X
-        with speaking_as(self), explaining_text(), np.errstate(invalid="ignore"):
-            X, target = self._checked(X, y, **columns)
-        with speaking_as(self):
-            check_aligned(given, contexts)
-            problem = LinearProblem.from_data(
-                X,
-                target,
-                contexts_or_one(self, contexts, X.shape[0], stacklevel=4),
-                self._loss(),
-                alpha=self.alpha,
-                fit_intercept=self.fit_intercept,
-                sample_weight=sample_weight,
-                known_finite=not get_config()["assume_finite"],
-            )
-            return replace(problem, oracle=replace(problem.oracle, rows=self._posed(problem.oracle.rows)))
-
-    def _on_device(self, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any) -> LinearProblem:
-        """Pose the problem where a device holds the rows."""
-        if hasattr(X, "is_cuda"):
-            # X is checked on the device; the target is checked beside a column of zeros.
-            _, target = self._checked(np.zeros((len(X), 1)), on_host(y), **columns)
-            self.n_features_in_ = int(X.shape[1]) if X.ndim == 2 else 0
-        else:
-            with explaining_text():
-                X, target = self._checked(X, on_host(y), **columns)
-            if hasattr(X, "tocsr"):
-                raise InvalidInputError("sparse X is not fitted on a device. Pass a dense one, or no device.")
-        pose = import_module("counterpoise.rows.device_home").pose
-        return pose(
-            X,
-            target,
-            contexts_or_one(self, contexts, len(X), stacklevel=5),
-            self._loss(),
-            alpha=self.alpha,
-            fit_intercept=self.fit_intercept,
-            sample_weight=sample_weight,
-            device=self.device,
-        )
-
-    def _on_workers(self, **columns: Any) -> LinearProblem:
-        """Pose the problem where dask collections hold the rows."""
-        if self.device is not None:
-            raise InvalidInputError(
-                f"device is {self.device!r}, which is for rows in memory; dask collections have none."
-            )
-        if columns["contexts"] is None:
-            contexts_or_one(self, None, 0, stacklevel=5)
-        problem, classes, like = import_module("counterpoise.dask.linear").pose(clone(self), columns)
-        # Width and names are kept as scikit-learn keeps them.
-        validate_data(self, like, dtype=_FLOATS)
-        if classes is not None:
-            self.classes_ = classes
-        refuse_measurements(problem.contexts.labels, int(problem.contexts.counts.sum()))
-        return problem
-
-    def _posed(self, rows: MemoryRows) -> MemoryRows:
-        """Return rows in the form that is solved."""
-        return rows
-
-    def _scoring(self, problem: LinearProblem, ball: KLBall) -> Scoring:
+    def scoring(self, problem: LinearProblem, mixes: ContextSet) -> Scoring:
         """Return the least risk of each context, and what is taken off the risks in the score."""
         # With one mix a shift of the scores moves nothing, and is not worth holding rows out.
-        idle = self.adjust == "standard-error" and ball.is_point and problem.oracle.rows.at_hand
+        idle = self.adjust == "standard-error" and mixes.is_point and problem.oracle.rows.at_hand
         adjustments = problem.adjustments(None if idle else self.adjust, self.tol)
         in_sample = isinstance(self.reference, str) and self.reference == "in-sample"
-        if in_sample and self._robustness.criterion == "excess" and not ball.is_point:
+        if in_sample and self.criterion == "excess" and not mixes.is_point:
             rows = problem.oracle.rows
             warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters, rows.at_hand)
         references = problem.references(self.reference, self.tol)
-        scored = self._robustness.scored(references).less(adjustments)
+        scored = self.robustness.scored(references).less(adjustments)
         shrunk = isinstance(self.reference, str) and self.reference == "shrunk"
         bracket = problem.reference_bracket(self.tol) if shrunk else None
         return Scoring(references, adjustments, scored, bracket)
 
-    def _keep(self, fit: LinearFit, scoring: Scoring) -> Self:
+    def keep(self, fit: LinearFit, scoring: Scoring) -> Self:
         """Store what a fit found."""
-        whole = np.array_equal(fit.counts, fit.contexts.counts)
-        self.contexts_: NDArray[Any] = fit.contexts.labels
-        self.context_counts_: NDArray[Any] = fit.contexts.counts if whole else fit.counts
-        self.context_weights_ = fit.solution.p_worst
-        self.context_risks_ = fit.solution.risks
-        self.reference_risks_ = scoring.references.upper
+        solution = fit.solution
+        self._keep_contexts(
+            fit.contexts,
+            fit.counts,
+            fit.ball,
+            weights=solution.p_worst,
+            risks=solution.risks,
+            references=scoring.references.upper,
+        )
         self.reference_bracket_ = scoring.bracket
         self.adjustments_ = scoring.adjustments
-        self.excess_risks_ = fit.solution.risks - scoring.references.upper
-        self.radius_ = fit.ball.radius
-        self.certificate_ = fit.solution.certificate
-        self.n_iter_ = max(fit.solution.n_iter, 1)
+        self.certificate_ = solution.certificate
+        self.n_iter_ = max(solution.n_iter, 1)
         self.coef_, self.intercept_ = self._shaped(fit)
         return self
+
+    def _placed(self, rows: MemoryRows) -> MemoryRows:
+        """Return rows in the form that is solved."""
+        return rows
 
     def _validated(self, X: Any, y: Any, **columns: Any) -> tuple[Any, Any]:
         """Check X and y as scikit-learn does, all rows or a part of them."""
@@ -510,37 +519,9 @@ class RobustHuberRegressor(RobustRegressor):
         In the units of the target.
     """
 
-    def __init__(
-        self,
-        *,
-        delta: float = 1.35,
-        confidence: float = 0.99,
-        radius: RadiusMethod | float = "types",
-        draws: float | None = None,
-        criterion: Criterion = "excess",
-        alpha: float = 1e-4,
-        fit_intercept: bool = True,
-        reference: Reference = "in-sample",
-        adjust: Adjust = None,
-        tol: float = 1e-6,
-        max_iter: int = 100,
-        verbose: int = 0,
-        device: str | None = None,
-    ) -> None:
-        super().__init__(
-            confidence=confidence,
-            radius=radius,
-            draws=draws,
-            criterion=criterion,
-            alpha=alpha,
-            fit_intercept=fit_intercept,
-            reference=reference,
-            adjust=adjust,
-            tol=tol,
-            max_iter=max_iter,
-            verbose=verbose,
-            device=device,
-        )
+    @with_parameters_of(RobustRegressor)
+    def __init__(self, *, delta: float = 1.35, **shared: Unpack[LinearParameters]) -> None:
+        super().__init__(**shared)
         self.delta = delta
 
     def _loss(self) -> Loss:
@@ -567,37 +548,9 @@ class RobustQuantileRegressor(RobustRegressor):
     quantile : float, default=0.5
     """
 
-    def __init__(
-        self,
-        *,
-        quantile: float = 0.5,
-        confidence: float = 0.99,
-        radius: RadiusMethod | float = "types",
-        draws: float | None = None,
-        criterion: Criterion = "excess",
-        alpha: float = 1e-4,
-        fit_intercept: bool = True,
-        reference: Reference = "in-sample",
-        adjust: Adjust = None,
-        tol: float = 1e-6,
-        max_iter: int = 100,
-        verbose: int = 0,
-        device: str | None = None,
-    ) -> None:
-        super().__init__(
-            confidence=confidence,
-            radius=radius,
-            draws=draws,
-            criterion=criterion,
-            alpha=alpha,
-            fit_intercept=fit_intercept,
-            reference=reference,
-            adjust=adjust,
-            tol=tol,
-            max_iter=max_iter,
-            verbose=verbose,
-            device=device,
-        )
+    @with_parameters_of(RobustRegressor)
+    def __init__(self, *, quantile: float = 0.5, **shared: Unpack[LinearParameters]) -> None:
+        super().__init__(**shared)
         self.quantile = quantile
 
     def _loss(self) -> Loss:

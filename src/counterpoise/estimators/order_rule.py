@@ -82,7 +82,8 @@ class RobustNewsvendorRegressor(RobustRegressor):
         costs : float or array of shape (n_samples,), optional
             Per unit bought; ``cost`` where it is not given.
         """
-        return self._solved(self._problem(X, y, contexts, sample_weight, costs=costs))
+        problem = self.pose(X=X, y=y, contexts=contexts, sample_weight=sample_weight, costs=costs)
+        return self.fit_problem(problem)
 
     def predict(self, X: Any) -> Array:
         """Return the order of each row."""
@@ -112,11 +113,11 @@ class RobustNewsvendorRegressor(RobustRegressor):
     def _loss(self) -> Newsvendor:
         return Newsvendor(self.price, self.salvage, self.shortage)
 
-    def _posed(self, rows: MemoryRows) -> MemoryRows:
-        return _placed(rows, self._loss(), self._terms.highest)
+    def _placed(self, rows: MemoryRows) -> MemoryRows:
+        return placed(rows, self._loss(), self._terms.highest)
 
 
-def _placed(given: MemoryRows, loss: Newsvendor, high: float) -> MemoryRows:
+def placed(given: MemoryRows, loss: Newsvendor, high: float) -> MemoryRows:
     """Return the rows of orders as they are placed, between 0 and the most that is possible.
 
     Where a loss rises from 0 on, nothing is gained by a line below 0; where it still falls at the most that can be

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import encode
-from counterpoise.fit import METHODS
+from counterpoise.robustness import METHODS
 
 Array = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from sklearn.base import is_classifier
 
 from counterpoise.contexts import Contexts
 from counterpoise.estimators.linear import RobustPoissonRegressor
-from counterpoise.fit import Criterion
 from counterpoise.learners import innermost
+from counterpoise.robustness import Criterion
 from counterpoise.stock.plans import ProductPlan
 from counterpoise.validation import unwrapped
 

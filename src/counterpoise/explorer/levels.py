@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import CoverageWarning, InvalidInputError
-from counterpoise.fit import Robustness
 from counterpoise.pages.scales import number
+from counterpoise.robustness import Robustness
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius, implied_confidence, radius_ladder
 
 Array = NDArray[np.float64]

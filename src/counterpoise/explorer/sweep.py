@@ -24,8 +24,8 @@ from counterpoise.estimators.linear import (
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.explorer.decision import AffineDecision, StockDecision
 from counterpoise.explorer.levels import Levels
-from counterpoise.fit import Criterion, Robustness
 from counterpoise.learners import step_name
+from counterpoise.robustness import Criterion
 from counterpoise.sets import KLBall
 from counterpoise.stock.plans import Money, ProductPlan
 from counterpoise.validation import checked_row_weights
@@ -151,7 +151,7 @@ def sweep(model: Any, X: Any, y: Any, contexts: Any, *, sample_weight: Any = Non
         )
     encoded = encode(contexts)
     counts = np.bincount(encoded.codes, checked_row_weights(sample_weight, encoded)).astype(np.float64)
-    robustness = Robustness(final.confidence, final.radius, final.draws, final.criterion)
+    robustness = final.robustness
     ladder = Levels.of(counts, robustness, levels)
     paths: dict[Criterion, ConfidencePath] = {
         criterion: confidence_path(

@@ -55,8 +55,8 @@ class TorchRows:
     def of(
         cls,
         X: Tensor,
-        target: Tensor,
-        weight: Tensor,
+        target: Any,
+        weight: Any,
         codes: NDArray[np.intp],
         n_contexts: int,
         loss: Loss,
@@ -68,6 +68,7 @@ class TorchRows:
                 f"the {loss.name} loss is not fitted on a device; choose a logistic, linear or Poisson model, or pass "
                 "numpy arrays."
             )
+        target, weight = (torch.as_tensor(rows, dtype=torch.float64, device=X.device) for rows in (target, weight))
         counts = np.bincount(codes, minlength=n_contexts)
         # Small contexts get small tiles, so that filling up costs little.
         tile = int(np.clip(2 ** int(np.log2(max(counts.mean() / 4.0, 1.0))), 8, _LARGEST_TILE))
@@ -286,6 +287,24 @@ class TorchSums:
         if shape.fit_intercept:
             z = z + own[..., shape.n_features].reshape(-1, 1, shape.n_outputs)
         return z.reshape(-1, shape.n_outputs)
+
+
+def sent(X: Any, device: str | None) -> Tensor:
+    """Return features as a tensor of floats on a device, checked."""
+    try:
+        place = X.device if isinstance(X, Tensor) and device is None else torch.device(device)
+        rows = (X.detach() if isinstance(X, Tensor) else torch.tensor(np.asarray(X))).to(place)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise InvalidInputError(f"device {device!r} cannot be used ({error!s:.200}).") from error
+    if rows.ndim != 2 or rows.is_complex():
+        raise InvalidInputError(
+            f"X is a tensor of shape {tuple(rows.shape)} and type {rows.dtype}; pass numbers in rows."
+        )
+    if rows.dtype not in (torch.float32, torch.float64):
+        rows = rows.float() if rows.is_floating_point() else rows.double()
+    if not bool(torch.isfinite(rows).all()):
+        raise InvalidInputError("X holds NaN or infinity. Impute, or drop those rows.")
+    return rows
 
 
 class _Logistic:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts, encode, shown
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import Criterion, Robustness, check_parameters
 from counterpoise.problem import Reference
-from counterpoise.sets import RadiusMethod
+from counterpoise.robustness import Criterion, Robustness, check_parameters
+from counterpoise.sets import ContextSet, RadiusMethod
 from counterpoise.solvers import Solution
 from counterpoise.stock.plans import Money, ProductPlan, StockPlan, units
 from counterpoise.stock.problem import StockProblem, Terms, as_limit
@@ -42,6 +42,7 @@ def plan_stock(
     radius: RadiusMethod | float = "types",
     draws: float | None = None,
     criterion: Criterion = "excess",
+    mix: ContextSet | None = None,
     reference: Reference = "in-sample",
     min_rows: int = 2,
     currency: str = "",
@@ -67,7 +68,7 @@ def plan_stock(
         The most of all products together. It is shared so that the sum of the worst-case costs is least.
     integer : bool
         Order whole units only.
-    confidence, radius, draws, criterion, reference
+    confidence, radius, draws, criterion, mix, reference
         As in :class:`counterpoise.RobustNewsvendor`; for each product on its own.
     min_rows : int
         Refuse a context with fewer rows of a product: one day says little about all such days.
@@ -78,12 +79,13 @@ def plan_stock(
     -------
     StockPlan
     """
-    given = {"confidence": confidence, "radius": radius, "draws": draws, "criterion": criterion, "reference": reference}
+    given = {"confidence": confidence, "radius": radius, "draws": draws, "criterion": criterion, "mix": mix}
+    given["reference"] = reference
     check_parameters(given)
     if not (isinstance(min_rows, (int, np.integer)) and not isinstance(min_rows, bool) and min_rows >= 1):
         raise InvalidInputError(f"min_rows (--min-rows) is {min_rows!r:.60}; pass a whole number, 1 or more.")
     terms = Terms(price, salvage, shortage, max_stock, integer)
-    robustness = Robustness(confidence, radius, draws, criterion)
+    robustness = Robustness(confidence, radius, draws, criterion, mix=mix)
     sales = terms.sales(cost, demand)
     encoded = encode(contexts, len(sales))
     grouped = [(None, slice(None))] if products is None else list(_groups(products, len(sales)))

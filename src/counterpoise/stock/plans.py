@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import as_objects, shown
-from counterpoise.fit import METHODS, Robustness
+from counterpoise.robustness import METHODS, Robustness
 from counterpoise.sets import RadiusMethod, implied_confidence, radius_ladder
 from counterpoise.sets.size import radius_of
 from counterpoise.solvers import Solution

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
-from counterpoise.fit import Robustness
 from counterpoise.losses import Hinges, Newsvendor
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import LinearOracle
 from counterpoise.oracle.scalar import ScalarOracle
 from counterpoise.oracle.scalar_blocks import BlockScalarOracle, scalar_form
 from counterpoise.problem import LinearProblem, Reference
+from counterpoise.robustness import Robustness
 from counterpoise.rows import BlockRows, Blocks
 from counterpoise.solvers import ScalarSearch, Solution
 from counterpoise.solvers._base import not_certified

@@ -101,7 +101,7 @@ class LargeProblem:
             rows = BlockRows(record(blocks), loss, len(labels), width, own.fit_intercept)
             contexts = Contexts.counted(labels, counts.astype(np.intp))
             problem = LinearProblem(LinearOracle(rows, own.alpha), contexts, counts.astype(np.float64))
-            _, warned = recording(lambda: own._solved(problem))
+            _, warned = recording(lambda: own.fit_problem(problem))
             n_passes = blocks.n_passes
         finally:
             blocks.close()
