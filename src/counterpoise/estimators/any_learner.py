@@ -26,7 +26,6 @@ from counterpoise.learners import (
     fit_weighted,
     fold_of_rows,
     least_probability,
-    mean_by_context,
     out_of_fold_losses,
     row_losses,
     specialist_losses,
@@ -175,18 +174,16 @@ class ContextRobust(RobustEstimator):
             rows = ContextRows(encoded.codes, weight, len(encoded.labels))
             mixes = self.robustness.ball(rows.counts)
             judge: dict[str, Any] = {"loss": self.loss, "floor": least_probability(n_rows), "n_jobs": self.n_jobs}
-            seen: dict[bytes, Array] = {}
 
             def tilt(p: Array) -> Array:
                 return np.asarray((p / mixes.p_hat)[encoded.codes])
 
             def losses_under(p: Array) -> Array:
-                if p.tobytes() not in seen:
-                    seen[p.tobytes()] = out_of_fold_losses(self.estimator, X, y, weight, tilt(p), folds, **judge)
-                return seen[p.tobytes()]
+                return out_of_fold_losses(self.estimator, X, y, weight, tilt(p), folds, **judge)
 
             def risks_under(p: Array) -> Array:
-                return mean_by_context(losses_under(p), weight, encoded.codes, rows.n_contexts)
+                # The first round is the plain learner's.
+                return rows.means(plain if np.array_equal(p, mixes.p_hat) else losses_under(p))
 
             plain = losses_under(mixes.p_hat)
             references, bracket = self._references(X, y, rows, encoded, folds, judge, plain)
@@ -263,8 +260,7 @@ class ContextRobust(RobustEstimator):
             bracket = reference_bracket(rows, own_losses(None), own, pooled)
             return shrunk_references(rows, own, pooled, rows.means(own)), bracket
         # Where some fold of a context has no model of its own, the mean is infinite and the pooled model remains.
-        means = (mean_by_context(part, rows.weight, rows.codes, rows.n_contexts) for part in (own, pooled))
-        return np.minimum(*means), None
+        return np.minimum(rows.means(own), rows.means(pooled)), None
 
     def _show(self, n: int, lower: float, upper: float) -> None:
         sys.stderr.write(f"ContextRobust: round {n + 1}, objective {upper:.6g}, gap {upper - lower:.2g}\n")
