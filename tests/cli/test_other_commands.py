@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from counterpoise import compare, comparison, explorer
+from counterpoise import compare, comparison
 from counterpoise.cli import app
 from tests.explorer.examples import data_in
 from tests.tabular.examples import patients, posed_file, save
@@ -233,7 +233,7 @@ def test_explore_interrupted_writes_nothing(sales, tmp_path, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(explorer, "whole", interrupted)
+    monkeypatch.setattr("counterpoise.pages.document.whole", interrupted)
     code, _, said = called("explore", sales, *SALES, "-o", tmp_path / "page.html")
     assert code == 130
     assert "Nothing is left half written" in said

@@ -91,12 +91,10 @@ class PairedMeans:
         weight = weight / weight.max()
         total = np.bincount(codes, weight, n_contexts)
         mean = _sums(weight[:, None] * values, codes, n_contexts) / total[:, None]
-        unit = np.arange(len(codes))
-        if groups is not None:
-            unit = np.unique(groups * n_contexts + codes, return_inverse=True)[1]
-        n_all = int(unit.max()) + 1
-        home = np.empty(n_all, dtype=np.intp)
-        home[unit] = codes
+        # A group counts as one unit in each of its contexts.
+        cell = np.arange(len(codes)) if groups is None else groups * n_contexts + codes
+        _, first, unit = np.unique(cell, return_index=True, return_inverse=True)
+        home, n_all = codes[first], len(first)
         share = np.bincount(unit, weight, n_all) / total[home]
         n_units = np.bincount(home, minlength=n_contexts)
         # A unit's influence: by how much it moves the mean.
@@ -106,24 +104,18 @@ class PairedMeans:
             equivalent = np.bincount(home, share**2, n_contexts) ** 2 / np.bincount(home, share**4, n_contexts)
         influence[n_units[home] == 1] = 0.0
         blocks = _gram(influence, home, n_contexts)
-        spread = np.sqrt(np.einsum("cdd->cd", blocks))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            third = _sums(influence**3, home, n_contexts) / spread**3
-            third *= (np.sqrt(n_units * (n_units - 1.0)) / (n_units - 2.0))[:, None]
-        third = np.where(np.isfinite(third), third, 0.0)
         extra = _unseen_variance(moved / share[:, None] + mean[home], home, n_units, event)
         shares = None
         if groups is None or n_all == len(np.unique(groups)):
             factor = _block_factor(blocks + extra)
         else:
-            across = np.empty(n_all, dtype=np.intp)
-            across[unit] = np.unique(groups, return_inverse=True)[1]
+            across = np.unique(groups, return_inverse=True)[1][first]
             factor = _group_factor(influence, home, across, extra)
             shares = sparse.csr_array((share, (across, home)), shape=(int(across.max()) + 1, n_contexts))
         return cls(
             np.where(known, mean * size, np.nan),
             factor * size,
-            _pooled(third, n_units),
+            _skewness(influence, blocks, home, n_units),
             np.maximum(equivalent * (1.0 - 1.0 / n_units), 1.0),
             n_units,
             shares,
@@ -189,10 +181,15 @@ def lengthened(score: Array, skewness: Array) -> Array:
     return np.where((np.abs(moved) > np.abs(score)) & (moved * score > 0), moved, score)
 
 
-def _pooled(skewness: Array, n_units: NDArray[np.intp]) -> Array:
+def _skewness(influence: Array, blocks: Array, home: NDArray[np.intp], n_units: NDArray[np.intp]) -> Array:
     """Return the skewness of means, drawn towards a common one where a context has few units to show its own."""
+    spread = np.sqrt(np.einsum("cdd->cd", blocks))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        third = _sums(influence**3, home, len(n_units)) / spread**3
+        third *= (np.sqrt(n_units * (n_units - 1.0)) / (n_units - 2.0))[:, None]
     root = np.sqrt(np.maximum(n_units, 1.0))[:, None]
-    own, common = skewness * root, np.average(skewness * root, axis=0, weights=np.maximum(n_units, 1))
+    own = np.where(np.isfinite(third), third, 0.0) * root
+    common = np.average(own, axis=0, weights=np.maximum(n_units, 1))
     trust = (n_units / (n_units + _COMMON_UNITS))[:, None]
     return (trust * own + (1.0 - trust) * common) / root
 
