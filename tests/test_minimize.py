@@ -9,7 +9,7 @@ from scipy import optimize
 import counterpoise as cpo
 import counterpoise.minimization
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
-from counterpoise.solvers import TwoTimeScale
+from counterpoise.solvers import GradientDescent, InteriorPoint, TwoTimeScale
 
 RNG = np.random.default_rng(0)
 BASES = RNG.standard_normal((4, 3, 3))
@@ -230,3 +230,44 @@ def test_a_function_may_return_the_same_array_every_time():
 def test_complex_risks_are_refused():
     with pytest.raises(InvalidInputError, match="must return numbers"):
         cpo.minimize(lambda theta: np.array([theta[0] ** 2 + 1j, 1.0]), 0.0, counts=[3, 1])
+
+
+def test_a_set_takes_the_place_of_counts_and_confidence():
+    usual = cpo.minimize(risks, np.zeros(3), counts=COUNTS, jac=jac, hess=hess)
+    ball = cpo.KLBall(COUNTS / COUNTS.sum(), cpo.confidence_radius(COUNTS))
+    same = cpo.minimize(risks, np.zeros(3), mix=ball, jac=jac, hess=hess)
+    np.testing.assert_array_equal(same.theta, usual.theta)
+    assert same.certificate == usual.certificate
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.1, 1.0, np.inf])
+def test_any_set_will_do(radius):
+    ball = cpo.Chi2Ball(COUNTS / COUNTS.sum(), radius)
+    solution = cpo.minimize(risks, np.zeros(3), mix=ball, jac=jac, hess=hess)
+    assert solution.success
+    assert solution.certificate.scope == "global"
+    assert ball.contains(solution.p_worst)
+    assert solution.value == pytest.approx(ball.worst_case(solution.scores).value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "pass either counts or mix, got neither"),
+        ({"counts": COUNTS, "mix": cpo.KLBall(COUNTS / COUNTS.sum(), 0.1)}, "pass either counts or mix, got both"),
+        ({"mix": 0.1}, r"mix is 0.1; pass a set of mixes such as KLBall"),
+        ({"mix": cpo.KLBall([0.5, 0.5], 0.1)}, r"risks"),
+    ],
+)
+def test_counts_and_mix_exclude_each_other(given, message):
+    with pytest.raises(InvalidInputError, match=message):
+        cpo.minimize(risks, np.zeros(3), jac=jac, hess=hess, **given)
+
+
+def test_a_solver_of_ones_own_that_certifies_is_warned_about_once():
+    with pytest.warns(NotCertifiedWarning, match="asked for 1e-12") as caught:
+        cpo.minimize(risks, np.zeros(3), counts=COUNTS, jac=jac, hess=hess, solver=InteriorPoint(tol=1e-12, max_iter=1))
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    plain = GradientDescent(max_iter=1)
+    assert not cpo.minimize(risks, np.zeros(3), counts=COUNTS, jac=jac, hess=hess, solver=plain).success

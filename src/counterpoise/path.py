@@ -95,9 +95,8 @@ def _bisect(problem: LinearProblem, references: ReferenceRisks, ball: Ball, radi
         lower = (1.0 - share) * one.certificate.lower + share * other.certificate.lower
         certificate = Certificate(min(lower, upper), upper, "global", scale)
         p = (1.0 - share) * one.p_worst + share * other.p_worst
-        value, scores = objective.value(point), objective.scores(point)
         status = Status.CERTIFIED if certificate.relative_gap <= tol else Status.FINISHED
-        return Solution(point.theta, p, value, certificate, status, 0, point.risks, scores)
+        return Solution.of(objective, point, p, certificate, status, 0)
 
     def fill(i: int, j: int) -> None:
         if j - i < 2:
@@ -232,8 +231,7 @@ class _Follower:
         certificate = Certificate(min(self.lower, upper), upper, "global", self.scale)
         if certificate.gap > self.tol * self.scale:
             return None
-        value, scores = objective.value(point), objective.scores(point)
-        self.last = Solution(point.theta, p, value, certificate, Status.CERTIFIED, n_iter, point.risks, scores)
+        self.last = Solution.of(objective, point, p, certificate, Status.CERTIFIED, n_iter)
         return self.last
 
     def _solve(self, parabolas: RobustObjective, ball: Ball) -> tuple[Array, Array]:

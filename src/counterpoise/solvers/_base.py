@@ -63,6 +63,14 @@ class Solution:
     risks: Array
     scores: Array
 
+    @classmethod
+    def of(
+        cls, objective: RobustObjective, point: Point, p: Array, certificate: Certificate, status: Status, n_iter: int
+    ) -> Solution:
+        """Return a point as the solution of an objective."""
+        value, scores = objective.value(point), objective.scores(point)
+        return cls(point.theta, p, value, certificate, status, n_iter, point.risks, scores)
+
     @property
     def success(self) -> bool:
         """Whether the gap reached the tolerance."""
@@ -252,23 +260,16 @@ class Solver(ABC):
             except ArithmeticError:
                 state = replace(state, stalled=True)
             n_iter += 1
-        return _solution(objective, incumbent, certificate, status, n_iter)
+        assert incumbent.point is not None
+        p = objective.mixes.p_hat if incumbent.p is None else incumbent.p
+        return Solution.of(objective, incumbent.point, p, certificate, status, n_iter)
 
 
 def solution_at(objective: RobustObjective, theta: Array) -> Solution:
     """Return what is known of parameters that no solver found: nothing bounds the optimum from below."""
     point = objective.oracle.at(theta)
-    worst, upper = objective.worst_case(point), objective.upper_bound(point)
-    return Solution(
-        theta=point.theta,
-        p_worst=worst.distribution,
-        value=float(worst.value),
-        certificate=Certificate(-math.inf, upper, scale=objective.scale(point)),
-        status=Status.FINISHED,
-        n_iter=0,
-        risks=point.risks,
-        scores=objective.scores(point),
-    )
+    certificate = Certificate(-math.inf, objective.upper_bound(point), scale=objective.scale(point))
+    return Solution.of(objective, point, objective.worst_case(point).distribution, certificate, Status.FINISHED, 0)
 
 
 def judged_again(objective: RobustObjective, solution: Solution) -> Solution:
@@ -298,21 +299,3 @@ def projected(objective: RobustObjective, theta: Array) -> Array:
     """Return theta clipped to its bounds."""
     bounds = objective.oracle.bounds
     return theta if bounds is None else np.clip(theta, *bounds)
-
-
-def _solution(
-    objective: RobustObjective, incumbent: _Incumbent, certificate: Certificate, status: Status, n_iter: int
-) -> Solution:
-    assert incumbent.point is not None
-    point = incumbent.point
-    finite = math.isfinite(incumbent.upper)
-    return Solution(
-        theta=point.theta,
-        p_worst=incumbent.p if incumbent.p is not None else objective.mixes.p_hat,
-        value=objective.value(point) if finite else math.inf,
-        certificate=certificate,
-        status=status,
-        n_iter=n_iter,
-        risks=point.risks,
-        scores=objective.scores(point),
-    )

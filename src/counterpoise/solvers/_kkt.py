@@ -46,7 +46,10 @@ class Direction:
 
 
 class Linearisation(Protocol):
-    """What a step needs to know of the risks at a state: their first-order model, rows of their own included."""
+    """What a step needs to know of the risks at a state: their first-order model, variables of their own included.
+
+    What is not overridden is the answer of risks that have none.
+    """
 
     @property
     def risks(self) -> Array:
@@ -67,31 +70,38 @@ class Linearisation(Protocol):
     @property
     def stiffness(self) -> Array:
         """What the risks' own variables add to the resistance of p."""
+        return np.zeros_like(self.risks)
 
     def shifts(self, mu: float, affine: Any) -> tuple[Array, Array]:
         """Return what their own residuals add to stationarity in theta and in p."""
+        return np.zeros_like(self.gradient), np.zeros_like(self.risks)
 
     def expand(self, theta: Array, p: Array, mu: float, affine: Any) -> Any:
         """Return their part of a direction."""
+        return None
 
     def longest(self, step: Any) -> float:
         """Return the longest step that keeps their variables positive."""
+        return math.inf
 
     def moved(self, theta: Array, length: float, step: Any) -> Point:
         """Return the point a step away."""
 
     def complementarity(self, length: float = 0.0, step: Any = None) -> float | None:
         """Return the mean of their products of variable and price; None if there are none."""
+        return None
 
     def residual(self, mu: float) -> float:
         """Return the squared residual of their own conditions."""
+        return 0.0
 
     def lagging(self) -> float:
         """Return their smallest product over its target at ``mu = 1``."""
+        return math.inf
 
 
 @dataclass(frozen=True, eq=False)
-class Smooth:
+class Smooth(Linearisation):
     """Risks with a gradient and a Hessian have no variables of their own."""
 
     objective: RobustObjective
@@ -114,30 +124,8 @@ class Smooth:
     def curvature(self) -> Array:
         return self.point.hessian(self.p)
 
-    @property
-    def stiffness(self) -> Array:
-        return np.zeros_like(self.p)
-
-    def shifts(self, mu: float, affine: Any) -> tuple[Array, Array]:
-        return np.zeros_like(self.point.theta), np.zeros_like(self.p)
-
-    def expand(self, theta: Array, p: Array, mu: float, affine: Any) -> None:
-        return None
-
-    def longest(self, step: Any) -> float:
-        return math.inf
-
     def moved(self, theta: Array, length: float, step: Any) -> Point:
         return self.objective.oracle.at(theta)
-
-    def complementarity(self, length: float = 0.0, step: Any = None) -> float | None:
-        return None
-
-    def residual(self, mu: float) -> float:
-        return 0.0
-
-    def lagging(self) -> float:
-        return math.inf
 
 
 class KKTSystem:

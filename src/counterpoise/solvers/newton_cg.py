@@ -8,24 +8,29 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from scipy import linalg
 
-from counterpoise.linalg import positive_solver
 from counterpoise.objective import RobustObjective
 from counterpoise.oracle._base import Point
 from counterpoise.solvers._base import Array, State
-from counterpoise.solvers._kkt import KKTSystem, Smooth
+from counterpoise.solvers._kkt import KKTSystem, Linearisation, Smooth
 from counterpoise.solvers.interior_point import InteriorPoint
+
+_PRODUCTS = 500
+"""The most products with the Hessian for one direction."""
 
 
 @dataclass(frozen=True)
 class NewtonCG(InteriorPoint):
-    """Needs products with the Hessian, never the Hessian: thousands of features, dense or sparse.
-
-    The system of a step is preconditioned by its diagonal plus, exactly, the part of rank ``n_contexts`` that grows
-    without bound near a kink.
-    """
+    """Needs products with the Hessian, never the Hessian: thousands of features, dense or sparse."""
 
     needs: ClassVar[tuple[str, ...]] = ("hessian_product",)
+
+    left: ClassVar[float] = 1e-11
+    """Share of the optimality conditions' residual that a step may leave."""
+
+    left_alone: ClassVar[float] = 1e-11
+    """The same for one distribution, where there is no path to keep to."""
 
     def first_point(self, objective: RobustObjective, theta: Array) -> Point:
         """Return a point near the empirical risk minimiser."""
@@ -41,78 +46,89 @@ class NewtonCG(InteriorPoint):
 
     def system(self, objective: RobustObjective, state: State) -> KKTSystem:
         """Return the Newton system, to be solved by conjugate gradients."""
-        return _ConjugateSystem(objective, state, self.linearise)
+        return _ConjugateSystem(objective, state, self.linearise, self.left, self.left_alone)
 
 
 class _ConjugateSystem(KKTSystem):
-    """The same symmetric positive system, as a product."""
+    """The system with p still in it: only stationarity in theta is left unfinished, all else holds exactly.
+
+    Conjugate gradients are preconditioned by the same system with the Hessian's diagonal in place of the Hessian.
+    Near a kink the resistance of p vanishes, which is no harm here: nothing is divided by it.
+    """
+
+    def __init__(
+        self,
+        objective: RobustObjective,
+        state: State,
+        linearise: Callable[[RobustObjective, Point, Array], Linearisation],
+        left: float,
+        left_alone: float,
+    ) -> None:
+        self.left, self.left_alone = left, left_alone
+        super().__init__(objective, state, linearise)
 
     def assemble(self, curvature_shift: Array, corner: Array) -> None:
-        """Prepare products with the matrix and its preconditioner."""
+        """Prepare products with the Hessian, and the small system that the diagonal leaves."""
         model = self.model
         assert isinstance(model, Smooth)
-        point, p = model.point, model.p
         n = len(curvature_shift)
-        product = point.hessian_product(p)
-        rows = None if self.fixed else self.rows / np.sqrt(self.stiffness)[:, None]
+        self.product = model.point.hessian_product(model.p)
+        self.shift = curvature_shift
+        self.diagonal = np.maximum(model.point.hessian_diagonal(model.p) + curvature_shift, 1e-300)
+        k = len(corner)
+        rows = np.empty((0, n + k)) if self.fixed else self.rows
+        self.jacobian, border = rows[:, :n], rows[:, n:]
+        stiffness = np.empty(0) if self.fixed else self.stiffness
+        outer = (self.jacobian / self.diagonal) @ self.jacobian.T + np.diag(stiffness)
+        small = np.block([[-outer, border], [border.T, np.diag(corner)]])
+        if not np.isfinite(small).all():
+            raise FloatingPointError("the system overflowed")
+        self.small = linalg.lu_factor(small)
+        left = self.left_alone if self.fixed else self.left
+        self.enough = (left * self.merit(self.state, 0.0)) ** 2 / self.width
+        self.theta, self.others, self.residual = np.zeros(n), np.zeros(len(rows) + k), np.zeros(n)
+        self.sides: tuple[Array, Array] = (np.zeros(n), np.zeros(len(rows) + k))
 
-        def apply(x: Array) -> Array:
-            out = np.empty_like(x)
-            out[:n] = product(x[:n]) + curvature_shift * x[:n]
-            out[n:] = corner * x[n:]
-            return out if rows is None else out + rows.T @ (rows @ x)
+    def found(self, rhs: Array, b_p: Array) -> tuple[Array, Array]:
+        """Go on from what was found for the last right side until little enough is left."""
+        n, n_p = len(self.theta), len(self.jacobian)
+        sides = rhs[:n], np.concatenate([-b_p[:n_p], rhs[n:]])
+        change, still = sides[1] - self.sides[1], np.zeros_like(sides[1])
+        self.residual, self.sides = self.residual + (sides[0] - self.sides[0]), sides
+        if change.any():
+            first = self._precondition(self.residual / self.diagonal, change)
+            self._go(first, self._image(first), 1.0)
+        direction, before = (np.zeros(n), still), math.inf
+        for _ in range(_PRODUCTS):
+            scaled = self.residual / self.diagonal
+            if float(self.residual @ scaled) <= self.enough:
+                break
+            z = self._precondition(scaled, still)
+            energy = float(self.residual @ z[0])
+            direction = z[0] + (energy / before) * direction[0], z[1] + (energy / before) * direction[1]
+            image, before = self._image(direction), energy
+            curvature = float(direction[0] @ image)
+            if not (energy > 0.0 and curvature > 0.0 and math.isfinite(curvature)):
+                break
+            self._go(direction, image, energy / curvature)
+        x = np.concatenate([self.theta, self.others[n_p:]])
+        return x, self.others[:n_p] if n_p else np.zeros_like(b_p)
 
-        self.diagonal = point.hessian_diagonal(p) + curvature_shift
-        scale = np.concatenate([self.diagonal, corner])
-        precondition = _woodbury(scale, rows)
-        self.apply = apply
-        self.solve = lambda rhs: _conjugate_gradients(apply, precondition, rhs)
+    def _precondition(self, theta: Array, others: Array) -> tuple[Array, Array]:
+        """Solve with the diagonal in place of the Hessian; ``theta`` comes divided by it."""
+        n_p = len(self.jacobian)
+        if not n_p:
+            return theta, others
+        side = others.copy()
+        side[:n_p] -= self.jacobian @ theta
+        solved = linalg.lu_solve(self.small, side)
+        return theta - (self.jacobian.T @ solved[:n_p]) / self.diagonal, solved
 
+    def _image(self, step: tuple[Array, Array]) -> Array:
+        """Return what a step adds to stationarity in theta."""
+        theta, p = step[0], step[1][: len(self.jacobian)]
+        return np.asarray(self.product(theta) + self.shift * theta + self.jacobian.T @ p)
 
-def _woodbury(diagonal: Array, rows: Array | None) -> Callable[[Array], Array]:
-    """Return the inverse of ``diag(diagonal) + rows' rows`` as a map."""
-    if rows is None:
-        return lambda x: x / np.maximum(diagonal, 1e-300)
-    # The border of the probabilities' sum has no diagonal of its own; a share of what the rows add keeps the formula
-    # well conditioned, and costs one more iteration.
-    safe = np.where(diagonal > 0, diagonal, 1e-4 * np.einsum("cj,cj->j", rows, rows) + 1e-300)
-    small = np.eye(len(rows)) + (rows / safe) @ rows.T
-    inner = positive_solver(small)
-
-    def apply(x: Array) -> Array:
-        y = x / safe
-        return np.asarray(y - (rows.T @ inner(rows @ y)) / safe)
-
-    return apply
-
-
-def _conjugate_gradients(
-    apply: Callable[[Array], Array], precondition: Callable[[Array], Array], rhs: Array, tol: float = 1e-11
-) -> Array:
-    """Solve by preconditioned conjugate gradients, to a fixed relative residual or to rounding."""
-    x = np.zeros_like(rhs)
-    r = rhs.copy()
-    z = precondition(r)
-    direction = z
-    energy = float(r @ z)
-    stop = tol * tol * energy
-    best, least = x, energy
-    for _ in range(500):
-        if not energy > stop:
-            break
-        image = apply(direction)
-        curvature = float(direction @ image)
-        if not curvature > 0 or not math.isfinite(curvature):
-            break
-        length = energy / curvature
-        x = x + length * direction
-        r = r - length * image
-        z = precondition(r)
-        energy, previous = float(r @ z), energy
-        direction = z + (energy / previous) * direction
-        # Where the matrix is singular, rounding grows again once the rest is solved.
-        if energy < least:
-            best, least = x, energy
-        elif energy > 1e8 * least:
-            break
-    return best
+    def _go(self, step: tuple[Array, Array], image: Array, length: float) -> None:
+        self.theta, self.others = self.theta + length * step[0], self.others + length * step[1]
+        self.residual = self.residual - length * image
