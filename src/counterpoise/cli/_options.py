@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import RadiusMethod
+
+if TYPE_CHECKING:
+    from counterpoise.tabular.columns import Asked
 
 File = Annotated[Path, typer.Argument(help="The table: csv, parquet or arrow, or a folder of such files.")]
 Target = Annotated[str, typer.Option("--target", help="Column to be predicted.")]
@@ -87,12 +94,118 @@ Folds = Annotated[int, typer.Option("--folds", help="Of the cross-validation.")]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes; -1 is one per core.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the result.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done, with times.")]
 
 
-def checked_memory(memory: str) -> float:
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take options as objects: a parameter whose type is a dataclass stands for its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for one in inspect.signature(command).parameters.values():
+        members = inspect.signature(groups[one.name]).parameters.values() if one.name in groups else [one]
+        own = get_type_hints(groups[one.name], include_extras=True) if one.name in groups else hints
+        parameters += [
+            member.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own[member.name]) for member in members
+        ]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{one.name: given.pop(one.name) for one in fields(group) if one.init})
+        command(**given)
+
+    # What has to be given is listed first.
+    parameters.sort(key=lambda one: one.default is not inspect.Parameter.empty)
+    vars(run)["__signature__"] = inspect.Signature(parameters)
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureColumns:
+    """What the columns of a table are for, its target apart."""
+
+    context: Context
+    task: TaskName = "auto"
+    drop: Drop = None
+    only: Only = None
+    pool_below: PoolBelow = None
+
+    def asked(self, model: Model, target: str, group: str | None = None) -> Asked:
+        """Return what is asked of a table."""
+        from counterpoise.tabular.columns import Asked
+
+        return Asked(
+            target,
+            tuple(self.context),
+            self.task,
+            tuple(self.drop or ()),
+            tuple(self.only or ()),
+            group,
+            checked_pool_below(self.pool_below),
+            model.switches(self.task),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns(FeatureColumns):
+    """What the columns of a table are for."""
+
+    target: Target
+    group: Group = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """Parameters of a model."""
+
+    confidence: Confidence = 0.99
+    radius: Radius = "types"
+    draws: Draws = None
+    alpha: Alpha = 1e-3
+    reference: ReferenceName = "cross-fit"
+    quantile: Quantile = 0.5
+    delta: Delta = 1.35
+
+    def switches(self, task: str) -> dict[str, Any]:
+        """Return the parameters as the library takes them, those of a task among them."""
+        if self.reference not in ("cross-fit", "shrunk", "in-sample", None):
+            raise InvalidInputError(f"--reference is {self.reference!r}; choose cross-fit, shrunk or in-sample.")
+        switches: dict[str, Any] = {
+            "confidence": self.confidence,
+            "radius": checked_radius(self.radius),
+            "draws": self.draws,
+            "alpha": self.alpha,
+            "reference": self.reference,
+        }
+        own = {"quantile": {"quantile": self.quantile}, "huber": {"delta": self.delta}}
+        return switches | own.get(task, {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedModel(Model):
+    """Parameters of a model that is compared with the baselines."""
+
+    criterion: Criterion = "excess"
+    score: Score = None
+    adjust: Adjust = "none"
+
+    def switches(self, task: str) -> dict[str, Any]:
+        """Return the parameters as the library takes them, those of a task among them."""
+        return super().switches(task) | {"criterion": self.criterion, "adjust": checked_adjust(self.adjust)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedModel(JudgedModel):
+    """Parameters of a model whose rows need not fit into memory."""
+
+    reference: MaybeReferenceName = None  # type: ignore[assignment]
+
+
+def checked_memory(memory: str | None) -> float | None:
     """Return a size in bytes."""
+    if memory is None:
+        return None
     found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([kmgt]?)(i?)b?\s*", memory, re.IGNORECASE)
     size = 0.0
     if found and not (found[3] and not found[2]):
@@ -115,8 +228,10 @@ def checked_pool_below(limit: str | None) -> int | None:
     return below
 
 
-def checked_jobs(jobs: int) -> int:
-    """Return a number of processes."""
+def checked_jobs(jobs: int, cluster: str | None) -> int:
+    """Return a number of processes; as many as there are where a cluster has them."""
+    if cluster is not None:
+        return -1
     if jobs == 0:
         raise InvalidInputError("--jobs is 0; pass a number of processes, or -1 for one per core.")
     return jobs
@@ -150,31 +265,3 @@ def checked_adjust(adjust: str) -> Any:
             f"--adjust is {adjust!r:.60}; choose none or standard-error, or pass a positive number, such as 1."
         )
     return number
-
-
-def model_switches(
-    task: str,
-    confidence: float,
-    radius: str,
-    draws: float | None,
-    criterion: str,
-    alpha: float,
-    reference: str,
-    quantile: float,
-    delta: float,
-    adjust: str = "none",
-) -> dict[str, Any]:
-    """Return the parameters of a model, those of its kind among them."""
-    if reference not in ("cross-fit", "shrunk", "in-sample"):
-        raise InvalidInputError(f"--reference is {reference!r}; choose cross-fit, shrunk or in-sample.")
-    switches: dict[str, Any] = {
-        "confidence": confidence,
-        "radius": checked_radius(radius),
-        "draws": draws,
-        "criterion": criterion,
-        "alpha": alpha,
-        "reference": reference,
-        "adjust": checked_adjust(adjust),
-    }
-    own = {"quantile": {"quantile": quantile}, "huber": {"delta": delta}}
-    return switches | own.get(task, {})
