@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.exceptions import InvalidInputError
+from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 from counterpoise.reading import cells
 
 
@@ -268,6 +269,31 @@ def choose_columns(path: Path, names: Sequence[str], columns: Mapping[str, str] 
             find_column(path, names, name)
         return list(range(len(names)))
     return sorted({names.index(find_column(path, names, name, role)) for name, role in columns.items()})
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn what reading a file may raise into one sentence about it."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except CounterpoiseError:
+        raise
+    except MemoryError:
+        raise CounterpoiseError(f"there is not enough memory to read {path.name}. Name fewer columns.") from None
+    except OSError as error:
+        if error.errno is not None:
+            raise CounterpoiseError(f"{path} could not be read: {error.strerror}.") from error
+        # Without a number it is not the system that complains, but a decoder.
+        raise InvalidInputError(_damaged(path, error)) from error
+    except (pa.ArrowException, UnicodeError) as error:
+        raise InvalidInputError(_damaged(path, error)) from error
+
+
+def _damaged(path: Path, error: Exception) -> str:
+    reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    return f"{path.name} is damaged, cut short or no table ({reason:.120}). Write or fetch it again."
 
 
 def no_rows(path: Path) -> str:
