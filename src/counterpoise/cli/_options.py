@@ -20,78 +20,8 @@ if TYPE_CHECKING:
     from counterpoise.tabular.columns import Asked
 
 File = Annotated[Path, typer.Argument(help="The table: csv, parquet or arrow, or a folder of such files.")]
-Target = Annotated[str, typer.Option("--target", help="Column to be predicted.")]
-Context = Annotated[
-    list[str], typer.Option("--context", help="Column of the contexts, no feature; repeat it to cross several.")
-]
-TaskName = Annotated[
-    str, typer.Option("--task", help="classification, regression, count, quantile or huber; auto looks at the target.")
-]
-Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column that is no feature; may be repeated.")]
-Only = Annotated[list[str] | None, typer.Option("--only", help="Column that is a feature, and no other; repeatable.")]
-Group = Annotated[str | None, typer.Option("--group", help="Column of rows that belong together, kept in one fold.")]
-PoolBelow = Annotated[
-    str | None,
-    typer.Option(
-        "--pool-below",
-        metavar="<int>",
-        help="Pool contexts with fewer rows than this, such as 30; with --group, fewer groups.",
-        show_default="no pooling",
-    ),
-]
-Confidence = Annotated[float, typer.Option("--confidence", help="Of the set of plausible mixes, from 0 to 1.")]
-Radius = Annotated[
-    str, typer.Option("--radius", help="How its size follows: types, agrawal or chi2; or the size in bits.")
-]
-Draws = Annotated[
-    float | None, typer.Option("--draws", help="Independent draws of a context in the data, where rows are not.")
-]
-
-
-def _renamed(value: str | None) -> None:
-    if value is not None:
-        raise typer.BadParameter(f"it is called --criterion now. Pass --criterion {value}.")
-
-
-Score = Annotated[str | None, typer.Option("--score", hidden=True, callback=_renamed)]
-Criterion = Annotated[str, typer.Option("--criterion", help="What the worst case is taken of: excess or risk.")]
-Alpha = Annotated[float, typer.Option("--alpha", help="Strength of the ridge on scaled features.")]
-_REFERENCES = "Least risk of each context: cross-fit (held-out rows), shrunk (for many small contexts) or in-sample."
-ReferenceName = Annotated[str, typer.Option("--reference", help=_REFERENCES)]
-MaybeReferenceName = Annotated[
-    str | None,
-    typer.Option(
-        "--reference",
-        help=_REFERENCES,
-        show_default="cross-fit; in-sample where rows do not fit into memory",
-    ),
-]
-Adjust = Annotated[
-    str,
-    typer.Option(
-        "--adjust",
-        help="What a context's score gains for having few rows: none, standard-error, or a number over the root of "
-        "its rows.",
-    ),
-]
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option(
-        "--checkpoint", help="File from which a fit in chunks that was cut short goes on; removed at its end."
-    ),
-]
-Memory = Annotated[
-    str | None,
-    typer.Option(
-        "--memory",
-        help="Most memory to use, such as 2GB; a table that needs more is read in chunks.",
-        show_default="what is free",
-    ),
-]
-Quantile = Annotated[float, typer.Option("--quantile", help="With --task quantile.")]
-Delta = Annotated[float, typer.Option("--delta", help="With --task huber: where a residual counts as an outlier.")]
-Folds = Annotated[int, typer.Option("--folds", help="Of the cross-validation.")]
-Jobs = Annotated[int, typer.Option("--jobs", help="Processes; -1 is one per core.")]
+Folds = Annotated[int, typer.Option(help="Of the cross-validation.")]
+Jobs = Annotated[int, typer.Option(help="Processes; -1 is one per core.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -125,11 +55,20 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 class FeatureColumns:
     """What the columns of a table are for, its target apart."""
 
-    context: Context
-    task: TaskName = "auto"
-    drop: Drop = None
-    only: Only = None
-    pool_below: PoolBelow = None
+    context: Annotated[list[str], typer.Option(help="Column of the contexts, no feature; repeat it to cross several.")]
+    task: Annotated[
+        str, typer.Option(help="classification, regression, count, quantile or huber; auto looks at the target.")
+    ] = "auto"
+    drop: Annotated[list[str] | None, typer.Option(help="Column that is no feature; may be repeated.")] = None
+    only: Annotated[list[str] | None, typer.Option(help="Column that is a feature, and no other; repeatable.")] = None
+    pool_below: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<int>",
+            help="Pool contexts with fewer rows than this, such as 30; with --group, fewer groups.",
+            show_default="no pooling",
+        ),
+    ] = None
 
     def asked(self, model: Model, target: str, group: str | None = None) -> Asked:
         """Return what is asked of a table."""
@@ -151,21 +90,28 @@ class FeatureColumns:
 class Columns(FeatureColumns):
     """What the columns of a table are for."""
 
-    target: Target
-    group: Group = None
+    target: Annotated[str, typer.Option(help="Column to be predicted.")]
+    group: Annotated[str | None, typer.Option(help="Column of rows that belong together, kept in one fold.")] = None
+
+
+_REFERENCES = "Least risk of each context: cross-fit (held-out rows), shrunk (for many small contexts) or in-sample."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
     """Parameters of a model."""
 
-    confidence: Confidence = 0.99
-    radius: Radius = "types"
-    draws: Draws = None
-    alpha: Alpha = 1e-3
-    reference: ReferenceName = "cross-fit"
-    quantile: Quantile = 0.5
-    delta: Delta = 1.35
+    confidence: Annotated[float, typer.Option(help="Of the set of plausible mixes, from 0 to 1.")] = 0.99
+    radius: Annotated[str, typer.Option(help="How its size follows: types, agrawal or chi2; or the size in bits.")] = (
+        "types"
+    )
+    draws: Annotated[
+        float | None, typer.Option(help="Independent draws of a context in the data, where rows are not.")
+    ] = None
+    alpha: Annotated[float, typer.Option(help="Strength of the ridge on scaled features.")] = 1e-3
+    reference: Annotated[str | None, typer.Option(help=_REFERENCES)] = "cross-fit"
+    quantile: Annotated[float, typer.Option(help="With --task quantile.")] = 0.5
+    delta: Annotated[float, typer.Option(help="With --task huber: where a residual counts as an outlier.")] = 1.35
 
     def switches(self, task: str) -> dict[str, Any]:
         """Return the parameters as the library takes them, those of a task among them."""
@@ -182,13 +128,24 @@ class Model:
         return switches | own.get(task, {})
 
 
+def _renamed(value: str | None) -> None:
+    if value is not None:
+        raise typer.BadParameter(f"it is called --criterion now. Pass --criterion {value}.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class JudgedModel(Model):
     """Parameters of a model that is compared with the baselines."""
 
-    criterion: Criterion = "excess"
-    score: Score = None
-    adjust: Adjust = "none"
+    criterion: Annotated[str, typer.Option(help="What the worst case is taken of: excess or risk.")] = "excess"
+    score: Annotated[str | None, typer.Option(hidden=True, callback=_renamed)] = None
+    adjust: Annotated[
+        str,
+        typer.Option(
+            help="What a context's score gains for having few rows: none, standard-error, or a number over the root of "
+            "its rows.",
+        ),
+    ] = "none"
 
     def switches(self, task: str) -> dict[str, Any]:
         """Return the parameters as the library takes them, those of a task among them."""
@@ -199,7 +156,10 @@ class JudgedModel(Model):
 class FittedModel(JudgedModel):
     """Parameters of a model whose rows need not fit into memory."""
 
-    reference: MaybeReferenceName = None  # type: ignore[assignment]
+    reference: Annotated[
+        str | None,
+        typer.Option(help=_REFERENCES, show_default="cross-fit; in-sample where rows do not fit into memory"),
+    ] = None
 
 
 def checked_memory(memory: str | None) -> float | None:

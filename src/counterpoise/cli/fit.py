@@ -22,8 +22,17 @@ def fit(
     model: options.FittedModel,
     folds: options.Folds = 5,
     jobs: options.Jobs = 1,
-    memory: options.Memory = None,
-    checkpoint: options.Checkpoint = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Most memory to use, such as 2GB; a table that needs more is read in chunks.",
+            show_default="what is free",
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="File from which a fit in chunks that was cut short goes on; removed at its end."),
+    ] = None,
     cluster: Cluster = None,
     force: options.Force = False,
     as_json: options.AsJson = False,

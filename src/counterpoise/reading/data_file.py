@@ -89,11 +89,17 @@ class DataFile:
             return self.raw
         import pyarrow as pa
 
-        columns = [
-            cells.inferred(text, self._comma) if self.written is None else self.written[name].read(text)
-            for name, text in zip(self.raw.column_names, map(cells.plain_types, self.raw.columns), strict=True)
-        ]
-        return pa.table(columns, names=self.raw.column_names)
+        return pa.table({name: own.read(self._text(name)) for name, own in self._spelt.items()})
+
+    @cached_property
+    def _spelt(self) -> Mapping[str, cells.Written]:
+        """How the columns of a text file are written."""
+        if self.written is not None:
+            return {name: self.written[name] for name in self.raw.column_names}
+        return {name: cells.spelling(self._text(name), self._comma) for name in self.raw.column_names}
+
+    def _text(self, name: str) -> Any:
+        return cells.plain_types(self.raw[name])
 
     @cached_property
     def fingerprint(self) -> str:
@@ -136,11 +142,8 @@ class DataFile:
         kind = cells.kind(column)
         if kind not in ("text", "numbers"):
             raise InvalidInputError(f"{said} must be numbers, but it holds {kind}. Name another column.")
-        comma = None if self._comma else False
-        if self.written is not None:
-            comma = self.written[found].comma
         try:
-            values, missing = cells.numbers(column, comma)
+            values, missing = cells.numbers(column, self._comma and self._spelt[found].comma)
         except pa.ArrowException as error:
             raise InvalidInputError(f"{said} must be numbers, but it cannot be read as such: {error}.") from error
         wrong = np.flatnonzero(~np.isfinite(values) & ~missing)

@@ -111,10 +111,7 @@ def plan_stock(
 
 def _groups(products: Any, n_rows: int) -> Iterator[tuple[Any, NDArray[np.intp]]]:
     """Yield every product with its rows."""
-    try:
-        encoded = encode(products, n_rows)
-    except InvalidInputError as error:
-        raise InvalidInputError(str(error).replace("context", "product")) from error
+    encoded = encode(products, n_rows, role="product")
     order = np.argsort(encoded.codes, kind="stable")
     for k, label in enumerate(encoded.labels):
         yield label, order[encoded.starts[k] : encoded.starts[k + 1]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,15 +79,14 @@ def chosen(path: Path, kinds: Mapping[str, tuple[str, str]], only: Collection[st
     for name in only:
         if name in unusable:
             raise InvalidInputError(f"column {name!r} cannot be a feature: it is {unusable[name]}.")
-    columns = Columns(tuple(_of_kind(kinds, "number")), tuple(_of_kind(kinds, "category")), unusable)
+    numbers, categories = (
+        tuple(name for name, (one, _) in kinds.items() if one == kind) for kind in ("number", "category")
+    )
+    columns = Columns(numbers, categories, unusable)
     if not columns.features:
         said = "; ".join(f"{name}: {reason}" for name, reason in list(unusable.items())[:10])
         raise InvalidInputError(f"{path.name} has no column that can be a feature{f' ({said})' if said else ''}.")
     return columns
-
-
-def _of_kind(kinds: Mapping[str, tuple[str, str]], kind: str) -> Iterator[str]:
-    return (name for name, (one, _) in kinds.items() if one == kind)
 
 
 @dataclass(frozen=True)

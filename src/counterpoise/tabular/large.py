@@ -6,6 +6,7 @@ import errno
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,7 @@ class LargeProblem(Findings):
         loss = own._loss()
         blocks = BlocksOnDisk()
         try:
-            with _Room(8.0 * self.n_kept * (width + 2)):
+            with _room(8.0 * self.n_kept * (width + 2)):
                 sample = self._write(encode, width, loss, blocks, medians)
             self._look_for(medians)
             self._set_numbers(encode, medians)
@@ -156,26 +157,20 @@ class LargeProblem(Findings):
         }
 
 
-class _Room:
-    """Says how much room on a disk is needed, before it is used and where there is not enough."""
-
-    def __init__(self, n_bytes: float) -> None:
-        self.n_bytes = n_bytes
-
-    def __enter__(self) -> None:
-        free = shutil.disk_usage(tempfile.gettempdir()).free
-        if free < self.n_bytes:
-            raise CounterpoiseError(self._said(f", where {in_words(free)} are free"))
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise CounterpoiseError(self._said(", which is full")) from error
-
-    def _said(self, where: str) -> str:
-        return (
-            f"the rows take {in_words(self.n_bytes)} in {tempfile.gettempdir()} while they are fitted{where}. Make "
-            "room there, or name another folder: TMPDIR=/large/disk counterpoise fit ..."
-        )
+@contextmanager
+def _room(n_bytes: float) -> Iterator[None]:
+    """Say how much room on a disk is needed, before it is used and where there is not enough."""
+    taken = f"the rows take {in_words(n_bytes)} in {tempfile.gettempdir()} while they are fitted"
+    remedy = "Make room there, or name another folder: TMPDIR=/large/disk counterpoise fit ..."
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    if free < n_bytes:
+        raise CounterpoiseError(f"{taken}, where {in_words(free)} are free. {remedy}")
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise CounterpoiseError(f"{taken}, which is full. {remedy}") from error
 
 
 def _of_size(pieces: Iterable[tuple[Any, ...]], n_rows: int) -> Iterator[tuple[Any, ...]]:
