@@ -94,7 +94,7 @@ class TableOnDisk:
 
         # Of text the size of some columns is not known before they are read, when it is counted as it grows.
         if self.kinds[0] == "parquet" or (self.is_text and self.columns is None):
-            what = "all columns" if self.columns is None else f"{len(self.wanted)} columns"
+            what = "all columns" if self.is_text else f"{len(self.wanted)} columns"
             with told(self.members[0].path):
                 check_fits(self.path, self.size, what)
         tables, parts = zip(*self._each(self._gathered), strict=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from counterpoise.exceptions import CounterpoiseWarning
 from counterpoise.reading import DataFile, read_table
 from counterpoise.tabular.columns import Asked
-from counterpoise.tabular.survey import Budget, Findings, Survey
+from counterpoise.tabular.survey import Budget, Findings, Rows, Survey
 from counterpoise.tabular.task import pipeline
 from counterpoise.threads import suited
 
@@ -36,61 +36,70 @@ class Progress(Protocol):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Fitted(Findings):
+class LabelledRows(Findings):
+    """What a table says, and rows of it.
+
+    Attributes
+    ----------
+    X : pyarrow.Table
+    y, contexts : ndarray of shape (n_rows,)
+    groups : ndarray of shape (n_rows,) or None
+        Rows that belong together.
+    """
+
+    X: Any
+    y: NDArray[Any]
+    contexts: NDArray[Any]
+    groups: NDArray[Any] | None
+
+    def suited(self) -> AbstractContextManager[None]:
+        """Use as many threads as serve rows of this size."""
+        return suited(self.X.num_rows * self.X.num_columns)
+
+
+def labelled(found: Findings, rows: Rows) -> dict[str, Any]:
+    """Return the attributes of :class:`LabelledRows`: classes and contexts of rows by their names."""
+    y, contexts = found.target.named(rows.target), found.coding.named(rows.contexts)
+    return {**found.facts(Findings), "X": rows.X, "y": y, "contexts": contexts, "groups": rows.groups}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fitted(LabelledRows):
     """A model of a table, and rows by which it can be judged.
 
     Attributes
     ----------
     model : Pipeline
-    X : pyarrow.Table
-    y, contexts : ndarray of shape (n_kept,)
-    groups : ndarray of shape (n_kept,) or None
     warned : tuple of str
         What the fit warned about.
     n_fitted : int or None
-        How many rows the model was fitted to, where X is a sample of them.
+        How many rows the model was fitted to, where the rows here are a sample of them.
     n_passes : int
         How often rows on disk were gone through to fit the model.
     """
 
     model: Pipeline
-    X: Any
-    y: NDArray[Any]
-    contexts: NDArray[Any]
-    groups: NDArray[Any] | None
     warned: tuple[str, ...]
     n_fitted: int | None = None
     n_passes: int = 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Problem(Findings):
-    """What a table in memory says, ready to be fitted.
+class Problem(LabelledRows):
+    """What a table in memory says, with the rows that have a target, ready to be fitted.
 
     Attributes
     ----------
     data : DataFile
     kept : ndarray of bool of shape (n_rows,)
         Rows that have a target.
-    X : pyarrow.Table
-    y, contexts : ndarray of shape (n_kept,)
-    groups : ndarray of shape (n_kept,) or None
-        Rows that belong together.
     model : Pipeline
         Not fitted.
     """
 
     data: DataFile
     kept: NDArray[np.bool_]
-    X: Any
-    y: NDArray[Any]
-    contexts: NDArray[Any]
-    groups: NDArray[Any] | None
     model: Pipeline
-
-    def suited(self) -> AbstractContextManager[None]:
-        """Use as many threads as serve rows of this size."""
-        return suited(self.X.num_rows * self.X.num_columns)
 
     def fitted(self) -> tuple[Pipeline, tuple[str, ...]]:
         """Return a fitted copy of the model, and what the fit warned about."""
@@ -101,8 +110,7 @@ class Problem(Findings):
     def fit(self) -> Fitted:
         """Return a fitted copy of the model with what it was made from."""
         model, warned = self.fitted()
-        rows = {"X": self.X, "y": self.y, "contexts": self.contexts, "groups": self.groups}
-        return Fitted(**self.facts, **rows, model=model, warned=warned)
+        return Fitted(**self.facts(LabelledRows), model=model, warned=warned)
 
 
 def pose(data: DataFile, target: str, context: Sequence[str], **options: Any) -> Problem:
@@ -120,16 +128,8 @@ def problem_of(data: DataFile, asked: Asked) -> Problem:
     """Do the same; what is asked names the columns as the table does."""
     found = Survey(data.path, data.names, asked, Budget()).look([data])
     rows, kept = found.rows(data)
-    return Problem(
-        **found.facts,
-        data=data,
-        kept=kept,
-        X=rows.X,
-        y=found.target.named(rows.target),
-        contexts=found.coding.named(rows.contexts),
-        groups=rows.groups,
-        model=pipeline(found.columns, found.task, **asked.switches),
-    )
+    model = pipeline(found.columns, found.task, **asked.switches)
+    return Problem(**labelled(found, rows), data=data, kept=kept, model=model)
 
 
 def read_problem(file: Path, asked: Asked, progress: Progress) -> Problem:

@@ -24,7 +24,7 @@ from counterpoise.problem import SummedProblem, check_alpha
 from counterpoise.reading.memory import in_words
 from counterpoise.tabular.columns import Asked, Columns
 from counterpoise.tabular.encoding import fit_numbers, stand_in
-from counterpoise.tabular.fitting import Fitted, recording
+from counterpoise.tabular.fitting import Fitted, labelled, recording
 from counterpoise.tabular.medians import Medians
 from counterpoise.tabular.survey import Budget, Findings, Rows, Survey
 from counterpoise.tabular.task import check_task, pipeline
@@ -88,7 +88,7 @@ class LargeProblem(Findings):
             n_passes = blocks.n_passes
         finally:
             blocks.close()
-        return Fitted(**self.facts, **sample, model=model, warned=warned, n_fitted=self.n_kept, n_passes=n_passes)
+        return Fitted(**labelled(self, sample), model=model, warned=warned, n_fitted=self.n_kept, n_passes=n_passes)
 
     # --- preprocessing -----------------------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class LargeProblem(Findings):
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
-    def _write(self, encode: Any, width: int, loss: Any, blocks: BlocksOnDisk, medians: Medians) -> dict[str, Any]:
+    def _write(self, encode: Any, width: int, loss: Any, blocks: BlocksOnDisk, medians: Medians) -> Rows:
         """Write all rows as blocks, and return a uniform sample of them, always the same one."""
         budget = self.survey.budget
         looks = not medians.are_known
@@ -148,13 +148,7 @@ class LargeProblem(Findings):
             blocks.append(Block.of(X, target, codes, np.ones(len(target)), totals, loss, True))
         if looks:
             medians.end_round(budget.middle)
-        rows = Rows.joined(sampled)
-        return {
-            "X": rows.X,
-            "y": self.target.named(rows.target),
-            "contexts": self.coding.named(rows.contexts),
-            "groups": rows.groups,
-        }
+        return Rows.joined(sampled)
 
 
 @contextmanager
@@ -215,7 +209,7 @@ def large_problem_of(table: TableOnDisk, asked: Asked, budget: float) -> LargePr
     survey = Survey(table.path, table.wanted, asked, Budget(budget))
     found = survey.look(table.chunks(survey.budget.chunk))
     model = pipeline(found.columns, found.task, **switches)
-    return LargeProblem(**found.facts, table=table, survey=survey, model=model)
+    return LargeProblem(**found.facts(Findings), table=table, survey=survey, model=model)
 
 
 def _refuse_whole(switches: Mapping[str, Any]) -> None:

@@ -20,7 +20,6 @@ from counterpoise.tabular.fitting import Fitted, Progress, problem_of, recording
 from counterpoise.tabular.large import large_problem_of
 from counterpoise.tabular.saved import FILES, SavedModel
 from counterpoise.tabular.task import RISKS
-from counterpoise.threads import suited
 
 if TYPE_CHECKING:
     from counterpoise.oracle.blocks import Blocks
@@ -161,11 +160,10 @@ class ModelFolder:
             risk=RISKS[fitted.task],
             n_rows=fitted.n_fitted,
         )
-        size = fitted.X.num_rows * fitted.X.num_columns
-        with self.workers, suited(size), self.progress.step("comparing with the baselines, on held-out rows"):
+        with self.workers, fitted.suited(), self.progress.step("comparing with the baselines, on held-out rows"):
             _, warned = recording(lambda: report.comparison)
         self.progress.note(*warned)
-        with suited(size), self.progress.step("following the path of confidence"):
+        with fitted.suited(), self.progress.step("following the path of confidence"):
             _, warned = recording(lambda: report.path)
         self.progress.note(*warned)
         return report

@@ -234,10 +234,9 @@ class Findings:
     n_rows: int
     n_kept: int
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """These attributes, for what is found out further."""
-        return {one.name: getattr(self, one.name) for one in fields(Findings)}
+    def facts(self, kind: type[Findings]) -> dict[str, Any]:
+        """Return the attributes that a kind of findings has, for another kind that has more."""
+        return {one.name: getattr(self, one.name) for one in fields(kind)}
 
     @property
     def task(self) -> Task:
