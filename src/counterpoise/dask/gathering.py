@@ -268,7 +268,8 @@ def _read(k: int, part: dict[str, Any], reader: Reader) -> CheckedRows | None:
         n = X.shape[0]
         labels = np.zeros(n, dtype=np.intp) if contexts is None else contexts
         encoded = _as_they_appear(encode(labels, n))
-        weight = np.ones(n) if sample_weight is None else _weights(sample_weight, n)
+        # That a context has no weight in one partition is no mistake.
+        weight = checked_row_weights(sample_weight, encoded, may_be_empty=True)
         y = y if reader.classifies else reader.target(y, None)
     except InvalidInputError as error:
         raise InvalidInputError(f"partition {k}: {error}") from None
@@ -287,11 +288,6 @@ def _as_they_appear(contexts: Contexts) -> Contexts:
 def _n_columns(contexts: Any) -> int:
     shape: tuple[int, ...] = getattr(contexts, "shape", ())
     return int(shape[1]) if len(shape) == 2 else 1
-
-
-def _weights(sample_weight: Any, n: int) -> Array:
-    """Check weights; that a context has none in one partition is no mistake."""
-    return checked_row_weights(sample_weight, Contexts(np.zeros(1), np.zeros(n, dtype=np.intp)), may_be_empty=True)
 
 
 def _precise(X: Any, error: ValueError) -> str:

@@ -141,7 +141,7 @@ class ContextCoding:
     def pool(self, below: int, groups: SeenGroups | None = None) -> Pool:
         """Choose which contexts to pool."""
         if groups is None:
-            return choose_pool(self.labels, self.counts, lambda pooled: int(self.counts[pooled].sum()), below)
+            return choose_pool(self.labels, self.counts, below)
         counts = np.zeros(len(self.labels), dtype=np.int64)
         used = np.flatnonzero(self.places >= 0)
         counts[self.places[used]] = groups.counts(len(self.places))[used]
@@ -149,7 +149,7 @@ class ContextCoding:
         def together(pooled: NDArray[np.bool_]) -> int:
             return groups.together(np.append(pooled, False)[self.places])
 
-        return choose_pool(self.labels, counts, together, below, unit="groups")
+        return choose_pool(self.labels, counts, below, groups_together=together)
 
     @property
     def small(self) -> list[str]:
