@@ -214,7 +214,7 @@ def _paired(known: dict[int, Any], column: Any, contexts: Codes) -> dict[int, An
     import pyarrow as pa
 
     rows = pa.table({"value": column, "context": contexts})
-    pairs = rows.group_by(["value", "context"]).aggregate([]).drop_null()
+    pairs = rows.group_by(["value", "context"], use_threads=False).aggregate([]).drop_null()
     if pairs.num_rows > len(pairs["context"].unique()):
         return None
     values = _equal_to_itself(pairs["value"].to_pylist())

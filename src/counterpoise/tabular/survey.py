@@ -60,7 +60,7 @@ class Budget:
     @property
     def block(self) -> float:
         """Of rows as they are fitted."""
-        return min(self.total / 24, 64e6)
+        return min(self.total / 32, 64e6)
 
     @property
     def words(self) -> float:
