@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoise.contexts import encode
+from counterpoise.contexts import Agreement, encode, objects
 from counterpoise.exceptions import EmptyContextError, InvalidInputError
 
 PROPERTY = settings(max_examples=80, deadline=None, derandomize=True)
@@ -333,3 +333,38 @@ def test_declared_label_that_cannot_be_hashed_is_refused():
 def test_refusals_are_value_errors():
     with pytest.raises(ValueError, match="no rows"):
         encode([])
+
+
+# --- labels that are met in pieces -----------------------------------------------------------------------------------
+
+
+@PROPERTY
+@given(LABELS, st.integers(1, 5))
+def test_pieces_agree_on_the_contexts_of_the_whole(labels, n_pieces):
+    whole = encode(labels)
+    agreement, codes = Agreement(), []
+    for piece in np.array_split(np.arange(len(labels)), n_pieces):
+        own = list(dict.fromkeys(labels[k] for k in piece))
+        given_codes = agreement.codes(objects(own))
+        codes += [given_codes[own.index(labels[k])] for k in piece]
+    found = agreement.contexts()
+    assert found.labels.tolist() == whole.labels.tolist()
+    assert found.codes[codes].tolist() == whole.codes.tolist()
+    # A code keeps its label, whatever comes later.
+    assert [agreement.labels[code] for code in codes] == labels
+
+
+def test_pieces_of_one_kind_keep_their_type():
+    agreement = Agreement()
+    assert agreement.codes(np.array([3, 1])).tolist() == [0, 1]
+    assert agreement.codes(np.array([1.0, 2.5])).tolist() == [1, 2]
+    assert agreement.labels.dtype == np.float64
+    assert agreement.contexts().labels.tolist() == [1.0, 2.5, 3.0]
+
+
+def test_crossed_labels_of_pieces_are_put_in_order_column_by_column():
+    agreement = Agreement(n_columns=2)
+    agreement.codes(objects([("b", 1), ("b", "x")]))
+    agreement.codes(objects([("a", 1)]))
+    table = pd.DataFrame({"u": ["b", "b", "a"], "v": [1, "x", 1]})
+    assert agreement.contexts().labels.tolist() == encode(table).labels.tolist()

@@ -115,7 +115,50 @@ def _crossed(parts: list[Contexts]) -> Contexts:
         pairs, codes = np.unique(codes * len(part.labels) + part.codes, return_inverse=True)
         first, second = np.divmod(pairs, len(part.labels))
         labels = [(*labels[a], plain(part.labels[b])) for a, b in zip(first, second, strict=True)]
-    return Contexts(as_objects(labels), codes.astype(np.intp, copy=False))
+    return Contexts(objects(labels), codes.astype(np.intp, copy=False))
+
+
+class Agreement:
+    """Labels that are met in pieces (partitions, chunks), each with a code that it keeps, and in the end an order.
+
+    Parameters
+    ----------
+    n_columns : int
+        Columns of a table that labels are crossed from; those of several are tuples.
+    """
+
+    def __init__(self, n_columns: int = 1) -> None:
+        self._n_columns = n_columns
+        self._codes: dict[Any, int] = {}
+        self._new: list[NDArray[Any]] = []
+
+    def codes(self, labels: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the codes of the labels of a piece, in the order of their first appearance in any."""
+        n_known = len(self._codes)
+        found = (self._codes.setdefault(plain(label), len(self._codes)) for label in labels)
+        codes = np.fromiter(found, dtype=np.intp, count=len(labels))
+        self._new.append(labels[codes >= n_known])
+        return codes
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The label of every code, all of one type where those of all pieces are of one kind, else as they are."""
+        kinds = {labels.dtype.kind for labels in self._new}
+        # A column of whole numbers becomes one of floats where a piece of it has gaps.
+        if kinds in ({"i", "f"}, {"u", "f"}) or (len(kinds) == 1 and kinds != {"O"}):
+            return np.concatenate(self._new)
+        return objects([plain(label) for labels in self._new for label in labels])
+
+    def contexts(self) -> Contexts:
+        """Return the contexts that these labels are, in order; the row of a code is its label."""
+        labels = self.labels
+        if self._n_columns == 1:
+            return encode(labels)
+        # As the table they come from, whose columns are put in order one by one.
+        table = np.empty((len(labels), self._n_columns), dtype=object)
+        for k, label in enumerate(labels):
+            table[k, :] = label
+        return encode(table)
 
 
 def _align(contexts: Contexts, declared: Sequence[Hashable]) -> Contexts:
@@ -166,20 +209,20 @@ def _to_array(labels: Any, role: str) -> NDArray[Any]:
         return np.asarray(native.to_numpy())
     if isinstance(labels, np.ndarray):
         if isinstance(labels, np.ma.MaskedArray):
-            return as_objects([None if hidden else label for label, hidden in zip(*_flat_mask(labels), strict=True)])
-        return labels if labels.dtype.kind != "T" else as_objects(list(labels))
+            return objects([None if hidden else label for label, hidden in zip(*_flat_mask(labels), strict=True)])
+        return labels if labels.dtype.kind != "T" else objects(list(labels))
     sparse = hasattr(labels, "tocsr")
     if sparse or isinstance(labels, (str, bytes, Set, Mapping)) or not isinstance(labels, Iterable):
         raise InvalidInputError(f"{role}s must be one label per row, got {labels!r:.60}.")
     # Not through numpy, which would turn [1, "a", None] into text and merge large integers beside a float.
-    return as_objects(list(labels))
+    return objects(list(labels))
 
 
 def _flat_mask(labels: np.ma.MaskedArray[Any, Any]) -> tuple[list[Any], list[bool]]:
     return list(labels.data), list(np.ma.getmaskarray(labels))
 
 
-def as_objects(values: list[Any]) -> NDArray[Any]:
+def objects(values: Sequence[Any]) -> NDArray[Any]:
     """Return a one-dimensional array that holds the values as they are."""
     array = np.empty(len(values), dtype=object)
     for k, value in enumerate(values):
@@ -246,7 +289,7 @@ def tidy(labels: list[Any]) -> NDArray[Any]:
         return np.array(labels)
     if all(type(label) is int and abs(label) < 2**63 for label in labels):
         return np.array(labels, dtype=np.int64)
-    return as_objects(labels)
+    return objects(labels)
 
 
 def plain(value: Any) -> Any:

@@ -44,6 +44,9 @@ class Reader(Protocol):
     def meaning(self) -> str:
         """All that answers of rows depend on beside the rows themselves."""
 
+    def travelling(self, names: tuple[Any, ...]) -> Reader:
+        """Return a reader for parts of the rows, with features of these names, whose checks leave no trace here."""
+
     def rows(self, columns: Columns) -> tuple[Any, Any]:
         """Return features and targets of all rows or a part of them, checked."""
 

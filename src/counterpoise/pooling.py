@@ -115,8 +115,7 @@ def find_pool(contexts: Any, below: int = 30, *, name: str | None = None, groups
 def _found(contexts: Any, below: int, name: str | None, groups: Any) -> tuple[Contexts, Pool]:
     found = encode(contexts)
     if groups is None:
-        counts = found.counts
-        return found, choose_pool(found.labels, counts, lambda pooled: int(counts[pooled].sum()), below, name=name)
+        return found, choose_pool(found.labels, found.counts, below, name=name)
     own = encode(groups, len(found.codes), role="group").codes
     # One pair for every context and group that meet.
     codes, own = np.divmod(np.unique(found.codes * (own.max() + 1) + own), own.max() + 1)
@@ -125,31 +124,33 @@ def _found(contexts: Any, below: int, name: str | None, groups: Any) -> tuple[Co
     def together(pooled: NDArray[np.bool_]) -> int:
         return len(np.unique(own[pooled[codes]]))
 
-    return found, choose_pool(found.labels, counts, together, below, name=name, unit="groups")
+    return found, choose_pool(found.labels, counts, below, name=name, groups_together=together)
 
 
 def choose_pool(
     labels: NDArray[Any],
     counts: NDArray[np.integer[Any]],
-    together: Callable[[NDArray[np.bool_]], int],
     below: int,
     *,
     name: str | None = None,
-    unit: str = "rows",
+    groups_together: Callable[[NDArray[np.bool_]], int] | None = None,
 ) -> Pool:
     """Choose the contexts to pool from their counts alone; see :func:`counterpoise.pool_rare`.
 
     Parameters
     ----------
     labels, counts : ndarray of shape (n_contexts,)
-    together : callable
-        Takes a mask of contexts and returns their count as one: less than the sum where they share groups.
     below : int
     name : str, optional
-    unit : {"rows", "groups"}
-        What is counted.
+    groups_together : callable, optional
+        Where groups are counted, not rows: takes a mask of contexts and returns how many groups they have together,
+        fewer than the sum where they share some.
     """
-    below = _checked_limit(below)
+    below, unit = _checked_limit(below), "rows" if groups_together is None else "groups"
+
+    def together(pooled: NDArray[np.bool_]) -> int:
+        return int(counts[pooled].sum()) if groups_together is None else groups_together(pooled)
+
     pooled = counts < below
     if pooled.all():
         raise InvalidInputError(

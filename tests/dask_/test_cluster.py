@@ -2,6 +2,7 @@
 
 import gc
 import time
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -48,6 +49,17 @@ def test_more_partitions_than_are_added_up_at_once(client):
     X, columns = collections("squared", sizes=[4] * 10)
     found = model("squared").fit(X, **columns)
     assert_same_fit(found, model("squared").fit(X.compute(), **{k: v.compute() for k, v in columns.items()}))
+
+
+def test_a_partition_is_read_once(client, tmp_path):
+    X, columns = collections("squared")
+
+    def read(block):
+        (tmp_path / uuid4().hex).touch()
+        return block
+
+    model("squared").fit(X.map_blocks(read, dtype=float, meta=np.zeros((0, X.shape[1]))), **columns)
+    assert len(list(tmp_path.iterdir())) == X.numblocks[0]
 
 
 def test_frames_with_named_columns_and_large_stacks_come_back(client):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.reading import open_table, read_table
-from counterpoise.reading.cells import TypeSearch, inferred
+from counterpoise.reading.cells import TypeSearch, spelling
 
 few = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 CELLS = [
@@ -122,7 +122,7 @@ def test_a_type_found_in_pieces_is_that_of_the_whole(cells, cut, comma):
     search = TypeSearch(comma)
     for piece in (text[:cut], text[cut:]):
         search.look(piece)
-    whole, found = inferred(text, comma), search.found
+    whole, found = spelling(text, comma).read(text), search.found
     pieces = [found.read(piece) for piece in (text[:cut], text[cut:])]
     assert found.type == whole.type
     assert [cell for piece in pieces for cell in piece.to_pylist()] == whole.to_pylist()

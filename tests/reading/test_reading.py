@@ -597,8 +597,7 @@ def test_the_budget_of_a_container(tmp_path):
 @pytest.fixture
 def budget(monkeypatch):
     def allowed(size):
-        for module in ("memory", "text", "typed"):
-            monkeypatch.setattr(f"counterpoise.reading.{module}.memory_budget", lambda: size)
+        monkeypatch.setattr(memory, "memory_budget", lambda: size)
 
     return allowed
 

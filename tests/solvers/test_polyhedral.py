@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from counterpoise.oracle.polyhedral import PolyhedralOracle
 from scipy import optimize
 
 from counterpoise.contexts import encode
@@ -9,7 +10,6 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Pinball
 from counterpoise.objective import ReferenceRisks, RobustObjective
 from counterpoise.oracle import LinearOracle
-from counterpoise.oracle.polyhedral import PolyhedralOracle
 from counterpoise.sets import Chi2Ball, KLBall
 from counterpoise.solvers import PolyhedralInteriorPoint
 from tests.problems import TIGHT, make

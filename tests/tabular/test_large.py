@@ -2,6 +2,7 @@
 
 import dataclasses
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,15 @@ from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 from counterpoise.reading import open_table, read_table
 from counterpoise.rows.on_disk import BlocksOnDisk
 from counterpoise.tabular import large, survey
+from counterpoise.tabular.columns import Columns
+from counterpoise.tabular.encoding import stand_in
 from counterpoise.tabular.fitting import pose
 from counterpoise.tabular.large import pose_large
 from counterpoise.tabular.medians import Medians
 from counterpoise.tabular.saved import SavedModel, load
-from counterpoise.tabular.seen import SeenNumbers, WordCounts
+from counterpoise.tabular.seen import Moments, WordCounts
 from counterpoise.tabular.seen_groups import SeenGroups
+from counterpoise.tabular.task import pipeline
 from tests.tabular.examples import save
 
 N = 1400
@@ -107,9 +111,23 @@ def test_a_csv_gives_the_same_model(files):
     check_same(*both(files["csv"], "cost"))
 
 
-def test_a_small_stand_in_gives_the_same_encoder(files, monkeypatch):
-    monkeypatch.setattr("counterpoise.tabular.encoding._FEW", 10)
-    check_same(*both(files["parquet"], "cost"))
+COUNTS = st.dictionaries(
+    st.one_of(st.none(), st.text("abcxyz", min_size=1, max_size=3)), st.integers(1, 9), min_size=1, max_size=120
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(COUNTS, st.sampled_from([0.0, 0.25, 1.0]))
+def test_a_small_stand_in_gives_the_same_encoder(counts, gaps):
+    words = [word for word, count in counts.items() for _ in range(count)]
+    words += words[:1] * (len(words) % 4)
+    n, table = len(words), stand_in({"x": gaps}, {"word": Counter(words)})
+    whole = pa.table({"x": np.where(np.arange(n) < gaps * n, np.nan, 1.0), "word": pa.array(words, pa.large_string())})
+    encoders = [pipeline(Columns(("x",), ("word",)), "regression")[0].fit(one) for one in (whole, table)]
+    names = [encoder.get_feature_names_out().tolist() for encoder in encoders]
+    assert names[0] == names[1]
+    encoded = [encoder.transform(whole) for encoder in encoders]
+    np.testing.assert_array_equal(*(one[:, [name.startswith("word") for name in names[0]]] for one in encoded))
 
 
 def test_crossed_contexts_and_numbers_as_contexts(tmp_path):
@@ -190,7 +208,7 @@ def test_rows_without_a_target_do_not_count_towards_a_pool(tmp_path):
 
 
 def test_groups_that_are_too_many_to_count_are_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(survey, "SeenGroups", lambda enough, most: SeenGroups(enough, 20))
+    monkeypatch.setattr(survey, "SeenGroups", lambda enough, most: SeenGroups(enough, most if most == np.inf else 20))
     path = save(many_contexts(), tmp_path / "t.parquet")
     asked = {"context": ("kind",), "pool_below": 30, "group": "family", "only": ["z"]}
     whole, pieces = both(path, "cost", **asked)
@@ -200,7 +218,7 @@ def test_groups_that_are_too_many_to_count_are_said(tmp_path, monkeypatch):
 
 
 def test_medians_that_take_several_rounds_are_exact(files, monkeypatch):
-    monkeypatch.setattr(survey.np, "clip", lambda value, low, high: 200)
+    monkeypatch.setattr(survey.Budget, "sampled", 4800.0)
     monkeypatch.setattr(survey.Budget, "middle", 80.0)
     whole, pieces = both(files["parquet"], "cost")
     found = [fit.model[0].named_transformers_["numbers"]["impute"].statistics_ for fit in (whole, pieces)]
@@ -215,16 +233,13 @@ def test_medians_that_take_several_rounds_are_exact(files, monkeypatch):
 )
 def test_a_median_is_found_in_any_column(values, n_sampled, most):
     column = np.array(values)[:, None]
-    seen = SeenNumbers(["x"], n_sampled)
-    for piece in np.array_split(column, 3):
-        seen.look(piece)
-    medians = Medians(seen, ["x"], most)
+    medians = Medians(["x"], 8.0 * n_sampled)
     for _ in range(20):
         if medians.are_known:
             break
         for piece in np.array_split(column, 4):
             medians.look(piece)
-        medians.end_round()
+        medians.end_round(most)
     known = column[~np.isnan(column)]
     np.testing.assert_array_equal(medians.values, [np.median(known) if known.size else np.nan])
 
@@ -233,12 +248,12 @@ def test_a_median_is_found_in_any_column(values, n_sampled, most):
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40), st.integers(1, 5), st.floats(-1e9, 1e9))
 def test_means_and_spreads_are_those_of_all_rows(values, n_pieces, shift):
     column = np.array(values) + shift
-    seen = SeenNumbers(["x"], 5)
+    seen = Moments(1)
     for piece in np.array_split(column, n_pieces):
         seen.look(piece[:, None])
     assert seen.mean[0] == pytest.approx(column.mean(), rel=1e-12, abs=1e-9)
     assert seen.spread[0] / len(column) == pytest.approx(column.var(), rel=1e-6, abs=1e-6)
-    assert (seen.low[0], seen.high[0]) == (column.min(), column.max())
+    assert (seen.n_rows, seen.n[0]) == (len(column), len(column))
 
 
 def test_the_most_frequent_of_too_many_words_are_counted():

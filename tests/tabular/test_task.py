@@ -80,7 +80,7 @@ def test_rows_without_a_target_are_left_out_and_counted(tmp_path, target, end):
     problem = posed_file(save(columns, tmp_path / f"patients.{end}"), target)
     assert problem.notes[1] == f"3 of 150 rows have no {target} and are left out"
     kept = np.delete(np.arange(N), [0, 70, 149])
-    assert problem.target.kept.tolist() == [k in kept for k in range(N)]
+    assert problem.kept.tolist() == [k in kept for k in range(N)]
     np.testing.assert_array_equal(problem.X["age"].to_numpy(), columns["age"][kept])
     assert problem.contexts.tolist() == columns["hospital"][kept].tolist()
     assert len(problem.y) == 147

@@ -15,7 +15,8 @@ torch = pytest.importorskip("torch")
 import counterpoise as cpo  # noqa: E402
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
 from counterpoise.losses import Logistic, Multinomial, Poisson, Squared  # noqa: E402
-from counterpoise.torch import GroupDROLoss, RobustLoss, rows  # noqa: E402
+from counterpoise.rows import device as rows  # noqa: E402
+from counterpoise.torch import GroupDROLoss, RobustLoss  # noqa: E402
 from tests.problems import make  # noqa: E402
 
 # Small contexts are the point here, not a mistake.

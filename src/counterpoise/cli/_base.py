@@ -7,8 +7,7 @@ import json
 import re
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -17,10 +16,13 @@ import typer
 
 from counterpoise import __version__
 from counterpoise.cli._stopping import told
-from counterpoise.exceptions import CounterpoiseError, CounterpoiseWarning, InvalidInputError
+from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the result.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done, with times.")]
 
 app = typer.Typer(
     name="counterpoise",
@@ -128,8 +130,8 @@ class Speaker:
         Every step, with its time.
     """
 
-    quiet: bool = False
-    verbose: bool = False
+    quiet: Quiet = False
+    verbose: Verbose = False
     said: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @contextmanager
@@ -147,22 +149,17 @@ class Speaker:
         if self.verbose and not self.quiet:
             say(f"{words}: {time.perf_counter() - start:.2f} s")
 
-    def note(self, words: str) -> None:
-        """Say something that the user may want to know, once."""
-        if not self.quiet and words not in self.said:
-            self.said.add(words)
-            say(f"note: {words}")
-
-    def notes(self, notes: Iterable[str]) -> None:
-        """Say several such things."""
+    def note(self, *notes: str) -> None:
+        """Say things that the user may want to know, each once."""
         for words in notes:
-            self.note(words)
+            if not self.quiet and words not in self.said:
+                self.said.add(words)
+                say(f"note: {words}")
 
     def warnings_of(self, action: Callable[[], T]) -> T:
         """Do something, and turn the library's warnings into notes."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            result = action()
-        for words in dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, CounterpoiseWarning)):
-            self.note(words)
+        from counterpoise.tabular.fitting import recording
+
+        result, warned = recording(action)
+        self.note(*warned)
         return result

@@ -2,43 +2,130 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import RadiusMethod
 
+if TYPE_CHECKING:
+    from counterpoise.tabular.columns import Asked
+
 File = Annotated[Path, typer.Argument(help="The table: csv, parquet or arrow, or a folder of such files.")]
-Target = Annotated[str, typer.Option("--target", help="Column to be predicted.")]
-Context = Annotated[
-    list[str], typer.Option("--context", help="Column of the contexts, no feature; repeat it to cross several.")
-]
-TaskName = Annotated[
-    str, typer.Option("--task", help="classification, regression, count, quantile or huber; auto looks at the target.")
-]
-Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column that is no feature; may be repeated.")]
-Only = Annotated[list[str] | None, typer.Option("--only", help="Column that is a feature, and no other; repeatable.")]
-Group = Annotated[str | None, typer.Option("--group", help="Column of rows that belong together, kept in one fold.")]
-PoolBelow = Annotated[
-    str | None,
-    typer.Option(
-        "--pool-below",
-        metavar="<int>",
-        help="Pool contexts with fewer rows than this, such as 30; with --group, fewer groups.",
-        show_default="no pooling",
-    ),
-]
-Confidence = Annotated[float, typer.Option("--confidence", help="Of the set of plausible mixes, from 0 to 1.")]
-Radius = Annotated[
-    str, typer.Option("--radius", help="How its size follows: types, agrawal or chi2; or the size in bits.")
-]
-Draws = Annotated[
-    float | None, typer.Option("--draws", help="Independent draws of a context in the data, where rows are not.")
-]
+Folds = Annotated[int, typer.Option(help="Of the cross-validation.")]
+Jobs = Annotated[int, typer.Option(help="Processes; -1 is one per core.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take options as objects: a parameter whose type is a dataclass stands for its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for one in inspect.signature(command).parameters.values():
+        members = inspect.signature(groups[one.name]).parameters.values() if one.name in groups else [one]
+        own = get_type_hints(groups[one.name], include_extras=True) if one.name in groups else hints
+        parameters += [
+            member.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own[member.name]) for member in members
+        ]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{one.name: given.pop(one.name) for one in fields(group) if one.init})
+        command(**given)
+
+    # What has to be given is listed first.
+    parameters.sort(key=lambda one: one.default is not inspect.Parameter.empty)
+    vars(run)["__signature__"] = inspect.Signature(parameters)
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureColumns:
+    """What the columns of a table are for, its target apart."""
+
+    context: Annotated[list[str], typer.Option(help="Column of the contexts, no feature; repeat it to cross several.")]
+    task: Annotated[
+        str, typer.Option(help="classification, regression, count, quantile or huber; auto looks at the target.")
+    ] = "auto"
+    drop: Annotated[list[str] | None, typer.Option(help="Column that is no feature; may be repeated.")] = None
+    only: Annotated[list[str] | None, typer.Option(help="Column that is a feature, and no other; repeatable.")] = None
+    pool_below: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<int>",
+            help="Pool contexts with fewer rows than this, such as 30; with --group, fewer groups.",
+            show_default="no pooling",
+        ),
+    ] = None
+
+    def asked(self, model: Model, target: str, group: str | None = None) -> Asked:
+        """Return what is asked of a table."""
+        from counterpoise.tabular.columns import Asked
+
+        return Asked(
+            target,
+            tuple(self.context),
+            self.task,
+            tuple(self.drop or ()),
+            tuple(self.only or ()),
+            group,
+            checked_pool_below(self.pool_below),
+            model.switches(self.task),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns(FeatureColumns):
+    """What the columns of a table are for."""
+
+    target: Annotated[str, typer.Option(help="Column to be predicted.")]
+    group: Annotated[str | None, typer.Option(help="Column of rows that belong together, kept in one fold.")] = None
+
+
+_REFERENCES = "Least risk of each context: cross-fit (held-out rows), shrunk (for many small contexts) or in-sample."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """Parameters of a model."""
+
+    confidence: Annotated[float, typer.Option(help="Of the set of plausible mixes, from 0 to 1.")] = 0.99
+    radius: Annotated[str, typer.Option(help="How its size follows: types, agrawal or chi2; or the size in bits.")] = (
+        "types"
+    )
+    draws: Annotated[
+        float | None, typer.Option(help="Independent draws of a context in the data, where rows are not.")
+    ] = None
+    alpha: Annotated[float, typer.Option(help="Strength of the ridge on scaled features.")] = 1e-3
+    reference: Annotated[str | None, typer.Option(help=_REFERENCES)] = "cross-fit"
+    quantile: Annotated[float, typer.Option(help="With --task quantile.")] = 0.5
+    delta: Annotated[float, typer.Option(help="With --task huber: where a residual counts as an outlier.")] = 1.35
+
+    def switches(self, task: str) -> dict[str, Any]:
+        """Return the parameters as the library takes them, those of a task among them."""
+        if self.reference not in ("cross-fit", "shrunk", "in-sample", None):
+            raise InvalidInputError(f"--reference is {self.reference!r}; choose cross-fit, shrunk or in-sample.")
+        switches: dict[str, Any] = {
+            "confidence": self.confidence,
+            "radius": checked_radius(self.radius),
+            "draws": self.draws,
+            "alpha": self.alpha,
+            "reference": self.reference,
+        }
+        own = {"quantile": {"quantile": self.quantile}, "huber": {"delta": self.delta}}
+        return switches | own.get(task, {})
 
 
 def _renamed(value: str | None) -> None:
@@ -46,53 +133,39 @@ def _renamed(value: str | None) -> None:
         raise typer.BadParameter(f"it is called --criterion now. Pass --criterion {value}.")
 
 
-Score = Annotated[str | None, typer.Option("--score", hidden=True, callback=_renamed)]
-Criterion = Annotated[str, typer.Option("--criterion", help="What the worst case is taken of: excess or risk.")]
-Alpha = Annotated[float, typer.Option("--alpha", help="Strength of the ridge on scaled features.")]
-_REFERENCES = "Least risk of each context: cross-fit (held-out rows), shrunk (for many small contexts) or in-sample."
-ReferenceName = Annotated[str, typer.Option("--reference", help=_REFERENCES)]
-MaybeReferenceName = Annotated[
-    str | None,
-    typer.Option(
-        "--reference",
-        help=_REFERENCES,
-        show_default="cross-fit; in-sample where rows do not fit into memory",
-    ),
-]
-Adjust = Annotated[
-    str,
-    typer.Option(
-        "--adjust",
-        help="What a context's score gains for having few rows: none, standard-error, or a number over the root of "
-        "its rows.",
-    ),
-]
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option(
-        "--checkpoint", help="File from which a fit in chunks that was cut short goes on; removed at its end."
-    ),
-]
-Memory = Annotated[
-    str | None,
-    typer.Option(
-        "--memory",
-        help="Most memory to use, such as 2GB; a table that needs more is read in chunks.",
-        show_default="what is free",
-    ),
-]
-Quantile = Annotated[float, typer.Option("--quantile", help="With --task quantile.")]
-Delta = Annotated[float, typer.Option("--delta", help="With --task huber: where a residual counts as an outlier.")]
-Folds = Annotated[int, typer.Option("--folds", help="Of the cross-validation.")]
-Jobs = Annotated[int, typer.Option("--jobs", help="Processes; -1 is one per core.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the result.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done, with times.")]
+@dataclass(frozen=True, kw_only=True)
+class JudgedModel(Model):
+    """Parameters of a model that is compared with the baselines."""
+
+    criterion: Annotated[str, typer.Option(help="What the worst case is taken of: excess or risk.")] = "excess"
+    score: Annotated[str | None, typer.Option(hidden=True, callback=_renamed)] = None
+    adjust: Annotated[
+        str,
+        typer.Option(
+            help="What a context's score gains for having few rows: none, standard-error, or a number over the root of "
+            "its rows.",
+        ),
+    ] = "none"
+
+    def switches(self, task: str) -> dict[str, Any]:
+        """Return the parameters as the library takes them, those of a task among them."""
+        return super().switches(task) | {"criterion": self.criterion, "adjust": checked_adjust(self.adjust)}
 
 
-def checked_memory(memory: str) -> float:
+@dataclass(frozen=True, kw_only=True)
+class FittedModel(JudgedModel):
+    """Parameters of a model whose rows need not fit into memory."""
+
+    reference: Annotated[
+        str | None,
+        typer.Option(help=_REFERENCES, show_default="cross-fit; in-sample where rows do not fit into memory"),
+    ] = None
+
+
+def checked_memory(memory: str | None) -> float | None:
     """Return a size in bytes."""
+    if memory is None:
+        return None
     found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([kmgt]?)(i?)b?\s*", memory, re.IGNORECASE)
     size = 0.0
     if found and not (found[3] and not found[2]):
@@ -115,8 +188,10 @@ def checked_pool_below(limit: str | None) -> int | None:
     return below
 
 
-def checked_jobs(jobs: int) -> int:
-    """Return a number of processes."""
+def checked_jobs(jobs: int, cluster: str | None) -> int:
+    """Return a number of processes; as many as there are where a cluster has them."""
+    if cluster is not None:
+        return -1
     if jobs == 0:
         raise InvalidInputError("--jobs is 0; pass a number of processes, or -1 for one per core.")
     return jobs
@@ -150,31 +225,3 @@ def checked_adjust(adjust: str) -> Any:
             f"--adjust is {adjust!r:.60}; choose none or standard-error, or pass a positive number, such as 1."
         )
     return number
-
-
-def model_switches(
-    task: str,
-    confidence: float,
-    radius: str,
-    draws: float | None,
-    criterion: str,
-    alpha: float,
-    reference: str,
-    quantile: float,
-    delta: float,
-    adjust: str = "none",
-) -> dict[str, Any]:
-    """Return the parameters of a model, those of its kind among them."""
-    if reference not in ("cross-fit", "shrunk", "in-sample"):
-        raise InvalidInputError(f"--reference is {reference!r}; choose cross-fit, shrunk or in-sample.")
-    switches: dict[str, Any] = {
-        "confidence": confidence,
-        "radius": checked_radius(radius),
-        "draws": draws,
-        "criterion": criterion,
-        "alpha": alpha,
-        "reference": reference,
-        "adjust": checked_adjust(adjust),
-    }
-    own = {"quantile": {"quantile": quantile}, "huber": {"delta": delta}}
-    return switches | own.get(task, {})

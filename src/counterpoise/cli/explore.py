@@ -11,17 +11,20 @@ from counterpoise.cli import _options as options
 from counterpoise.cli._base import NOT_BY_HALVES, Speaker, app, spoken, tell
 from counterpoise.cli._sales import read_sales
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.threads import suited
 
 if TYPE_CHECKING:
     from counterpoise.explorer import Sweep
+    from counterpoise.pooling import Pool
+    from counterpoise.reading import DataFile
+    from counterpoise.tabular.columns import Asked
 
 
 @app.command()
+@options.grouped
 @spoken(NOT_BY_HALVES)
 def explore(
     file: options.File,
-    context: options.Context,
+    *,
     target: Annotated[str | None, typer.Option(help="Column to be predicted.")] = None,
     demand: Annotated[str | None, typer.Option(help="For stock: column of the units asked for.")] = None,
     cost: Annotated[str | None, typer.Option(help="For stock: what a unit costs, a column or a number.")] = None,
@@ -31,21 +34,11 @@ def explore(
     integer: Annotated[bool, typer.Option("--integer", help="For stock: order whole units only.")] = False,
     currency: Annotated[str, typer.Option(help="For stock: what amounts are in, such as EUR.")] = "",
     period: Annotated[str, typer.Option(help="For stock: what a row is, such as day.")] = "row",
-    task: options.TaskName = "auto",
-    drop: options.Drop = None,
-    only: options.Only = None,
-    pool_below: options.PoolBelow = None,
-    confidence: options.Confidence = 0.99,
-    radius: options.Radius = "types",
-    draws: options.Draws = None,
-    alpha: options.Alpha = 1e-3,
-    reference: options.ReferenceName = "cross-fit",
-    quantile: options.Quantile = 0.5,
-    delta: options.Delta = 1.35,
+    columns: options.FeatureColumns,
+    model: options.Model,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the page goes.")] = Path("explorer.html"),
     force: options.Force = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    speaker: Speaker,
 ) -> None:
     """Write a page with a slider for confidence, on which one can see what robustness costs.
 
@@ -57,59 +50,64 @@ def explore(
 
     `counterpoise explore sales.csv --demand units --cost unit_cost --price 12 --context weather`
     """
-    from counterpoise.explorer import Explorer, stock_sweep, sweep
+    from counterpoise.explorer import Explorer
     from counterpoise.files import check_output
 
-    speaker = Speaker(quiet, verbose)
-    limit = options.checked_pool_below(pool_below)
+    limit = options.checked_pool_below(columns.pool_below)
     check_output(out, force)
     if (target is None) == (demand is None):
         raise InvalidInputError("name what the page is about: --target for a model, or --demand for stock.")
-    if demand is not None:
+    by = " x ".join(columns.context)
+    if target is not None:
+        swept, data, pool = _model_sweep(file, columns.asked(model, target), speaker)
+        title = f"{target} by {by}"
+    else:
         if cost is None or price is None:
             raise InvalidInputError("stock needs --cost and --price, columns or numbers.")
-        from counterpoise.pooling import find_pool
-        from counterpoise.stock.planning import plan_stock
-
+        assert demand is not None
         with speaker.step("reading"):
-            data, sales = read_sales(file, demand, cost, price, context, None)
-            pool = None if limit is None else find_pool(sales["contexts"], limit)
-            if pool is not None:
-                sales["contexts"] = pool.relabel(sales["contexts"])
-                speaker.note(pool.note)
+            data, sales = read_sales(file, demand, cost, price, columns.context, None)
         terms: dict[str, Any] = {"salvage": salvage, "shortage": shortage, "integer": integer}
-        terms |= {"currency": currency, "period": period}
-        with speaker.step("solving at every level"):
-            sized: dict[str, Any] = {"confidence": confidence, "radius": options.checked_radius(radius), "draws": draws}
-            plan = plan_stock(**sales, **terms, **sized)
-            swept = stock_sweep(plan.plans[0], plan.money)
-        speaker.notes(plan.notes)
-        title = f"How much to order, by {' x '.join(context)}"
-    else:
-        from counterpoise.reading import read_table
-        from counterpoise.tabular.fitting import pose
-
-        assert target is not None
-        switches = options.model_switches(task, confidence, radius, draws, "excess", alpha, reference, quantile, delta)
-        with speaker.step("reading"):
-            data = read_table(file)
-            roles: dict[str, Any] = {"task": task, "drop": drop or (), "only": only or ()}
-            problem = pose(data, target, context, pool_below=limit, **roles, **switches)
-        pool = problem.pool
-        speaker.notes(problem.notes)
-
-        def solved() -> Sweep:
-            return sweep(problem.model, problem.X, problem.y, problem.contexts)
-
-        with suited(problem.X.num_rows * problem.X.num_columns), speaker.step("solving at every level"):
-            swept = speaker.warnings_of(solved)
-        title = f"{target} by {' x '.join(context)}"
+        terms |= {"currency": currency, "period": period, "confidence": model.confidence, "draws": model.draws}
+        terms |= {"radius": options.checked_radius(model.radius)}
+        swept, pool = _stock_sweep(sales, terms, limit, speaker)
+        title = f"How much to order, by {by}"
     settings: dict[str, Any] = {
         "file": f"{file.name} ({data.n_rows:,} rows, fingerprint {data.fingerprint})",
-        "contexts": " x ".join(context),
+        "contexts": by,
     }
     if pool is not None:
         settings["pooled"] = pool.note
     with speaker.step("writing"):
         Explorer(swept, title, settings).save(out, force)
     tell(f"The page is in {out}; open it in a browser, or mail it.")
+
+
+def _model_sweep(file: Path, asked: Asked, speaker: Speaker) -> tuple[Sweep, DataFile, Pool | None]:
+    """Solve a model of a table at every level."""
+    from counterpoise.explorer import sweep
+    from counterpoise.tabular.fitting import read_problem
+
+    problem = read_problem(file, asked, speaker)
+    with problem.suited(), speaker.step("solving at every level"):
+        swept = speaker.warnings_of(lambda: sweep(problem.model, problem.X, problem.y, problem.contexts))
+    return swept, problem.data, problem.pool
+
+
+def _stock_sweep(
+    sales: dict[str, Any], terms: dict[str, Any], pool_below: int | None, speaker: Speaker
+) -> tuple[Sweep, Pool | None]:
+    """Choose an order at every level."""
+    from counterpoise.explorer import stock_sweep
+    from counterpoise.pooling import find_pool
+    from counterpoise.stock.planning import plan_stock
+
+    pool = None if pool_below is None else find_pool(sales["contexts"], pool_below)
+    if pool is not None:
+        sales = {**sales, "contexts": pool.relabel(sales["contexts"])}
+        speaker.note(pool.note)
+    with speaker.step("solving at every level"):
+        plan = plan_stock(**sales, **terms)
+        swept = stock_sweep(plan.plans[0], plan.money)
+    speaker.note(*plan.notes)
+    return swept, pool

@@ -12,14 +12,15 @@ from counterpoise.cli._base import NOT_BY_HALVES, Speaker, app, spoken, tell
 
 
 @app.command()
+@options.grouped
 @spoken(NOT_BY_HALVES)
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder that counterpoise fit wrote.")],
     file: Annotated[Path, typer.Argument(help="New rows: csv, parquet or arrow. No context is needed.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where they go, with predictions: .csv or .parquet.")],
     force: options.Force = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    *,
+    speaker: Speaker,
 ) -> None:
     """Add predictions to a table of new rows.
 
@@ -33,7 +34,6 @@ def predict(
     from counterpoise.tabular.saved import load
     from counterpoise.tabular.writing import writer
 
-    speaker = Speaker(quiet, verbose)
     check_output(out, force)
     write = writer(out)
     with speaker.step("reading the model"):
@@ -46,7 +46,7 @@ def predict(
         speaker.note(f"{count:,} of {data.n_rows:,} rows have a {name} that the model has not seen")
     rows = data.table if out.suffix.lower() == ".parquet" else data.raw
     renamed = [name for name in columns if name in data.raw.column_names]
-    speaker.notes(f"the file has a column {name} already; the new one is called {name}_" for name in renamed)
+    speaker.note(*(f"the file has a column {name} already; the new one is called {name}_" for name in renamed))
     check_output(out, force)
     whole(out, lambda path: write(path, rows, columns))
     tell(f"{data.n_rows:,} predictions of {saved.target} are in {out}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from counterpoise.contexts import Contexts, encode, plain
+from counterpoise.contexts import Agreement, Contexts, encode
 from counterpoise.dask.cluster import ClusterBlocks, result, sent
 from counterpoise.dask.partitions import Partitions, holds_rows, n_rows
 from counterpoise.dask.settings import current
@@ -43,8 +43,40 @@ class Reader(Protocol):
     def target(self, y: NDArray[Any], classes: NDArray[Any] | None) -> Array:
         """Return targets in the domain of the loss."""
 
-    def posed(self, rows: MemoryRows) -> MemoryRows:
+    def placed(self, rows: MemoryRows) -> MemoryRows:
         """Return rows in the form that is solved."""
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedRows:
+    """The rows of a partition.
+
+    Attributes
+    ----------
+    X : ndarray or CSR matrix of shape (n_rows, n_features)
+    y : ndarray of shape (n_rows,)
+        Classes as they are; other targets in the domain of the loss.
+    contexts : Contexts
+        With labels in the order in which they first appear.
+    crossed : int
+        Columns of the table that labels were crossed from, 1 where they were not.
+    weight : ndarray of shape (n_rows,)
+    """
+
+    X: Any
+    y: NDArray[Any]
+    contexts: Contexts
+    crossed: int
+    weight: Array
+
+    @property
+    def digest(self) -> bytes:
+        """A hash of all that the partition holds."""
+        said = hashlib.blake2b()
+        features = (self.X.data, self.X.indices, self.X.indptr) if sparse.issparse(self.X) else (self.X,)
+        for array in (*features, self.y, self.weight, self.contexts.labels, self.contexts.codes):
+            said.update(repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes())
+        return said.digest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +95,7 @@ class Summary:
         Of a classifier's targets.
     n_features : int
     digest : bytes
-        Of all that the partition holds.
+        Of all that the partition holds; empty where it is not asked for.
     """
 
     labels: NDArray[Any]
@@ -100,10 +132,13 @@ def summarise(parts: Partitions, reader: Reader) -> tuple[list[Summary | None], 
     """Look at every partition once; also return the client that did it, None where there is none."""
     client = _client()
     wants_digest = current().checkpoint is not None
-    tasks = [_task(_summary, k, parts.part(k), reader, wants_digest) for k in range(parts.n)]
+    # Read and checked once, and kept on the workers; without any, rows are not kept in memory but read again.
+    tasks = [_task(_read, k, parts.part(k), reader) for k in range(parts.n)]
+    parts.checked[:] = tasks if client is None else sent(client, tasks)
+    summaries = [_task(_summary, rows, reader.classifies, wants_digest) for rows in parts.checked]
     if client is None:
-        return [_named(k, lambda: task.compute(scheduler="sync")) for k, task in enumerate(tasks)], None  # noqa: B023
-    futures = sent(client, tasks)
+        return [_named(k, lambda: task.compute(scheduler="sync")) for k, task in enumerate(summaries)], None  # noqa: B023
+    futures = sent(client, summaries)
     return [_named(k, lambda: result(client, future, current().patience)) for k, future in enumerate(futures)], client  # noqa: B023
 
 
@@ -140,7 +175,7 @@ def gather(
     filled = [(k, codes, codes[summary.totals > 0]) for codes, (k, summary) in zip(own, kept, strict=True)]
     filled = [entry for entry in filled if entry[2].size]
     tasks = [
-        _task(_block, k, parts.part(k), reader, codes, totals[codes], classes, loss, fit_intercept)
+        _task(_block, parts.checked[k], reader, codes, totals[codes], classes, loss, fit_intercept)
         for k, codes, _ in filled
     ]
     blocks: Blocks
@@ -161,10 +196,10 @@ def gather(
 
 def agree(summaries: Sequence[Summary]) -> tuple[Contexts, list[Codes]]:
     """Return all contexts, and which of them the labels of each partition are."""
-    labels = _joined([summary.labels for summary in summaries])
-    every = encode(_apart(labels, min(summary.crossed for summary in summaries)))
-    ends = np.cumsum([len(summary.labels) for summary in summaries])
-    own = np.split(every.codes, ends[:-1])
+    agreement = Agreement(min(summary.crossed for summary in summaries))
+    given = [agreement.codes(summary.labels) for summary in summaries]
+    every = agreement.contexts()
+    own = [every.codes[codes] for codes in given]
     counts = np.zeros(len(every.labels), dtype=np.intp)
     for codes, summary in zip(own, summaries, strict=True):
         counts[codes] += summary.counts
@@ -173,29 +208,11 @@ def agree(summaries: Sequence[Summary]) -> tuple[Contexts, list[Codes]]:
 
 def all_classes(summaries: Sequence[Summary | None]) -> NDArray[Any]:
     """Return the classes of all partitions."""
-    return np.unique(_joined([s.classes for s in summaries if s is not None and s.classes is not None]))
-
-
-def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return arrays end to end, of one type where they are of one kind, and as they are otherwise."""
-    kinds = {array.dtype.kind for array in arrays}
-    # A column of whole numbers becomes one of floats where a partition of it has gaps.
-    if kinds in ({"i", "f"}, {"u", "f"}) or (len(kinds) == 1 and kinds != {"O"}):
-        return np.concatenate(arrays)
-    out = np.empty(sum(map(len, arrays)), dtype=object)
-    out[:] = [plain(value) for array in arrays for value in array]
-    return out
-
-
-def _apart(labels: NDArray[Any], n_columns: int) -> NDArray[Any]:
-    """Return crossed labels as the table they come from, whose columns are put in order one by one."""
-    if n_columns == 1:
-        return labels
-    table = np.empty((len(labels), n_columns), dtype=object)
-    for k, label in enumerate(labels):
-        for j, part in enumerate(label):
-            table[k, j] = part
-    return table
+    agreement = Agreement()
+    for summary in summaries:
+        if summary is not None and summary.classes is not None:
+            agreement.codes(summary.classes)
+    return np.unique(agreement.labels)
 
 
 def _check_widths(kept: Sequence[tuple[int, Summary]]) -> None:
@@ -225,13 +242,13 @@ def _client() -> Any:
     return chosen
 
 
-def _task(function: Any, k: int, part: Mapping[str, Any], *args: Any) -> Any:
+def _task(function: Any, *args: Any) -> Any:
     from dask import delayed
 
-    return delayed(function, pure=False)(k, dict(part), *args)
+    return delayed(function, pure=False)(*args)
 
 
-def _read(k: int, part: dict[str, Any], reader: Reader) -> tuple[Any, NDArray[Any], Contexts, Array] | None:
+def _read(k: int, part: dict[str, Any], reader: Reader) -> CheckedRows | None:
     """Read a partition, or name it with what is wrong; None where it is empty."""
     lengths = {name: n_rows(value) for name, value in part.items() if holds_rows(value)}
     if not any(lengths.values()):
@@ -250,12 +267,14 @@ def _read(k: int, part: dict[str, Any], reader: Reader) -> tuple[Any, NDArray[An
         n = X.shape[0]
         labels = np.zeros(n, dtype=np.intp) if contexts is None else contexts
         encoded = _as_they_appear(encode(labels, n))
-        weight = np.ones(n) if sample_weight is None else _weights(sample_weight, n)
+        # That a context has no weight in one partition is no mistake.
+        weight = checked_row_weights(sample_weight, encoded, may_be_empty=True)
+        y = y if reader.classifies else reader.target(y, None)
     except InvalidInputError as error:
         raise InvalidInputError(f"partition {k}: {error}") from None
     except ValueError as error:
         raise InvalidInputError(f"partition {k}: {_precise(part.get('X'), error)}") from None
-    return X, y, encoded, weight
+    return CheckedRows(X, y, encoded, _n_columns(contexts), weight)
 
 
 def _as_they_appear(contexts: Contexts) -> Contexts:
@@ -270,11 +289,6 @@ def _n_columns(contexts: Any) -> int:
     return int(shape[1]) if len(shape) == 2 else 1
 
 
-def _weights(sample_weight: Any, n: int) -> Array:
-    """Check weights; that a context has none in one partition is no mistake."""
-    return checked_row_weights(sample_weight, Contexts(np.zeros(1), np.zeros(n, dtype=np.intp)), may_be_empty=True)
-
-
 def _precise(X: Any, error: ValueError) -> str:
     """Return what is wrong with the features, with row and column where that can be told."""
     if X is not None:
@@ -285,32 +299,24 @@ def _precise(X: Any, error: ValueError) -> str:
     return str(error)
 
 
-def _summary(k: int, part: dict[str, Any], reader: Reader, wants_digest: bool) -> Summary | None:
-    found = _read(k, part, reader)
-    if found is None:
+def _summary(rows: CheckedRows | None, classifies: bool, wants_digest: bool) -> Summary | None:
+    if rows is None:
         return None
-    X, y, contexts, weight = found
-    if not reader.classifies:
-        try:
-            reader.target(y, None)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"partition {k}: {error}") from None
-    said = hashlib.blake2b()
-    if wants_digest:
-        features = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
-        for array in (*features, y, weight, contexts.labels, contexts.codes):
-            said.update(repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes())
+    contexts, weight = rows.contexts, rows.weight
     n = len(contexts.labels)
-    counts = np.bincount(contexts.codes[weight > 0], minlength=n)
-    totals = np.bincount(contexts.codes, weight, n).astype(np.float64)
-    classes = np.unique(y) if reader.classifies else None
-    crossed = _n_columns(part["contexts"])
-    return Summary(contexts.labels, crossed, counts, totals, classes, int(X.shape[1]), said.digest())
+    return Summary(
+        contexts.labels,
+        rows.crossed,
+        counts=np.bincount(contexts.codes[weight > 0], minlength=n),
+        totals=np.bincount(contexts.codes, weight, n).astype(np.float64),
+        classes=np.unique(rows.y) if classifies else None,
+        n_features=int(rows.X.shape[1]),
+        digest=rows.digest if wants_digest else b"",
+    )
 
 
 def _block(
-    k: int,
-    part: dict[str, Any],
+    rows: CheckedRows,
     reader: Reader,
     codes: Codes,
     totals: Array,
@@ -319,15 +325,13 @@ def _block(
     fit_intercept: bool,
 ) -> Block:
     """Group the rows of a partition; ``codes`` and ``totals`` are those of its own labels, in their order."""
-    found = _read(k, part, reader)
-    assert found is not None
-    X, y, contexts, weight = found
-    target = reader.target(y, classes)
+    X, weight = rows.X, rows.weight
+    target = rows.y if classes is None else reader.target(rows.y, classes)
     weighed = weight > 0
     if not weighed.all():
         X, target, weight = X[weighed], target[weighed], weight[weighed]
-    among = codes[contexts.codes[weighed]]
+    among = codes[rows.contexts.codes[weighed]]
     whole = np.ones(int(codes.max()) + 1)
     whole[codes] = totals
     block = Block.of(X, target, among, weight, whole, loss, fit_intercept)
-    return Block(block.contexts, reader.posed(block.rows))
+    return Block(block.contexts, reader.placed(block.rows))

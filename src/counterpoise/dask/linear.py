@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,46 +21,6 @@ _MOST_PARAMETERS = 2500
 """Parameters up to which a square matrix per context is worth sending."""
 
 
-@dataclass(frozen=True, eq=False)
-class NamedReader:
-    """Partitions as an estimator reads them, whose columns have to be those of the whole."""
-
-    reader: Any
-    names: tuple[Any, ...]
-
-    @property
-    def classifies(self) -> bool:
-        """Whether targets are classes."""
-        return self.reader.classifies
-
-    @property
-    def meaning(self) -> str:
-        """All that answers of rows depend on beside the rows themselves."""
-        return self.reader.meaning
-
-    def rows(self, columns: dict[str, Any]) -> tuple[Any, NDArray[Any]]:
-        """Return features and targets, checked."""
-        found = tuple(getattr(columns["X"], "columns", self.names))
-        if found != self.names:
-            strange = [name for name in found if name not in self.names]
-            missing = [name for name in self.names if name not in found]
-            said = "; ".join(
-                f"{word} {', '.join(map(str, names[:5]))}"
-                for word, names in (("not expected:", strange), ("missing:", missing))
-                if names
-            )
-            raise InvalidInputError(f"its columns are not those of X ({said or 'they are in another order'}).")
-        return self.reader.rows(columns)
-
-    def target(self, y: NDArray[Any], classes: NDArray[Any] | None) -> Array:
-        """Return targets in the domain of the loss."""
-        return self.reader.target(y, classes)
-
-    def posed(self, rows: MemoryRows) -> MemoryRows:
-        """Return rows in the form that is solved."""
-        return self.reader.placed(rows)
-
-
 def pose(reader: Any, columns: Mapping[str, Any]) -> LinearProblem:
     """Return the problem that dask collections pose.
 
@@ -75,7 +34,7 @@ def pose(reader: Any, columns: Mapping[str, Any]) -> LinearProblem:
     check_alpha(reader.alpha)
     parts = take_apart("X", columns)
     like = _like(columns["X"], taken(columns, columns["X"]))
-    there = NamedReader(reader.travelling(), tuple(getattr(like, "columns", ())))
+    there = reader.travelling(tuple(getattr(like, "columns", ())))
     summaries, client = summarise(parts, there)
     if all(summary is None for summary in summaries):
         raise InvalidInputError("there are no rows: every partition is empty.")

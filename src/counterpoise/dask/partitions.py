@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -26,10 +26,13 @@ class Partitions:
     columns : mapping from a name (X, y, contexts, ...) to one task, or one constant, for each partition
     n : int
         Partitions.
+    checked : list
+        The rows of each partition, once they were read: futures where there is a client, else tasks.
     """
 
     columns: Mapping[str, list[Any]]
     n: int
+    checked: list[Any] = field(default_factory=list)
 
     def part(self, k: int) -> dict[str, Any]:
         """Return what one partition holds."""

@@ -43,7 +43,7 @@ class SalesReader:
         """Return what each row costs, checked."""
         return Hinges().checked_target(y)
 
-    def posed(self, rows: MemoryRows) -> MemoryRows:
+    def placed(self, rows: MemoryRows) -> MemoryRows:
         """Return rows as they are."""
         return rows
 

@@ -85,6 +85,7 @@ class RowReader:
     """How a linear estimator reads rows; see :class:`counterpoise.homes.Reader`."""
 
     model: Any
+    names: tuple[Any, ...] | None = None
 
     @property
     def alpha(self) -> float:
@@ -107,11 +108,18 @@ class RowReader:
         own = {name: value for name, value in self.model.get_params(deep=False).items() if name not in _DECIDED_LATER}
         return f"{type(self.model).__name__} {dict(sorted(own.items()))!r}"
 
-    def travelling(self) -> RowReader:
-        """Return a reader for parts of the rows, whose checks leave no trace in the model."""
-        return RowReader(clone(self.model))
+    def travelling(self, names: tuple[Any, ...]) -> RowReader:
+        return RowReader(clone(self.model), names)
 
     def rows(self, columns: Mapping[str, Any]) -> tuple[Any, Any]:
+        found = tuple(getattr(columns["X"], "columns", self.names or ()))
+        if self.names is not None and found != self.names:
+            strange = ", ".join(str(name) for name in found if name not in self.names)[:200]
+            missing = ", ".join(str(name) for name in self.names if name not in found)[:200]
+            said = "; ".join(
+                f"{word} {names}" for word, names in (("not expected:", strange), ("missing:", missing)) if names
+            )
+            raise InvalidInputError(f"its columns are not those of X ({said or 'they are in another order'}).")
         return self.model._validated(**{name: columns[name] for name in columns if name not in _OF_NO_LOSS})
 
     def encoded(self, columns: Mapping[str, Any]) -> tuple[Any, Array]:

@@ -50,13 +50,13 @@ def kind(column: Any) -> str:
     return next((word for word, asked in tests.items() if any(test(column.type) for test in asked)), str(column.type))
 
 
-def numbers(column: Any, comma: bool | None) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def numbers(column: Any, comma: bool) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return a column of text or numbers as floats, and where there is nothing; a cell that is no number is NaN.
 
     Parameters
     ----------
-    comma : bool or None
-        Whether decimals are written with a comma; None is to look at the cells.
+    comma : bool
+        Whether decimals are written with a comma.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -70,7 +70,7 @@ def numbers(column: Any, comma: bool | None) -> tuple[NDArray[np.float64], NDArr
     return np.array(values.to_numpy(), dtype=np.float64), missing
 
 
-def _parsed(text: Any, comma: bool | None) -> tuple[Any, Any]:
+def _parsed(text: Any, comma: bool) -> tuple[Any, Any]:
     """Return numbers, null where a cell is none, and the text, null where there is nothing."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -107,14 +107,10 @@ def _where(shown: Any, text: Any) -> Any:
     return pc.if_else(shown, text, pa.scalar(None, text.type))
 
 
-def _with_points(text: Any, comma: bool | None) -> Any:
+def _with_points(text: Any, comma: bool) -> Any:
     """Return text with decimal points for decimal commas, if that is what the commas are."""
     import pyarrow.compute as pc
 
-    if comma is None:
-        found = _Commas()
-        found.look(text)
-        comma = found.are_decimal
     return pc.replace_substring(text, ",", ".") if comma else text
 
 
@@ -299,8 +295,8 @@ def _suits(text: Any, kind: Any) -> bool:
     return True
 
 
-def inferred(text: Any, comma: bool) -> Any:
-    """Return a column of text as the type that all of its cells are written in; text where there is none."""
+def spelling(text: Any, comma: bool) -> Written:
+    """Return how a column of text is written, of which these are all cells."""
     search = TypeSearch(comma)
     search.look(text)
-    return search.found.read(text)
+    return search.found

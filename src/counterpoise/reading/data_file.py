@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.exceptions import InvalidInputError
+from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 from counterpoise.reading import cells
 
 
@@ -88,11 +89,17 @@ class DataFile:
             return self.raw
         import pyarrow as pa
 
-        columns = [
-            cells.inferred(text, self._comma) if self.written is None else self.written[name].read(text)
-            for name, text in zip(self.raw.column_names, map(cells.plain_types, self.raw.columns), strict=True)
-        ]
-        return pa.table(columns, names=self.raw.column_names)
+        return pa.table({name: own.read(self._text(name)) for name, own in self._spelt.items()})
+
+    @cached_property
+    def _spelt(self) -> Mapping[str, cells.Written]:
+        """How the columns of a text file are written."""
+        if self.written is not None:
+            return {name: self.written[name] for name in self.raw.column_names}
+        return {name: cells.spelling(self._text(name), self._comma) for name in self.raw.column_names}
+
+    def _text(self, name: str) -> Any:
+        return cells.plain_types(self.raw[name])
 
     @cached_property
     def fingerprint(self) -> str:
@@ -135,11 +142,8 @@ class DataFile:
         kind = cells.kind(column)
         if kind not in ("text", "numbers"):
             raise InvalidInputError(f"{said} must be numbers, but it holds {kind}. Name another column.")
-        comma = None if self._comma else False
-        if self.written is not None:
-            comma = self.written[found].comma
         try:
-            values, missing = cells.numbers(column, comma)
+            values, missing = cells.numbers(column, self._comma and self._spelt[found].comma)
         except pa.ArrowException as error:
             raise InvalidInputError(f"{said} must be numbers, but it cannot be read as such: {error}.") from error
         wrong = np.flatnonzero(~np.isfinite(values) & ~missing)
@@ -268,6 +272,31 @@ def choose_columns(path: Path, names: Sequence[str], columns: Mapping[str, str] 
             find_column(path, names, name)
         return list(range(len(names)))
     return sorted({names.index(find_column(path, names, name, role)) for name, role in columns.items()})
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn what reading a file may raise into one sentence about it."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except CounterpoiseError:
+        raise
+    except MemoryError:
+        raise CounterpoiseError(f"there is not enough memory to read {path.name}. Name fewer columns.") from None
+    except OSError as error:
+        if error.errno is not None:
+            raise CounterpoiseError(f"{path} could not be read: {error.strerror}.") from error
+        # Without a number it is not the system that complains, but a decoder.
+        raise InvalidInputError(_damaged(path, error)) from error
+    except (pa.ArrowException, UnicodeError) as error:
+        raise InvalidInputError(_damaged(path, error)) from error
+
+
+def _damaged(path: Path, error: Exception) -> str:
+    reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    return f"{path.name} is damaged, cut short or no table ({reason:.120}). Write or fetch it again."
 
 
 def no_rows(path: Path) -> str:

@@ -68,21 +68,27 @@ def key_types(members: Sequence[Member]) -> dict[str, Any]:
     return types
 
 
-def check_names(first: Path, names: Sequence[str], other: Path, others: Sequence[str]) -> None:
-    """Refuse a file whose columns are not those of the first."""
-    if list(names) == list(others):
-        return
+def check_like(
+    first: Path, names: Sequence[str], delimiter: str | None, other: Path, others: Sequence[str], parted: str | None
+) -> None:
+    """Refuse a file whose columns, or what parts its cells, are not those of the first."""
     lacks = [name for name in names if name not in others]
     adds = [name for name in others if name not in names]
-    if lacks:
-        differs = f"has no column {lacks[0]!r}, but {first.name} has"
-    elif adds:
-        differs = f"has a column {adds[0]!r}, but {first.name} has not"
-    else:
-        differs = f"has its columns in another order than {first.name}"
-    raise InvalidInputError(
-        f"{other} {differs}. All files of a folder must have the same columns: correct it, or move it elsewhere."
-    )
+    if list(names) != list(others):
+        if lacks:
+            differs = f"has no column {lacks[0]!r}, but {first.name} has"
+        elif adds:
+            differs = f"has a column {adds[0]!r}, but {first.name} has not"
+        else:
+            differs = f"has its columns in another order than {first.name}"
+        raise InvalidInputError(
+            f"{other} {differs}. All files of a folder must have the same columns: correct it, or move it elsewhere."
+        )
+    if delimiter != parted:
+        raise InvalidInputError(
+            f"the cells of {other} are parted by {parted!r}, but those of {first.name} by {delimiter!r}. Save all "
+            "files of a folder alike."
+        )
 
 
 def common_schema(first: Path, schema: Any, other: Path, others: Any) -> Any:
@@ -105,26 +111,11 @@ def plain_schema(schema: Any) -> Any:
     """Return a schema without dictionaries and views, which differ between files that hold the same."""
     import pyarrow as pa
 
-    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
+    return pa.schema([(field.name, plain_types(pa.chunked_array([pa.nulls(0, field.type)])).type) for field in schema])
 
 
-def _plain(kind: Any) -> Any:
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(kind):
-        return _plain(kind.value_type)
-    text = pa.types.is_string(kind) or pa.types.is_string_view(kind) or pa.types.is_large_string(kind)
-    return pa.large_string() if text else kind
-
-
-def as_schema(table: Any, schema: Any) -> Any:
-    """Return a table with the types of a plain schema of the same names."""
-    import pyarrow as pa
-
-    columns = []
-    for field in schema:
-        column = table[field.name]
-        column = plain_types(column) if pa.types.is_dictionary(column.type) else column
-        # Not exact where whole numbers beyond 2^53 meet fractions in another file.
-        columns.append(column if column.type == field.type else column.cast(field.type, safe=False))
-    return pa.table(columns, schema=schema)
+def as_type(column: Any, kind: Any) -> Any:
+    """Return a column with a type of a plain schema."""
+    column = plain_types(column)
+    # Not exact where whole numbers beyond 2^53 meet fractions in another file.
+    return column if column.type == kind else column.cast(kind, safe=False)

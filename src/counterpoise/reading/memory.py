@@ -79,8 +79,9 @@ def gather(path: Path, batches: Iterable[Any], schema: Any) -> Any:
     return pa.Table.from_batches(kept, schema)
 
 
-def check_fits(path: Path, size: float, what: str, budget: float) -> None:
-    """Refuse what takes more memory than it may, and say what to do."""
+def check_fits(path: Path, size: float, what: str, budget: float | None = None) -> None:
+    """Refuse what takes more memory than may be used (or than a given budget), and say what to do."""
+    budget = memory_budget() if budget is None else budget
     if size > budget:
         raise InvalidInputError(
             f"{what} of {path.name} take about {in_words(size)} of memory, and {in_words(budget)} can be used (half "

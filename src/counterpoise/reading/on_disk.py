@@ -1,30 +1,39 @@
-"""Tables that stay on disk and are read piece by piece, as often as is needed."""
+"""Tables on disk: read at once, or piece by piece as often as is needed."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.reading.cells import TypeSearch, Written, plain_types
-from counterpoise.reading.data_file import DataFile, Part, choose_columns, fingerprint, no_rows
-from counterpoise.reading.folders import Member, as_schema, check_names, common_schema, key_types, plain_schema
-from counterpoise.reading.text import TextFile, opened, read_text, text_size
+from counterpoise.reading.data_file import DataFile, Part, choose_columns, fingerprint, no_rows, told
+from counterpoise.reading.folders import Member, as_type, check_like, common_schema, key_types, plain_schema
+from counterpoise.reading.memory import check_fits, gather
+from counterpoise.reading.text import TextFile, opened, text_size
 from counterpoise.reading.typed import TypedFile
 
-Told = Callable[[Path], AbstractContextManager[None]]
-"""Turns what reading a file may raise into one sentence about it."""
+T = TypeVar("T")
+
+TEXT = ("csv", "gzip")
+"""Kinds of files whose cells are text."""
+
+
+def with_file(path: Path, kind: str, action: Callable[[TextFile | TypedFile], T]) -> T:
+    """Do something with a file; what may go wrong becomes one sentence about it."""
+    with told(path):
+        return opened(path, kind, action) if kind in TEXT else action(TypedFile.open(path, kind))
 
 
 @dataclass(frozen=True, eq=False)
 class TableOnDisk:
-    """A file, or the files of a folder, of which no more is in memory than a piece.
+    """A file, or the files of a folder.
 
     Attributes
     ----------
@@ -36,6 +45,8 @@ class TableOnDisk:
     members : tuple of Member
     kinds : tuple of str
         Of each file: csv, gzip, parquet, arrow or stream.
+    delimiter : str or None
+        Of text.
     """
 
     path: Path
@@ -43,12 +54,12 @@ class TableOnDisk:
     columns: Mapping[str, str] | None
     members: tuple[Member, ...]
     kinds: tuple[str, ...]
-    told: Told = field(repr=False)
+    delimiter: str | None
 
     @property
     def is_text(self) -> bool:
         """Whether cells are text."""
-        return self.kinds[0] in ("csv", "gzip")
+        return self.kinds[0] in TEXT
 
     @property
     def is_folder(self) -> bool:
@@ -66,7 +77,7 @@ class TableOnDisk:
         if self.is_text:
             return sum(text_size(one.path, kind) for one, kind in zip(self.members, self.kinds, strict=True))
         own = self._own(self.wanted)
-        return sum(file.size(own) for file in self._typed)
+        return sum(file.size(own) for file in self._files)
 
     def only(self, names: Sequence[str]) -> TableOnDisk:
         """Return the table with fewer columns to be read."""
@@ -79,11 +90,20 @@ class TableOnDisk:
 
     def read(self) -> DataFile:
         """Read all of it into memory."""
-        files = [self._file(member, kind) for member, kind in zip(self.members, self.kinds, strict=True)]
-        data = self._joined(files) if self.is_folder else files[0]
-        if data.n_rows == 0:
+        import pyarrow as pa
+
+        # Of text the size of some columns is not known before they are read, when it is counted as it grows.
+        if self.kinds[0] == "parquet" or (self.is_text and self.columns is None):
+            what = "all columns" if self.is_text else f"{len(self.wanted)} columns"
+            with told(self.members[0].path):
+                check_fits(self.path, self.size, what)
+        tables, parts = zip(*self._each(self._gathered), strict=True)
+        raw = pa.concat_tables(tables)
+        if raw.num_rows == 0:
             raise InvalidInputError(no_rows(self.path))
-        return data
+        if self.is_folder:
+            return DataFile(self.path, self.names, raw, delimiter=self.delimiter, parts=parts)
+        return DataFile(self.path, self.names, raw, parts[0].first_row, parts[0].rows, self.delimiter)
 
     def chunks(self, most: float, columns: Sequence[str] | None = None, rows: int | None = None) -> Iterator[DataFile]:
         """Yield pieces of one file after the other, all with the same columns of the same types.
@@ -97,17 +117,37 @@ class TableOnDisk:
         rows : int, optional
             Rows of a piece, at most.
         """
+        import pyarrow as pa
+
         wanted = [name for name in self.wanted if columns is None or name in columns]
-        found = False
-        for k, member in enumerate(self.members):
-            with self.told(member.path):
-                for data in self._text_chunks(k, wanted, most) if self.is_text else self._typed_chunks(k, wanted, most):
-                    n = data.n_rows if rows is None else rows
-                    for start in range(0, data.n_rows, max(n, 1)):
+        own, found = self._own(wanted), False
+        files, written = self._scanned if self.is_text else (self._files, None)
+        for member, file in zip(self.members, files, strict=True):
+            with told(member.path):
+                for batch, places in file.pieces(self._places(own), most):
+                    raw = self._completed(pa.Table.from_batches([batch]), own, wanted, member)
+                    fit = int(raw.num_rows * min(1.0, most / max(raw.nbytes, 1)))
+                    n = max(1, fit if rows is None else min(fit, rows))
+                    for k in range(0, raw.num_rows, n):
                         found = True
-                        yield _cut(data, start, n)
+                        kept = (file.first_row, places[k : k + n], self.delimiter, written)
+                        yield DataFile(member.path, self.names, raw.slice(k, n), *kept, is_piece=True)
         if not found:
             raise InvalidInputError(no_rows(self.path))
+
+    def _each(self, action: Callable[[Member, Any], T]) -> list[T]:
+        """Do something with each file; those of a folder have to be alike."""
+        done: list[T] = []
+        for member, kind in zip(self.members, self.kinds, strict=True):
+
+            def checked(file: TextFile | TypedFile, member: Member = member) -> T:
+                if self.is_folder:
+                    own = [name for name in self.names if name not in member.keys]
+                    check_like(self.members[0].path, own, self.delimiter, member.path, file.names, file.delimiter)
+                return action(member, file)
+
+            done.append(with_file(member.path, kind, checked))
+        return done
 
     @cached_property
     def _keys(self) -> dict[str, Any]:
@@ -117,146 +157,79 @@ class TableOnDisk:
         """Return the columns that are in the files themselves; one at least, which knows how many rows there are."""
         return [name for name in wanted if name not in self._keys] or [self.names[0]]
 
-    # --- text --------------------------------------------------------------------------------------------------------
+    def _places(self, own: Sequence[str]) -> list[int]:
+        return [self.names.index(name) for name in own]
 
     @cached_property
-    def _spelt(self) -> tuple[tuple[TextFile, ...], dict[str, Written]]:
-        """The files in encodings that suit them, and how columns are written: all rows are looked at once."""
-        files: list[TextFile] = []
-        searches: dict[str, TypeSearch] = {}
-        for member, kind in zip(self.members, self.kinds, strict=True):
-
-            def scanned(file: TextFile, member: Member = member) -> TextFile:
-                first = files[0] if files else file
-                check_names(first.path, first.names, member.path, file.names)
-                _check_delimiter(first.path, first.delimiter, member.path, file.delimiter)
-                self._scan(file, member, searches)
-                return file
-
-            with self.told(member.path):
-                files.append(opened(member.path, kind, scanned))
-        return tuple(files), {name: search.found for name, search in searches.items()}
-
-    def _scan(self, file: TextFile, member: Member, searches: dict[str, TypeSearch]) -> None:
-        own = self._own(self.wanted)
-        for name in self.wanted:
-            search = searches.setdefault(name, TypeSearch(file.delimiter != ","))
-            if name in self._keys:
-                search.look(_constant(member.keys[name], 1))
-        for batch, _ in file.pieces([file.names.index(name) for name in own]):
-            for k, name in enumerate(own):
-                if name in searches:
-                    searches[name].look(plain_types(_column(batch, k)))
-
-    def _text_chunks(self, k: int, wanted: Sequence[str], most: float) -> Iterator[DataFile]:
-        files, written = self._spelt
-        file, member = files[k], self.members[k]
-        own = self._own(wanted)
-        for batch, rows in file.pieces([file.names.index(name) for name in own]):
-            if not batch.num_rows:
-                continue
-            raw = self._with_keys(batch, own, wanted, member)
-            data = DataFile(member.path, self.names, raw, file.first_row, rows, file.delimiter, written, is_piece=True)
-            n = max(1, int(data.n_rows * min(1.0, most / max(raw.nbytes, 1))))
-            yield from (_cut(data, start, n) for start in range(0, data.n_rows, n))
-
-    # --- typed -------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _typed(self) -> tuple[TypedFile, ...]:
-        files = []
-        for member, kind in zip(self.members, self.kinds, strict=True):
-            with self.told(member.path):
-                files.append(TypedFile.open(member.path, kind))
-                check_names(self.members[0].path, files[0].names, member.path, files[-1].names)
-        return tuple(files)
+    def _files(self) -> list[Any]:
+        return self._each(lambda member, file: file)
 
     @cached_property
     def _schema(self) -> Any:
         """The types that suit all files of a folder."""
-        first, *others = self._typed
+        first, *others = self._files
         schema = plain_schema(first.schema)
         for file in others:
             schema = common_schema(first.path, schema, file.path, file.schema)
         return schema
 
-    def _typed_chunks(self, k: int, wanted: Sequence[str], most: float) -> Iterator[DataFile]:
+    @cached_property
+    def _scanned(self) -> tuple[list[Any], dict[str, Written]]:
+        """Text files in encodings that suit them, and how columns are written: all rows are looked at once."""
+        searches = {name: TypeSearch(self.delimiter != ",") for name in self.wanted}
+        files = self._each(partial(self._scan, searches))
+        return files, {name: search.found for name, search in searches.items()}
+
+    def _scan(self, searches: Mapping[str, TypeSearch], member: Member, file: Any) -> Any:
+        own = self._own(self.wanted)
+        for name in self._keys:
+            if name in searches:
+                searches[name].look(_constant(member.keys[name], 1))
+        for batch, _ in file.pieces(self._places(own), 0.0):
+            for name, column in zip(own, batch.columns, strict=True):
+                if name in searches:
+                    searches[name].look(plain_types(_chunked(column)))
+        return file
+
+    def _gathered(self, member: Member, file: Any) -> tuple[Any, Part]:
+        """Return all rows of a file, and where they come from."""
         import pyarrow as pa
 
-        member, file = self.members[k], self._typed[k]
-        own = self._own(wanted)
-        schema = pa.schema([self._schema.field(name) for name in own]) if self.is_folder else None
-        first = 1
-        for batch in file.pieces(own, most):
-            if not batch.num_rows:
-                continue
-            table = pa.Table.from_batches([batch])
-            raw = self._with_keys(table if schema is None else as_schema(table, schema), own, wanted, member)
-            yield DataFile(member.path, self.names, raw, first, is_piece=True)
-            first += raw.num_rows
+        own = self._own(self.wanted)
+        positions = self._places(own)
+        found = [np.empty(0, dtype=np.intp)]
 
-    # --- both --------------------------------------------------------------------------------------------------------
+        def batches() -> Iterator[Any]:
+            for batch, places in file.pieces(positions, math.inf):
+                found.append(places)
+                yield batch
 
-    def _with_keys(self, batch: Any, own: Sequence[str], wanted: Sequence[str], member: Member) -> Any:
-        """Return columns in their order, with those that folders tell."""
+        schema = pa.schema([file.schema.field(k) for k in positions])
+        raw = self._completed(gather(member.path, batches(), schema), own, self.wanted, member)
+        rows = np.concatenate(found)
+        is_complete = len(rows) == 0 or rows[-1] == len(rows) - 1
+        return raw, Part(member.path, len(rows), file.first_row, None if is_complete else rows)
+
+    def _completed(self, rows: Any, own: Sequence[str], wanted: Sequence[str], member: Member) -> Any:
+        """Return columns in their order, with those that folders tell, and of the types that suit all files."""
         import pyarrow as pa
 
-        columns = {name: batch.column(own.index(name)) for name in own}
+        columns = dict(zip(own, rows.columns, strict=True))
+        if self.is_folder and not self.is_text:
+            columns = {name: as_type(column, self._schema.field(name).type) for name, column in columns.items()}
         for name, kind in self._keys.items():
-            value = _constant(member.keys[name], batch.num_rows)
+            value = _constant(member.keys[name], rows.num_rows)
             columns[name] = value if self.is_text else value.cast(kind)
         return pa.table({name: columns[name] for name in wanted})
 
-    def _file(self, member: Member, kind: str) -> DataFile:
-        """Return one file, without what folders tell."""
-        own = self.columns
-        if own is not None and self.is_folder:
-            own = dict.fromkeys(self._own(self.wanted), "")
-        with self.told(member.path):
-            return read_text(member.path, own, kind) if self.is_text else TypedFile.open(member.path, kind).read(own)
 
-    def _joined(self, files: Sequence[DataFile]) -> DataFile:
-        """Return the files of a folder as one."""
-        import pyarrow as pa
-
-        first, tables = files[0], []
-        own = self._own(self.wanted)
-        for member, file in zip(self.members, files, strict=True):
-            check_names(self.members[0].path, first.names, member.path, file.names)
-            _check_delimiter(first.path, first.delimiter, file.path, file.delimiter)
-            raw = file.raw
-            if not self.is_text:
-                raw = as_schema(raw, pa.schema([self._schema.field(name) for name in own]))
-            tables.append(self._with_keys(raw.select(own), own, self.wanted, member))
-        parts = tuple(Part(file.path, file.n_rows, file.first_row, file.rows) for file in files)
-        return DataFile(self.path, self.names, pa.concat_tables(tables), delimiter=first.delimiter, parts=parts)
-
-
-def _cut(data: DataFile, start: int, n_rows: int) -> DataFile:
-    """Return some rows, which know where they are from."""
-    if start == 0 and n_rows >= data.n_rows:
-        return data
-    rows = None if data.rows is None else data.rows[start : start + n_rows]
-    first = data.first_row + (start if data.rows is None else 0)
-    return replace(data, raw=data.raw.slice(start, n_rows), rows=rows, first_row=first)
-
-
-def _check_delimiter(first: Path, delimiter: str | None, other: Path, others: str | None) -> None:
-    if delimiter != others:
-        raise InvalidInputError(
-            f"the cells of {other} are parted by {others!r}, but those of {first.name} by {delimiter!r}. Save all "
-            "files of a folder alike."
-        )
-
-
-def _column(batch: Any, k: int) -> Any:
+def _chunked(column: Any) -> Any:
     import pyarrow as pa
 
-    return pa.chunked_array([batch.column(k)])
+    return pa.chunked_array([column])
 
 
 def _constant(value: str | None, n: int) -> Any:
     import pyarrow as pa
 
-    repeated = pa.array(np.zeros(n, dtype=np.int8))
-    return pa.chunked_array([pa.array([value], pa.large_string()).take(repeated)])
+    return _chunked(pa.array([value], pa.large_string()).take(pa.array(np.zeros(n, dtype=np.int8))))

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import difflib
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 
-from counterpoise.exceptions import CounterpoiseError, InvalidInputError
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import check_name
-from counterpoise.reading.data_file import DataFile, no_rows
+from counterpoise.reading.data_file import DataFile
 from counterpoise.reading.folders import Member, files_in
-from counterpoise.reading.on_disk import TableOnDisk
-from counterpoise.reading.text import opened, read_text
-from counterpoise.reading.typed import TypedFile, read_typed
+from counterpoise.reading.on_disk import TEXT, TableOnDisk, with_file
 
 
 def read_table(path: str | PathLike[str], columns: Mapping[str, str] | None = None) -> DataFile:
@@ -27,15 +25,7 @@ def read_table(path: str | PathLike[str], columns: Mapping[str, str] | None = No
         The only columns to read, such as ``{"units": "--demand"}``; else all. A missing one is refused before the file
         is read.
     """
-    path = Path(path)
-    if _is_folder(path):
-        return open_table(path, columns).read()
-    kind = _kind(path)
-    with _told(path):
-        file = read_text(path, columns, kind) if kind in ("csv", "gzip") else read_typed(path, columns, kind)
-    if file.n_rows == 0:
-        raise InvalidInputError(no_rows(path))
-    return file
+    return open_table(path, columns).read()
 
 
 def open_table(path: str | PathLike[str], columns: Mapping[str, str] | None = None) -> TableOnDisk:
@@ -47,21 +37,17 @@ def open_table(path: str | PathLike[str], columns: Mapping[str, str] | None = No
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be read: {error.strerror}. Name another folder.") from error
     kinds = tuple(_kind(member.path) for member in members)
-    is_text = [kind in ("csv", "gzip") for kind in kinds]
+    is_text = [kind in TEXT for kind in kinds]
     if any(is_text) and not all(is_text):
         raise InvalidInputError(
             f"{path} holds both text and typed files ({members[is_text.index(True)].path.name}, "
             f"{members[is_text.index(False)].path.name}). Name a folder with files of one kind."
         )
-    with _told(members[0].path):
-        if is_text[0]:
-            names = opened(members[0].path, kinds[0], lambda file: file.names)
-        else:
-            names = TypedFile.open(members[0].path, kinds[0]).names
-    twice = [name for name in members[0].keys if name in names]
+    first = with_file(members[0].path, kinds[0], lambda file: file)
+    twice = [name for name in members[0].keys if name in first.names]
     if twice:
         raise InvalidInputError(f"column {twice[0]!r} is both in {members[0].path} and in the name of its folder.")
-    table = TableOnDisk(path, (*names, *members[0].keys), columns, tuple(members), kinds, _told)
+    table = TableOnDisk(path, (*first.names, *members[0].keys), columns, tuple(members), kinds, first.delimiter)
     # A column that is not there is refused before anything is read.
     assert table.wanted is not None
     return table
@@ -122,28 +108,3 @@ def _not_found(path: Path) -> str:
         beside += (one.name for one in path.parent.iterdir())
     near = difflib.get_close_matches(path.name, beside, n=1)
     return f"there is no file {path}.{f' Did you mean {near[0]}?' if near else ''}"
-
-
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Turn what reading a file may raise into one sentence about it."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except CounterpoiseError:
-        raise
-    except MemoryError:
-        raise CounterpoiseError(f"there is not enough memory to read {path.name}. Name fewer columns.") from None
-    except OSError as error:
-        if error.errno is not None:
-            raise CounterpoiseError(f"{path} could not be read: {error.strerror}.") from error
-        # Without a number it is not the system that complains, but a decoder.
-        raise InvalidInputError(_damaged(path, error)) from error
-    except (pa.ArrowException, UnicodeError) as error:
-        raise InvalidInputError(_damaged(path, error)) from error
-
-
-def _damaged(path: Path, error: Exception) -> str:
-    reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-    return f"{path.name} is damaged, cut short or no table ({reason:.120}). Write or fetch it again."

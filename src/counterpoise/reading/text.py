@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -16,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.reading.data_file import DataFile, choose_columns, no_rows
-from counterpoise.reading.memory import check_fits, gather, memory_budget
+from counterpoise.reading.data_file import no_rows
 
 T = TypeVar("T")
 
@@ -31,64 +31,126 @@ _SMALL_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
-class _Layout:
-    """How a text table is written.
-
-    Attributes
-    ----------
-    names : tuple of str
-        As in the header.
-    header_rows : int
-        Rows up to and including the header; empty ones may come before it.
-    short : bool
-        Whether all of the file was seen when this was found out.
-    """
-
-    names: tuple[str, ...]
-    delimiter: str
-    encoding: str
-    header_rows: int
-    short: bool
-
-
-@dataclass(frozen=True)
 class TextFile:
     """A text table whose layout is known.
 
     Attributes
     ----------
     path : Path
+    compression : str or None
     names : tuple of str
         All columns; one without a name has its place for one.
+    delimiter : str
+        What parts the cells.
+    encoding : str
+    header_rows : int
+        Rows up to and including the header; empty ones may come before it.
+    is_short : bool
+        Whether all of the file was seen when this was found out.
     """
 
     path: Path
-    names: tuple[str, ...]
     compression: str | None
-    layout: _Layout
+    names: tuple[str, ...]
+    delimiter: str
+    encoding: str
+    header_rows: int
+    is_short: bool
 
     @property
     def first_row(self) -> int:
         """The number of the first row below the header."""
-        return self.layout.header_rows + 1
+        return self.header_rows + 1
 
     @property
-    def delimiter(self) -> str:
-        """What parts the cells."""
-        return self.layout.delimiter
+    def schema(self) -> Any:
+        """All is text here: a type that the first rows suggest may be wrong in the last, and 007 is not 7."""
+        import pyarrow as pa
 
-    def pieces(self, positions: Sequence[int], *, small: bool = True) -> Iterator[tuple[Any, NDArray[np.intp]]]:
-        """Yield some columns, piece by piece: a record batch of text, and the places of its rows in the file.
+        return pa.schema([(name, pa.string()) for name in self.names])
 
-        All is text here: a type that the first rows suggest may be wrong in the last, and 007 is not 7.
+    def pieces(self, positions: Sequence[int], most: float) -> Iterator[tuple[Any, NDArray[np.intp]]]:
+        """Yield some columns, piece by piece, without rows that are empty: a record batch, and the places of its rows.
+
+        Parameters
+        ----------
+        most : float
+            Bytes that a piece should have; here it matters only whether memory is short.
         """
         import pyarrow as pa
 
+        uneven: list[Any] = []
+        watched = _Watched(len(self.names) - 1, self.delimiter)
+
+        def judge(row: Any) -> str:
+            # A line of nothing but spaces is an empty line.
+            if row.actual_columns == 1 and not row.text.strip():
+                watched.spaces.append(row.number - 1 - self.header_rows)
+                return "skip"
+            uneven.append(row)
+            return "error"
+
+        # The first column and the last are looked at in any case: a row is empty if these are as well, and a quote that
+        # is never closed may swallow the rest of the file in the last.
+        looked_at = [*positions, 0, watched.last]
         names = [self.names[k] for k in positions]
-        for batch, rows in _cells(
-            self.path, self.compression, self.layout, positions, _SMALL_BLOCK if small else _BLOCK
-        ):
-            yield pa.RecordBatch.from_arrays(batch.columns, names=names), rows
+        try:
+            with pa.input_stream(str(self.path), compression=self.compression) as source:
+                reader = self._reader(source, looked_at, judge, _BLOCK if most == math.inf else _SMALL_BLOCK)
+                for batch, rows in map(watched.without_empty, reader):
+                    yield pa.RecordBatch.from_arrays(batch.columns, names=names), rows
+        except pa.ArrowInvalid as error:
+            if uneven:
+                raise InvalidInputError(self._uneven(uneven[0])) from None
+            if "straddl" in str(error):
+                # No row of a short file is longer than a block; there is none, and the header has no end of line.
+                raise InvalidInputError(no_rows(self.path) if self.is_short else self._unclosed) from None
+            raise
+        if watched.is_unclosed:
+            raise InvalidInputError(self._unclosed)
+
+    def _reader(self, source: Any, positions: Sequence[int], judge: Callable[[Any], str], block: int) -> Any:
+        import pyarrow as pa
+        from pyarrow import csv as pa_csv
+
+        # Columns are named by their places: two of the same name, or of none, are no trouble then.
+        names = [str(k) for k in range(len(self.names))]
+        return pa_csv.open_csv(
+            source,
+            read_options=pa_csv.ReadOptions(
+                column_names=names,
+                skip_rows_after_names=self.header_rows,
+                block_size=block,
+                use_threads=False,
+                encoding="utf8" if self.encoding == "utf-8" else self.encoding,
+            ),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=self.delimiter,
+                newlines_in_values=True,
+                ignore_empty_lines=False,
+                invalid_row_handler=judge,
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                include_columns=[names[k] for k in positions],
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
+        )
+
+    def _uneven(self, row: Any) -> str:
+        parted = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}[self.delimiter]
+        remedy = f"Correct the row; cells that contain {parted} need quotes around them."
+        if row.expected_columns == 1:
+            remedy = "The first row must name the columns."
+        return (
+            f"row {row.number} of {self.path.name} has {row.actual_columns} cells, but the header has "
+            f"{row.expected_columns}: {row.text!r:.80}. {remedy}"
+        )
+
+    @property
+    def _unclosed(self) -> str:
+        return f"{self.path.name} has a quotation mark that is opened and never closed. Close it, or remove it."
 
 
 def opened(path: Path, kind: str, action: Callable[[TextFile], T]) -> T:
@@ -101,9 +163,7 @@ def opened(path: Path, kind: str, action: Callable[[TextFile], T]) -> T:
     encodings = _encodings(path, start)
     for encoding in encodings:
         try:
-            layout = _sniff(path, start, encoding)
-            names = tuple(name if name.strip() else f"column {k + 1}" for k, name in enumerate(layout.names))
-            return action(TextFile(path, names, compression, layout))
+            return action(_sniff(path, compression, start, encoding))
         except ValueError as error:
             # A byte that is not of this encoding: pyarrow's complaint has no class of its own.
             if encoding != encodings[-1] and (isinstance(error, UnicodeError) or "invalid UTF8" in str(error)):
@@ -117,32 +177,6 @@ def text_size(path: Path, kind: str) -> int:
     return path.stat().st_size * (5 if kind == "gzip" else 1)
 
 
-def read_text(path: Path, columns: Mapping[str, str] | None, kind: str) -> DataFile:
-    """Read a file of the kind ``csv`` or ``gzip``."""
-    import pyarrow as pa
-
-    if columns is None:
-        # It is counted as it grows in any case.
-        check_fits(path, text_size(path, kind), "all columns", memory_budget())
-
-    def read(file: TextFile) -> DataFile:
-        positions = choose_columns(path, file.names, columns)
-        schema = pa.schema([(file.names[k], pa.string()) for k in positions])
-        places: list[NDArray[np.intp]] = [np.empty(0, dtype=np.intp)]
-
-        def batches() -> Iterator[Any]:
-            for batch, rows in file.pieces(positions, small=False):
-                places.append(rows)
-                yield batch
-
-        raw = gather(path, batches(), schema)
-        rows = np.concatenate(places)
-        complete = len(rows) == 0 or rows[-1] == len(rows) - 1
-        return DataFile(path, file.names, raw, file.first_row, None if complete else rows, file.delimiter)
-
-    return opened(path, kind, read)
-
-
 def _encodings(path: Path, start: bytes) -> tuple[str, ...]:
     """Return the encodings to try, in this order; the last one reads anything."""
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -152,7 +186,7 @@ def _encodings(path: Path, start: bytes) -> tuple[str, ...]:
     return ("utf-8", "cp1252", "latin-1")
 
 
-def _sniff(path: Path, start: bytes, encoding: str) -> _Layout:
+def _sniff(path: Path, compression: str | None, start: bytes, encoding: str) -> TextFile:
     """Find the header in the beginning of a file, and what parts its cells."""
     complete = len(start) < _SAMPLE
     decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)()
@@ -164,7 +198,8 @@ def _sniff(path: Path, start: bytes, encoding: str) -> _Layout:
     before = next((k for k, row in enumerate(rows) if any(cell.strip() for cell in row)), None)
     if before is None:
         raise InvalidInputError(f"{path.name} is not a table: it does not begin with the names of columns.")
-    return _Layout(tuple(rows[before]), delimiter, encoding, before + 1, complete)
+    names = tuple(name if name.strip() else f"column {k + 1}" for k, name in enumerate(rows[before]))
+    return TextFile(path, compression, names, delimiter, encoding, before + 1, complete)
 
 
 def _first_rows(text: str, delimiter: str, strict: bool = False) -> list[list[str]]:
@@ -187,39 +222,6 @@ def _delimiter(text: str, complete: bool) -> str:
         if widths[delimiter][0] > 1 and len(set(widths[delimiter])) == 1:
             return delimiter
     return "," if widths[","][0] > 1 else max(widths, key=lambda one: widths[one][0])
-
-
-def _cells(
-    path: Path, compression: str | None, layout: _Layout, positions: Sequence[int], block: int
-) -> Iterator[tuple[Any, NDArray[np.intp]]]:
-    """Yield some columns of a file as text, without rows that are empty, and the places of the rows."""
-    import pyarrow as pa
-
-    uneven: list[Any] = []
-    watched = _Watched(len(layout.names) - 1, layout.delimiter)
-
-    def judge(row: Any) -> str:
-        # A line of nothing but spaces is an empty line.
-        if row.actual_columns == 1 and not row.text.strip():
-            watched.spaces.append(row.number - 1 - layout.header_rows)
-            return "skip"
-        uneven.append(row)
-        return "error"
-
-    # The first column and the last are looked at in any case: a row is empty if these are as well, and a quote that is
-    # never closed may swallow the rest of the file in the last.
-    try:
-        with pa.input_stream(str(path), compression=compression) as source:
-            yield from map(watched.without_empty, _open(source, layout, [*positions, 0, watched.last], judge, block))
-    except pa.ArrowInvalid as error:
-        if uneven:
-            raise InvalidInputError(_uneven(path, layout, uneven[0])) from None
-        if "straddl" in str(error):
-            # No row of a short file is longer than a block; there is none, and the header has no end of line.
-            raise InvalidInputError(no_rows(path) if layout.short else _unclosed(path)) from None
-        raise
-    if watched.is_unclosed:
-        raise InvalidInputError(_unclosed(path))
 
 
 class _Watched:
@@ -258,48 +260,3 @@ class _Watched:
     def is_unclosed(self) -> bool:
         """Whether the last cell has swallowed rows."""
         return any(line.count(self.delimiter) >= self.last > 0 for line in self._cell.splitlines()[1:])
-
-
-def _open(source: Any, layout: _Layout, positions: Sequence[int], judge: Callable[[Any], str], block: int) -> Any:
-    import pyarrow as pa
-    from pyarrow import csv as pa_csv
-
-    # Columns are named by their places: two of the same name, or of none, are no trouble then.
-    names = [str(k) for k in range(len(layout.names))]
-    return pa_csv.open_csv(
-        source,
-        read_options=pa_csv.ReadOptions(
-            column_names=names,
-            skip_rows_after_names=layout.header_rows,
-            block_size=block,
-            use_threads=False,
-            encoding="utf8" if layout.encoding == "utf-8" else layout.encoding,
-        ),
-        parse_options=pa_csv.ParseOptions(
-            delimiter=layout.delimiter,
-            newlines_in_values=True,
-            ignore_empty_lines=False,
-            invalid_row_handler=judge,
-        ),
-        convert_options=pa_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            include_columns=[names[k] for k in positions],
-            null_values=[""],
-            strings_can_be_null=True,
-        ),
-    )
-
-
-def _uneven(path: Path, layout: _Layout, row: Any) -> str:
-    parted = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}[layout.delimiter]
-    remedy = f"Correct the row; cells that contain {parted} need quotes around them."
-    if row.expected_columns == 1:
-        remedy = "The first row must name the columns."
-    return (
-        f"row {row.number} of {path.name} has {row.actual_columns} cells, but the header has {row.expected_columns}: "
-        f"{row.text!r:.80}. {remedy}"
-    )
-
-
-def _unclosed(path: Path) -> str:
-    return f"{path.name} has a quotation mark that is opened and never closed. Close it, or remove it."

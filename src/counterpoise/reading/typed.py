@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from counterpoise.reading.data_file import DataFile, choose_columns
-from counterpoise.reading.memory import check_fits, gather, memory_budget
+import numpy as np
+from numpy.typing import NDArray
 
 _PAGES = 1 << 16
 """Bytes of a column that are read at a time where rows are read piece by piece."""
@@ -28,6 +29,9 @@ class TypedFile:
     path: Path
     kind: str
     schema: Any
+
+    first_row: ClassVar[int] = 1
+    delimiter: ClassVar[str | None] = None
 
     @classmethod
     def open(cls, path: Path, kind: str) -> TypedFile:
@@ -63,49 +67,38 @@ class TypedFile:
         share = len(wanted) / max(len(self.names), 1)
         return int(self.path.stat().st_size * share)
 
-    def pieces(self, wanted: Sequence[str], most: float) -> Iterator[Any]:
-        """Yield some columns as record batches of at most so many bytes, with no more in memory than that needs."""
+    def pieces(self, positions: Sequence[int], most: float) -> Iterator[tuple[Any, NDArray[np.intp]]]:
+        """Yield some columns piece by piece: a record batch of at most so many bytes, and the places of its rows.
+
+        No more is in memory than that needs, unless it may be everything.
+        """
+        n = 0
+        for batch in self._batches([self.names[k] for k in positions], most):
+            yield batch, np.arange(n, n + batch.num_rows)
+            n += batch.num_rows
+
+    def _batches(self, wanted: list[str], most: float) -> Iterator[Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        whole = most == math.inf
         if self.kind == "parquet":
             # Pages as they are needed, and by one thread: row groups may be larger than what fits.
-            with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=_PAGES) as file:
+            sparing = {} if whole else {"pre_buffer": False, "buffer_size": _PAGES}
+            with pq.ParquetFile(self.path, **sparing) as file:
                 row = _parquet_size(file.metadata, set(wanted)) / max(file.metadata.num_rows, 1)
-                n = int(min(max(most // max(row, 1.0), 1), 1 << 16))
-                yield from (
-                    batch.select(wanted) for batch in file.iter_batches(n, columns=list(wanted), use_threads=False)
-                )
+                n = int(min(max(most / max(row, 1.0), 1), 1 << 16))
+                for batch in file.iter_batches(n, columns=wanted, use_threads=whole):
+                    yield batch.select(wanted)
             return
         # Mapped: a batch may be the whole table, of which only what is looked at comes into memory.
-        with pa.memory_map(str(self.path)) as source:
-            for batch in _batches(_reader(source, self.kind, self._places(wanted)), self.kind):
+        with (pa.OSFile if whole else pa.memory_map)(str(self.path)) as source:
+            for batch in _sound(_reader(source, self.kind, self._places(wanted)), self.kind):
                 n = max(1, int(batch.num_rows * min(1.0, most / max(batch.nbytes, 1))))
                 yield from (batch.slice(k, n).select(wanted) for k in range(0, batch.num_rows, n))
 
-    def read(self, columns: Mapping[str, str] | None) -> DataFile:
-        """Read columns, or all."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        wanted = [self.names[k] for k in choose_columns(self.path, self.names, columns)]
-        schema = pa.schema([self.schema.field(name) for name in wanted])
-        if self.kind == "parquet":
-            check_fits(self.path, self.size(wanted), f"{len(wanted)} columns", memory_budget())
-            with pq.ParquetFile(self.path) as file:
-                batches = (batch.select(wanted) for batch in file.iter_batches(columns=wanted))
-                return DataFile(self.path, self.names, gather(self.path, batches, schema))
-        with pa.OSFile(str(self.path)) as source:
-            reader = _reader(source, self.kind, self._places(wanted))
-            return DataFile(self.path, self.names, gather(self.path, _batches(reader, self.kind), reader.schema))
-
     def _places(self, wanted: Sequence[str]) -> list[int]:
         return sorted(self.names.index(name) for name in wanted)
-
-
-def read_typed(path: Path, columns: Mapping[str, str] | None, kind: str) -> DataFile:
-    """Read a file of the kind ``parquet``, ``arrow`` or ``stream``."""
-    return TypedFile.open(path, kind).read(columns)
 
 
 def _reader(source: Any, kind: str, places: Sequence[int] | None = None) -> Any:
@@ -116,7 +109,7 @@ def _reader(source: Any, kind: str, places: Sequence[int] | None = None) -> Any:
     return opened(source, options=options)
 
 
-def _batches(reader: Any, kind: str) -> Iterator[Any]:
+def _sound(reader: Any, kind: str) -> Iterator[Any]:
     """Yield batches that are sound: Arrow takes the places in a file at their word, and reads beyond its end."""
     for batch in (reader.get_batch(k) for k in range(reader.num_record_batches)) if kind == "arrow" else reader:
         batch.validate(full=True)

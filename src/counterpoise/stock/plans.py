@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.contexts import as_objects, shown
+from counterpoise.contexts import objects, shown
 from counterpoise.robustness import METHODS, Robustness
 from counterpoise.sets import RadiusMethod, implied_confidence, radius_ladder
 from counterpoise.sets.size import radius_of
@@ -318,4 +318,4 @@ def _column(values: list[Any]) -> NDArray[Any]:
     """Return values as an array: of numbers, or else of the objects they are."""
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         return np.array(values)
-    return as_objects(values)
+    return objects(values)

@@ -1,20 +1,17 @@
-"""Which columns of a table are features, and of what kind."""
+"""What the columns of a table are for, and which of them are features."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.contexts import encode
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.reading.cells import plain_types
+from counterpoise.reading.data_file import find_column
 
 if TYPE_CHECKING:
     from counterpoise.reading import DataFile
@@ -22,13 +19,7 @@ if TYPE_CHECKING:
 MOST_CATEGORIES = 50
 """Categories of a column that are told apart; rarer ones share one."""
 
-
 LARGEST = 1e50
-
-LOOKED_AT = 200
-"""Cells of a column by which dates are known."""
-
-_DATE = "a date or time; make features of it first, such as the month"
 
 
 @dataclass(frozen=True)
@@ -82,198 +73,96 @@ def sane(data: DataFile, name: str, values: NDArray[np.float64]) -> NDArray[np.f
     return values
 
 
-def sort_columns(
-    data: DataFile,
-    kept: NDArray[np.bool_],
-    contexts: Sequence[NDArray[Any]],
-    without: Collection[str],
-    only: Collection[str] = (),
-) -> Columns:
-    """Sort the columns of a file by what they hold.
-
-    Parameters
-    ----------
-    kept : ndarray of bool of shape (n_rows,)
-        The rows that are used.
-    contexts : sequence of ndarray of shape (n_kept,)
-        The contexts, and their parts where they are crossed. A column that says the same as one of these in other words
-        is no feature.
-    without : collection of str
-        Columns that are no features: the target, the contexts, what the user drops.
-    only : collection of str
-        The features, where the user names them; else all that can be used.
-    """
-    codes = [encode(labels).codes for labels in contexts]
-    kinds = {
-        name: kind_of(_WholeColumn(plain_types(data.table[name]), kept, codes))
-        for name in data.names
-        if name not in without and (not only or name in only)
-    }
-    return chosen(data.path, kinds, only)
-
-
 def chosen(path: Path, kinds: Mapping[str, tuple[str, str]], only: Collection[str]) -> Columns:
     """Return the features of a file, or say why there are none."""
     unusable = {name: reason for name, (kind, reason) in kinds.items() if not kind}
     for name in only:
         if name in unusable:
             raise InvalidInputError(f"column {name!r} cannot be a feature: it is {unusable[name]}.")
-    columns = Columns(tuple(_of_kind(kinds, "number")), tuple(_of_kind(kinds, "category")), unusable)
+    numbers, categories = (
+        tuple(name for name, (one, _) in kinds.items() if one == kind) for kind in ("number", "category")
+    )
+    columns = Columns(numbers, categories, unusable)
     if not columns.features:
         said = "; ".join(f"{name}: {reason}" for name, reason in list(unusable.items())[:10])
         raise InvalidInputError(f"{path.name} has no column that can be a feature{f' ({said})' if said else ''}.")
     return columns
 
 
-def _of_kind(kinds: Mapping[str, tuple[str, str]], kind: str) -> Iterator[str]:
-    return (name for name, (one, _) in kinds.items() if one == kind)
-
-
-class Facts(Protocol):
-    """What must be known about a column to tell what it is; rows without a target do not count unless it is said."""
-
-    @property
-    def type(self) -> Any:
-        """Of its values."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it holds nothing, in any row at all."""
-
-    @property
-    def is_running(self) -> bool:
-        """Whether whole numbers count the rows, all of them, up or down."""
-
-    @property
-    def n_rows(self) -> int:
-        """Rows."""
-
-    @property
-    def n_missing(self) -> int:
-        """Those without a value."""
-
-    @property
-    def distinct(self) -> int:
-        """Different values; of numbers it may be the lesser of them and two."""
-
-    @property
-    def renames_context(self) -> bool:
-        """Whether the column and the contexts determine each other."""
-
-    @property
-    def are_dates(self) -> bool:
-        """Whether text is dates as people write them."""
-
-
-def kind_of(facts: Facts) -> tuple[str, str]:
-    """Return ``number`` or ``category``, or nothing and why a column is of no use."""
-    import pyarrow as pa
-
-    kind = facts.type
-    if facts.is_empty:
-        return "", "empty"
-    if pa.types.is_temporal(kind):
-        return "", _DATE
-    if not any(test(kind) for test in (pa.types.is_boolean, pa.types.is_large_string, *numeric())):
-        return "", f"of type {kind}"
-    if pa.types.is_integer(kind) and facts.is_running:
-        return "", "a running number"
-    if facts.distinct == 0:
-        return "", "empty"
-    if facts.distinct == 1 and facts.n_missing == 0:
-        return "", "the same in every row"
-    if facts.renames_context:
-        return "", "another name of the context"
-    if not pa.types.is_large_string(kind):
-        return ("category" if pa.types.is_boolean(kind) else "number"), ""
-    if facts.are_dates:
-        return "", _DATE
-    if facts.distinct > MOST_CATEGORIES and facts.distinct > facts.n_rows // 2:
-        return "", "different in most rows, like a name"
-    return "category", ""
-
-
-def numeric() -> tuple[Callable[[Any], bool], ...]:
-    """Return tests of which one is met by a type of numbers."""
-    import pyarrow.types as is_
-
-    return is_.is_integer, is_.is_floating, is_.is_decimal
-
-
-@dataclass(frozen=True, eq=False)
-class _WholeColumn:
-    """What a column in memory says about itself when it is asked.
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a table: what its columns are for, and which model is to be made of them.
 
     Attributes
     ----------
-    column : pyarrow.ChunkedArray
-        All rows.
-    kept : ndarray of bool
-        Rows with a target.
-    contexts : sequence of ndarray
-        Codes of the contexts, and of their parts, of these.
+    target : str
+        The column to be predicted.
+    context : tuple of str
+        The columns whose combinations are the contexts; they are no features.
+    task : {"auto", "classification", "regression", "count", "quantile", "huber"}
+    drop, only : tuple of str
+        Columns that are no features; columns that are all the features.
+    group : str or None
+        The column that says which rows belong together.
+    pool_below : int or None
+        Contexts with fewer rows, or groups where there are any, are pooled; see :func:`counterpoise.pool_rare`.
+    switches : mapping
+        Of the model: confidence, radius, draws, criterion, alpha, reference, adjust, quantile, delta.
     """
 
-    column: Any
-    kept: NDArray[np.bool_]
-    contexts: Sequence[NDArray[np.intp]]
+    target: str
+    context: tuple[str, ...]
+    task: str = "auto"
+    drop: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    group: str | None = None
+    pool_below: int | None = None
+    switches: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, target: str, context: Sequence[str], **options: Any) -> Asked:
+        """Return what is asked for by these attributes, and by switches of the model."""
+        own = {one.name: options.pop(one.name) for one in fields(cls) if one.name in options}
+        asked = cls(target, tuple(context), switches=options, **own)
+        return replace(asked, drop=tuple(asked.drop), only=tuple(asked.only))
+
+    def found_in(self, path: Path, names: Sequence[str]) -> Asked:
+        """Return the same with columns as the file names them, and refuse those that are meant twice."""
+
+        # As the file writes them, which may be with blanks around: what is not recognised is not kept apart.
+        def found(role: str, *given: str) -> tuple[str, ...]:
+            return tuple(find_column(path, names, one, role) for one in given)
+
+        asked = replace(
+            self,
+            group=None if self.group is None else found("--group", self.group)[0],
+            target=found("--target", self.target)[0],
+            context=found("--context", *self.context),
+            drop=found("--drop", *self.drop),
+            only=found("--only", *self.only),
+        )
+        if asked.target in asked.context:
+            raise InvalidInputError(f"column {asked.target!r} is both --target and --context. Name different columns.")
+        for one in asked.only:
+            if one in asked.apart:
+                raise InvalidInputError(f"column {one!r} (--only) is the target, a context or dropped, and no feature.")
+        return asked
 
     @property
-    def type(self) -> Any:
-        return self.column.type
+    def roles(self) -> set[str]:
+        """Columns that are read, and are no features."""
+        return {self.target, *self.context} | ({self.group} if self.group is not None else set())
 
     @property
-    def is_empty(self) -> bool:
-        return bool(self.column.null_count == len(self.column))
+    def apart(self) -> set[str]:
+        """Columns that are no features."""
+        return self.roles | set(self.drop)
 
-    @property
-    def is_running(self) -> bool:
-        return _is_running(self.column)
+    def candidates(self, names: Sequence[str]) -> list[str]:
+        """Return the columns of a table that may be features."""
+        return [name for name in names if name not in self.apart and (not self.only or name in self.only)]
 
-    @cached_property
-    def _own(self) -> Any:
-        return self.column.filter(self.kept)
-
-    @property
-    def n_rows(self) -> int:
-        return len(self._own)
-
-    @property
-    def n_missing(self) -> int:
-        return int(self._own.null_count)
-
-    @cached_property
-    def distinct(self) -> int:
-        import pyarrow.compute as pc
-
-        return len(pc.unique(self._own.drop_null()))
-
-    @property
-    def renames_context(self) -> bool:
-        return any(_renames(self._own, codes) for codes in self.contexts if self.distinct <= int(codes.max()) + 1)
-
-    @property
-    def are_dates(self) -> bool:
-        return are_dates(self._own.drop_null()[:LOOKED_AT].to_pylist())
-
-
-def _renames(column: Any, contexts: NDArray[np.intp]) -> bool:
-    """Tell whether a column, where it says anything, and the contexts determine each other."""
-    known = np.asarray(column.is_valid().to_numpy())
-    values = column.filter(known).combine_chunks().dictionary_encode()
-    codes, own = values.indices.to_numpy(zero_copy_only=False), contexts[known]
-    pairs = np.unique(np.column_stack([codes, own]), axis=0)
-    return len(pairs) == len(np.unique(codes)) == len(np.unique(own)) > 1
-
-
-def are_dates(some: Sequence[Any]) -> bool:
-    """Tell whether text is dates as people write them."""
-    return all(re.fullmatch(r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?", str(one)) for one in some)
-
-
-def _is_running(column: Any) -> bool:
-    """Tell whether whole numbers count the rows, up or down."""
-    if column.null_count or len(column) < 3:
-        return False
-    steps = np.diff(column.to_numpy().astype(np.float64))
-    return bool(steps[0] != 0 and np.all(steps == steps[0]))
+    def needed(self, names: Sequence[str]) -> list[str]:
+        """Return the columns of a table that have to be read."""
+        candidates = self.candidates(names)
+        return [name for name in names if name in self.roles or name in candidates]

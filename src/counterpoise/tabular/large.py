@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,63 +15,46 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts
 from counterpoise.estimators._base import check_switches, speaking_as
+from counterpoise.estimators.linear import RowReader
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 from counterpoise.oracle import LinearOracle
 from counterpoise.problem import LinearProblem, check_alpha
 from counterpoise.reading.memory import in_words
 from counterpoise.rows import Block, BlockRows, Blocks
 from counterpoise.rows.on_disk import BlocksOnDisk
-from counterpoise.tabular.columns import Columns
+from counterpoise.tabular.columns import Asked, Columns
 from counterpoise.tabular.encoding import fit_numbers, stand_in
-from counterpoise.tabular.fitting import Fitted, Roles, inference, rare_notes, recording
+from counterpoise.tabular.fitting import Fitted, labelled, recording
 from counterpoise.tabular.medians import Medians
-from counterpoise.tabular.survey import Budget, SettledContexts, Survey, target_numbers
-from counterpoise.tabular.task import Task, check_task, pipeline
+from counterpoise.tabular.survey import Budget, Findings, Rows, Survey
+from counterpoise.tabular.task import check_task, pipeline
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
-    from counterpoise.pooling import Pool
-    from counterpoise.reading import DataFile, TableOnDisk
+    from counterpoise.reading import TableOnDisk
 
 Array = NDArray[np.float64]
+Codes = NDArray[np.intp]
 
 _SEED = 0
 
 
-@dataclass(frozen=True, eq=False)
-class LargeProblem:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LargeProblem(Findings):
     """What a table says, ready to be fitted; see :class:`counterpoise.tabular.fitting.Problem`.
 
     Attributes
     ----------
     table : TableOnDisk
     survey : Survey
-    columns : Columns
-    task : Task
-    contexts : SettledContexts
-    pool : Pool or None
-        Contexts that were pooled.
     model : Pipeline
         Not fitted.
-    notes : tuple of str
-        What was inferred or left out.
     """
 
     table: TableOnDisk
-    budget: Budget
     survey: Survey
-    columns: Columns
-    task: Task
-    contexts: SettledContexts
-    pool: Pool | None
     model: Pipeline
-    notes: tuple[str, ...]
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of the table."""
-        return self.survey.n_rows
 
     def fit(self, record: Callable[[Blocks], Blocks] = lambda blocks: blocks) -> Fitted:
         """Fit the model to all rows; meanwhile they are on disk, in the system's folder for temporary files.
@@ -84,20 +68,19 @@ class LargeProblem:
 
         model = clone(self.model)
         encode, own = model.named_steps["encode"], model.named_steps["model"]
-        if self.task == "classification":
-            own.classes_ = self.survey.target.classes
+        if self.target.classes is not None:
+            own.classes_ = self.target.classes
         medians = self._fit_encoder(encode)
-        width = self._width(encode)
+        width = len(encode.get_feature_names_out())
         own.n_features_in_ = width
-        loss = own._loss()
+        loss = RowReader(own).loss()
         blocks = BlocksOnDisk()
         try:
-            sample = _Sample(self, width)
-            with self._room(width):
-                self._write(encode, width, loss, blocks, sample, medians)
+            with _room(8.0 * self.n_kept * (width + 2)):
+                sample = self._write(encode, width, loss, blocks, medians)
             self._look_for(medians)
             self._set_numbers(encode, medians)
-            labels, counts = self.contexts.labels, self.contexts.counts
+            labels, counts = self.coding.labels, self.coding.counts
             rows = BlockRows(record(blocks), loss, len(labels), width, own.fit_intercept)
             contexts = Contexts.counted(labels, counts.astype(np.intp))
             problem = LinearProblem(LinearOracle(rows, own.alpha), contexts, counts.astype(np.float64))
@@ -105,203 +88,104 @@ class LargeProblem:
             n_passes = blocks.n_passes
         finally:
             blocks.close()
-        found, said = (*sample.drawn(), self.n_rows), (self.notes, warned)
-        return Fitted(model, self.columns, self.task, *found, *said, self.survey.n_kept, n_passes, self.pool)
+        return Fitted(**labelled(self, sample), model=model, warned=warned, n_fitted=self.n_kept, n_passes=n_passes)
 
     # --- preprocessing -----------------------------------------------------------------------------------------------
 
     def _fit_encoder(self, encode: Any) -> Medians:
         """Fit the preprocessing; medians that fill no gap may be found later."""
-        numbers, names = self.survey.numbers, self.columns.numbers
-        encode.fit(stand_in(numbers, names, self.survey.categories(self.columns.categories), self.survey.n_kept))
-        medians = Medians(numbers, names, self.budget.middle)
-        numbers.forget_sample()
-        gaps = any(numbers.n[numbers.names.index(name)] < numbers.n_rows for name in names)
-        if gaps:
+        shares = dict(zip(self.survey.numbers, 1.0 - self.survey.moments.n / self.n_kept, strict=True))
+        gaps = {name: float(shares[name]) for name in self.columns.numbers}
+        encode.fit(stand_in(gaps, self.survey.categories(self.columns.categories)))
+        medians = self.survey.medians.of(self.columns.numbers)
+        if any(gaps.values()):
             self._look_for(medians)
         self._set_numbers(encode, medians)
         return medians
 
     def _look_for(self, medians: Medians) -> None:
+        budget = self.survey.budget
         while not medians.are_known:
-            for data in self.table.chunks(self.budget.chunk, [*self.columns.numbers, self.survey.roles.target]):
-                kept = self._target(data)[1]
-                medians.look(_matrix(self.columns.of(data, self.columns.numbers), kept))
-            medians.end_round()
+            for data in self.table.chunks(budget.chunk, [*self.columns.numbers, self.target.name]):
+                kept = self.target.read(data)[1]
+                medians.look(_matrix(self.columns.of(data, self.columns.numbers))[kept])
+            medians.end_round(budget.middle)
 
     def _set_numbers(self, encode: Any, medians: Medians) -> None:
         if self.columns.numbers:
             own = encode.named_transformers_["numbers"]
-            fit_numbers(own, self.survey.numbers, self.columns.numbers, medians.values)
-
-    def _width(self, encode: Any) -> int:
-        return len(encode.get_feature_names_out())
+            at = [self.survey.numbers.index(name) for name in self.columns.numbers]
+            fit_numbers(own, self.survey.moments, at, medians.values)
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
-    def _target(self, data: DataFile) -> tuple[Array, NDArray[np.bool_]]:
-        """Return the targets of rows that have one, classes as codes, and which these are."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        name = self.survey.roles.target
-        if self.task != "classification":
-            values = target_numbers(data, name, self.task)
-            kept = ~np.isnan(values)
-            return values[kept], kept
-        classes = pa.array(self.survey.target.classes.tolist(), pa.large_string())
-        codes = pc.index_in(data.texts(name, "--target"), value_set=classes)
-        kept = np.asarray(codes.is_valid().to_numpy())
-        return codes.drop_null().to_numpy().astype(np.float64), kept
-
-    def _write(
-        self, encode: Any, width: int, loss: Any, blocks: BlocksOnDisk, sample: _Sample, medians: Medians
-    ) -> None:
-        """Write all rows as blocks, and keep a sample of them."""
-        roles = self.survey.roles
-        own = [*self.columns.features, roles.target, *roles.context, *([roles.group] if roles.group else [])]
-        most_rows = max(1, int(self.budget.chunk // (8 * width)))
-        pending = _Pending(max(1, int(self.budget.block // (8 * width))), width)
-        totals, n = self.contexts.counts.astype(np.float64), 0
+    def _write(self, encode: Any, width: int, loss: Any, blocks: BlocksOnDisk, medians: Medians) -> Rows:
+        """Write all rows as blocks, and return a uniform sample of them, always the same one."""
+        budget = self.survey.budget
         looks = not medians.are_known
+        most = min(self.n_kept, budget.report_rows(width))
+        drawn = np.sort(np.random.default_rng(_SEED).choice(self.n_kept, most, replace=False))
+        sampled: list[Rows] = []
+        totals = self.coding.counts.astype(np.float64)
 
-        def write(rows: tuple[Array, Array, NDArray[np.intp]]) -> None:
-            X, target, codes = rows
+        def encoded() -> Iterator[tuple[Array, Array, Codes]]:
+            n = 0
+            own = [*self.columns.features, *self.asked.roles]
+            for data in self.table.chunks(budget.chunk, own, max(1, int(budget.chunk // (8 * width)))):
+                rows, _ = self.rows(data)
+                if not len(rows.target):
+                    continue
+                first, last = np.searchsorted(drawn, [n, n + len(rows.target)])
+                sampled.append(rows.take(drawn[first:last] - n))
+                n += len(rows.target)
+                if looks:
+                    medians.look(_matrix(rows.X.select(self.columns.numbers)))
+                yield encode.transform(rows.X), loss.checked_target(rows.target), rows.contexts
+            if n != self.n_kept:
+                raise CounterpoiseError(f"{self.table.path} was changed while it was read. Run it again.")
+
+        for X, target, codes in _of_size(encoded(), max(1, int(budget.block // (8 * width)))):
             blocks.append(Block.of(X, target, codes, np.ones(len(target)), totals, loss, True))
-
-        for data in self.table.chunks(self.budget.chunk, own, most_rows):
-            target, kept = self._target(data)
-            if not len(target):
-                continue
-            codes = self.contexts.places[self.survey.contexts.look(data)[0][kept]]
-            X = self.columns.of(data)
-            X = X if kept.all() else X.filter(kept)
-            sample.take(X, target, codes, data, kept)
-            if looks:
-                medians.look(_matrix(X.select(self.columns.numbers), None))
-            for rows in pending.full(encode.transform(X), loss.checked_target(target), codes):
-                write(rows)
-            n += len(target)
         if looks:
-            medians.end_round()
-        for rows in pending.rest():
-            write(rows)
-        if n != self.survey.n_kept:
-            raise CounterpoiseError(f"{self.table.path} was changed while it was read. Run it again.")
-
-    def _room(self, width: int) -> _Room:
-        n_bytes = 8.0 * self.survey.n_kept * (width + 2)
-        return _Room(n_bytes)
+            medians.end_round(budget.middle)
+        return Rows.joined(sampled)
 
 
-class _Room:
-    """Says how much room on a disk is needed, before it is used and where there is not enough."""
-
-    def __init__(self, n_bytes: float) -> None:
-        self.n_bytes = n_bytes
-
-    def __enter__(self) -> None:
-        free = shutil.disk_usage(tempfile.gettempdir()).free
-        if free < self.n_bytes:
-            raise CounterpoiseError(self._said(f", where {in_words(free)} are free"))
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise CounterpoiseError(self._said(", which is full")) from error
-
-    def _said(self, where: str) -> str:
-        return (
-            f"the rows take {in_words(self.n_bytes)} in {tempfile.gettempdir()} while they are fitted{where}. Make "
-            "room there, or name another folder: TMPDIR=/large/disk counterpoise fit ..."
-        )
+@contextmanager
+def _room(n_bytes: float) -> Iterator[None]:
+    """Say how much room on a disk is needed, before it is used and where there is not enough."""
+    taken = f"the rows take {in_words(n_bytes)} in {tempfile.gettempdir()} while they are fitted"
+    remedy = "Make room there, or name another folder: TMPDIR=/large/disk counterpoise fit ..."
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    if free < n_bytes:
+        raise CounterpoiseError(f"{taken}, where {in_words(free)} are free. {remedy}")
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise CounterpoiseError(f"{taken}, which is full. {remedy}") from error
 
 
-class _Pending:
-    """Rows that wait until there are enough of them for a block."""
-
-    def __init__(self, n_rows: int, width: int) -> None:
-        self._X = np.empty((n_rows, width))
-        self._target = np.empty(n_rows)
-        self._codes = np.empty(n_rows, dtype=np.intp)
-        self._n = 0
-
-    def full(self, X: Array, target: Array, codes: NDArray[np.intp]) -> Iterator[tuple[Array, Array, NDArray[np.intp]]]:
-        """Add rows, and yield as many as make a block as soon as they do."""
-        start, size = 0, len(self._target)
-        while start < len(target):
-            n = min(size - self._n, len(target) - start)
-            here, there = slice(self._n, self._n + n), slice(start, start + n)
-            self._X[here], self._target[here], self._codes[here] = X[there], target[there], codes[there]
-            start, self._n = start + n, self._n + n
-            if self._n == size:
-                yield from self.rest()
-
-    def rest(self) -> Iterator[tuple[Array, Array, NDArray[np.intp]]]:
-        """Yield what is left."""
-        if self._n:
-            yield self._X[: self._n], self._target[: self._n], self._codes[: self._n]
-        self._n = 0
+def _of_size(pieces: Iterable[tuple[Any, ...]], n_rows: int) -> Iterator[tuple[Any, ...]]:
+    """Join pieces of rows until they are so many."""
+    waiting: list[tuple[Any, ...]] = []
+    for piece in pieces:
+        waiting.append(piece)
+        if sum(len(one[0]) for one in waiting) >= n_rows:
+            yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
+            waiting = []
+    if waiting:
+        yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
 
 
-class _Sample:
-    """A uniform sample of the rows that have a target, always the same one."""
-
-    def __init__(self, problem: LargeProblem, width: int) -> None:
-        n, most = problem.survey.n_kept, problem.budget.report_rows(width)
-        self._problem = problem
-        self._chosen = np.sort(np.random.default_rng(_SEED).choice(n, min(n, most), replace=False))
-        self._seen = 0
-        self._X: list[Any] = []
-        self._columns: list[tuple[Array, NDArray[np.intp]]] = []
-        self._groups: list[NDArray[Any]] = []
-
-    def take(self, X: Any, target: Array, codes: NDArray[np.intp], data: DataFile, kept: NDArray[np.bool_]) -> None:
-        """Take the rows that are among those drawn."""
-        first, last = np.searchsorted(self._chosen, [self._seen, self._seen + len(target)])
-        rows = self._chosen[first:last] - self._seen
-        self._seen += len(target)
-        if not len(rows):
-            return
-        # Taken, so that the rest of the piece is not kept.
-        self._X.append(X.take(rows))
-        self._columns.append((target[rows], codes[rows]))
-        group = self._problem.survey.roles.group
-        if group is not None:
-            self._groups.append(data.labels(group, "--group")[kept][rows])
-
-    def drawn(self) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-        """Return features, targets, contexts and groups."""
-        import pyarrow as pa
-
-        target, codes = (np.concatenate(parts) for parts in zip(*self._columns, strict=True))
-        if self._problem.task == "classification":
-            target = self._problem.survey.target.classes[target.astype(np.intp)]
-        labels = np.empty(len(self._problem.contexts.labels), dtype=object)
-        labels[:] = self._problem.contexts.labels.tolist()
-        X = pa.concat_tables(self._X).combine_chunks()
-        return X, target, labels[codes], np.concatenate(self._groups) if self._groups else None
-
-
-def _matrix(X: Any, kept: NDArray[np.bool_] | None) -> Array:
+def _matrix(X: Any) -> Array:
     """Return columns of numbers side by side."""
     columns = [column.to_numpy() for column in X.columns]
-    matrix = np.column_stack(columns) if columns else np.empty((X.num_rows, 0))
-    return matrix if kept is None else matrix[kept]
+    return np.column_stack(columns) if columns else np.empty((X.num_rows, 0))
 
 
-def pose_large(
-    table: TableOnDisk,
-    target: str,
-    context: Sequence[str],
-    budget: float,
-    *,
-    task: str = "auto",
-    drop: Sequence[str] = (),
-    only: Sequence[str] = (),
-    group: str | None = None,
-    pool_below: int | None = None,
-    **switches: Any,
-) -> LargeProblem:
+def pose_large(table: TableOnDisk, target: str, context: Sequence[str], budget: float, **options: Any) -> LargeProblem:
     """Find features, target, contexts and a model for them, as :func:`counterpoise.tabular.fitting.pose` does.
 
     Parameters
@@ -309,6 +193,27 @@ def pose_large(
     budget : float
         Bytes of memory that may be used.
     """
+    return large_problem_of(table, Asked.of(target, context, **options).found_in(table.path, table.names), budget)
+
+
+def large_problem_of(table: TableOnDisk, asked: Asked, budget: float) -> LargeProblem:
+    """Do the same; what is asked names the columns as the table does."""
+    switches = asked.switches
+    _refuse_whole(switches)
+    check_task(asked.task)
+    of_numbers = "regression" if asked.task in ("auto", "classification") else asked.task
+    own = pipeline(Columns((), ()), of_numbers, **switches).named_steps["model"]  # type: ignore[arg-type]
+    with speaking_as(own):
+        check_switches(own)
+        check_alpha(own.alpha)
+    survey = Survey(table.path, table.wanted, asked, Budget(budget))
+    found = survey.look(table.chunks(survey.budget.chunk))
+    model = pipeline(found.columns, found.task, **switches)
+    return LargeProblem(**found.facts(Findings), table=table, survey=survey, model=model)
+
+
+def _refuse_whole(switches: Mapping[str, Any]) -> None:
+    """Refuse what needs all rows in memory."""
     if switches.get("reference") in ("cross-fit", "shrunk"):
         raise InvalidInputError(
             f"--reference {switches['reference']} needs all rows in memory, and they are read in chunks. Pass "
@@ -319,18 +224,3 @@ def pose_large(
             "--adjust standard-error needs all rows in memory, and they are read in chunks. Pass a number, such as "
             "--adjust 1, or more --memory."
         )
-    roles = Roles.of(table.path, table.names, target, context, drop, only, group)
-    check_task(task)
-    own = pipeline(Columns((), ()), "regression" if task in ("auto", "classification") else task, **switches)  # type: ignore[arg-type]
-    with speaking_as(own.named_steps["model"]):
-        check_switches(own.named_steps["model"])
-        check_alpha(own.named_steps["model"].alpha)
-    may = Budget(budget)
-    survey = Survey(table, roles, task, may, pool_below)
-    found, why = survey.target.judged(table.path)
-    contexts, pool = survey.settled()
-    columns = survey.sorted(table)
-    model = pipeline(columns, found, **switches)
-    notes = inference(roles.target, found, why, survey.n_rows - survey.n_kept, survey.n_rows, columns)
-    notes = (*notes, *rare_notes(pool, contexts.labels, contexts.counts), *survey.notes)
-    return LargeProblem(table, may, survey, columns, found, contexts, pool, model, notes)

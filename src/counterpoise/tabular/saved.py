@@ -43,16 +43,7 @@ TRUSTED = frozenset(
         "sklearn.preprocessing._data.StandardScaler",
         "sklearn.preprocessing._encoders.OneHotEncoder",
         *(f"builtins.{name}" for name in ("dict", "list", "slice", "str", "tuple")),
-        *(
-            f"counterpoise.estimators.linear.{name}"
-            for name in (
-                "RobustHuberRegressor",
-                "RobustLinearRegression",
-                "RobustLogisticRegression",
-                "RobustPoissonRegressor",
-                "RobustQuantileRegressor",
-            )
-        ),
+        *(f"counterpoise.estimators.linear.{name}" for name in MODELS.values()),
     }
 )
 """All that a model of ours is made of; skops itself trusts much more than this."""
@@ -213,18 +204,16 @@ def _types_in(path: Path) -> set[str]:
 def _card(path: Path) -> dict[str, Any]:
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
-        known = card["format"] == _FORMAT
         columns = card["columns"]
-        complete = isinstance(card["sha256"], str) and isinstance(columns["numbers"] + columns["categories"], list)
-        complete = (
-            complete
+        is_ours = (
+            card["format"] == _FORMAT
+            and all(isinstance(card[name], str) for name in ("sha256", "target", "task"))
+            and isinstance(columns["numbers"] + columns["categories"], list)
             and isinstance(columns["left_out"], dict)
-            and isinstance(card["target"], str)
-            and isinstance(card["task"], str)
         )
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInputError(f"{path} cannot be read ({error}). Fit the model again.") from error
-    if not (known and complete):
+    if not is_ours:
         raise InvalidInputError(f"{path} is of another version of counterpoise. Fit the model again.")
     return dict(card)
 

@@ -1,23 +1,33 @@
-"""What is learnt about columns while a table passes by, piece by piece, in memory that does not grow with it."""
+"""What is learnt about columns while a table passes by, piece by piece; a table in memory is one piece.
+
+Where memory is limited, what is kept does not grow with the table.
+"""
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.tabular.columns import LOOKED_AT, are_dates, numeric
+from counterpoise.reading import cells
+from counterpoise.tabular.columns import MOST_CATEGORIES
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 _HASHES = 1 << 16
+_LOOKED_AT = 200
+"""Cells of a column by which dates are known."""
+_TOLD_BY = 1000
+"""Rows by which most columns are known not to rename the contexts."""
 _NAN = "not a number"
 """Stands for NaN, which equals nothing, not even itself."""
+_DATE = "a date or time; make features of it first, such as the month"
 
 
 @dataclass(eq=False)
@@ -26,16 +36,15 @@ class WordCounts:
 
     Parameters
     ----------
-    most : int
+    most : float
         How many are counted. Where there are more, those that occurred least are forgotten, and how many different ones
         there are is estimated.
     """
 
-    most: int
+    most: float
     counts: dict[Any, int] = field(default_factory=dict)
     are_all: bool = True
-    _hashes: set[int] = field(default_factory=set)
-    _level: int = 0
+    _hashes: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, dtype=np.uint32))
 
     def look(self, column: Any) -> None:
         """Count the values of a column that holds nothing missing."""
@@ -49,29 +58,24 @@ class WordCounts:
         elif not self.are_all:
             self._hash(values)
         if len(self.counts) > self.most:
-            often = sorted(self.counts, key=self.counts.__getitem__, reverse=True)[: max(self.most // 2, 1)]
+            often = sorted(self.counts, key=self.counts.__getitem__, reverse=True)[: max(int(self.most) // 2, 1)]
             self.counts = {value: self.counts[value] for value in often}
 
-    def _hash(self, values: Any) -> None:
-        """Remember one hash in so many, more of them as there are more: their number tells how many there are."""
-        for value in values:
-            code = zlib.crc32(str(value).encode("utf-8", "surrogatepass"))
-            if code & ((1 << self._level) - 1) == 0:
-                self._hashes.add(code)
-        while len(self._hashes) > _HASHES:
-            self._level += 1
-            self._hashes = {code for code in self._hashes if code & ((1 << self._level) - 1) == 0}
+    def _hash(self, values: Iterable[Any]) -> None:
+        """Remember the smallest hashes: the more values there are, the smaller these are."""
+        codes = [zlib.crc32(str(value).encode("utf-8", "surrogatepass")) for value in values]
+        self._hashes = np.union1d(self._hashes, np.array(codes, dtype=np.uint32))[:_HASHES]
 
     @property
     def distinct(self) -> int:
         """How many different ones there are."""
-        return len(self.counts) if self.are_all else max(len(self._hashes) << self._level, len(self.counts))
+        if len(self._hashes) < _HASHES:
+            return max(len(self.counts), len(self._hashes))
+        return int((_HASHES - 1) * 2.0**32 / float(self._hashes[-1]))
 
     def texts(self, kind: Any, n_missing: int) -> dict[str | None, int]:
         """Return how often each category occurs, as it is written; None is a missing one."""
         import pyarrow as pa
-
-        from counterpoise.reading import cells
 
         column = pa.chunked_array([pa.array(list(self.counts), kind)])
         counts: dict[str | None, int] = {}
@@ -82,86 +86,40 @@ class WordCounts:
         return counts
 
 
-@dataclass(eq=False)
-class _Pairing:
-    """Whether values and contexts determine each other.
-
-    Parameters
-    ----------
-    may_pool : bool
-        Whether contexts may be pooled in the end, so that several of them may share a value until then.
-    """
-
-    may_pool: bool = False
-    is_open: bool = True
-    _contexts: dict[Any, int] = field(default_factory=dict)
-    _values: dict[int, Any] = field(default_factory=dict)
-
-    def look(self, values: Sequence[Any], codes: Codes, contexts: Codes) -> None:
-        """See pairs: a value each, by its place among those given, and a context."""
-        if not self.is_open or len(codes) == 0:
-            return
-        n = int(contexts.max()) + 1
-        # Most columns are told by a few rows.
-        for some in (slice(0, 1000), slice(None)):
-            pairs = np.unique(codes[some] * n + contexts[some])
-            own, others = np.divmod(pairs, n)
-            if len(pairs) > len(np.unique(others)) or (not self.may_pool and len(pairs) > len(np.unique(own))):
-                self.end()
-                return
-        for value, context in zip((values[k] for k in own.tolist()), others.tolist(), strict=True):
-            shared = not self.may_pool and self._contexts.setdefault(value, context) != context
-            if shared or self._values.setdefault(context, value) != value:
-                self.end()
-                return
-
-    def end(self) -> None:
-        """Look no further."""
-        self.is_open = False
-        self._contexts, self._values = {}, {}
-
-    def renames(self, places: Codes | None = None) -> bool:
-        """Tell whether they do; ``places`` says which contexts are one after all."""
-        values: dict[int, Any] = {}
-        for context, value in self._values.items():
-            if values.setdefault(context if places is None else int(places[context]), value) != value:
-                return False
-        return len(values) > 1 and len(set(values.values())) == len(values)
-
-
 class SeenColumn:
-    """What is known of a column so far; see :class:`counterpoise.tabular.columns.Facts`.
+    """What is known of a column so far; rows without a target do not count unless it is said.
 
     Parameters
     ----------
-    most : int
+    most : float
         Different words that are counted.
-    n_contexts : int
-        How many codings of the contexts there are.
-    may_pool : bool
-        Whether contexts of the first coding may be pooled in the end; :attr:`pooled` then says how.
+    n_codings : int
+        How many codings of the contexts there are: of all, and of each part where several columns are crossed.
 
     Attributes
     ----------
     pooled : ndarray of int or None
-        Of every context, the place among those that are left.
+        Of every context of the first coding, the place among those that are left after rare ones were pooled.
     """
 
-    def __init__(self, most: int, n_contexts: int, may_pool: bool = False) -> None:
+    def __init__(self, most: float, n_codings: int) -> None:
         self.type: Any = None
         self.is_empty = True
         self.n_rows = self.n_missing = 0
         self.words = WordCounts(most)
-        self._few: set[Any] = set()
-        self._pairings = [_Pairing(may_pool and k == 0) for k in range(n_contexts)]
         self.pooled: Codes | None = None
+        self._few: set[Any] = set()
         self._first: list[str] = []
+        # Of each context the only value that goes with it; None as soon as there is a context with two.
+        self._pairs: list[dict[int, Any] | None] = [{} for _ in range(n_codings)]
         self._running = _Running()
 
     @property
     def is_number(self) -> bool:
         """Whether it is of a type of numbers."""
-        return any(test(self.type) for test in numeric())
+        import pyarrow.types as is_
+
+        return any(test(self.type) for test in (is_.is_integer, is_.is_floating, is_.is_decimal))
 
     @property
     def _is_word(self) -> bool:
@@ -190,36 +148,19 @@ class SeenColumn:
         own = column if kept.all() else column.filter(kept)
         self.n_rows += len(own)
         self.n_missing += int(own.null_count)
-        if not (self.is_number or self._is_word):
-            return
-        known = own.drop_null()
         if self._is_word:
+            known = own.drop_null()
             self.words.look(known)
-            self._first += known[: LOOKED_AT - len(self._first)].to_pylist()
-        elif len(self._few) < 2:
-            self._few.update(_plain(known.unique()[:2].to_pylist()))
-        if any(pairing.is_open for pairing in self._pairings) and len(known):
-            self._pair(known, own, contexts)
-
-    def _pair(self, known: Any, own: Any, contexts: Sequence[Codes]) -> None:
-        encoded = known.combine_chunks().dictionary_encode()
-        values, codes = encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
-        valid = np.asarray(own.is_valid().to_numpy())
-        words: list[Any] | None = None
-        for pairing, context in zip(self._pairings, contexts, strict=True):
-            if pairing.is_open:
-                # As many values as contexts, or they cannot determine each other; contexts to be pooled may share one.
-                n_contexts = len(np.unique(context[valid]))
-                if len(values) > n_contexts or (not pairing.may_pool and len(values) < n_contexts):
-                    pairing.end()
-                    continue
-                words = _plain(values.to_pylist()) if words is None else words
-                pairing.look(words, codes, context[valid])
-
-    @property
-    def is_running(self) -> bool:
-        """Whether whole numbers count the rows."""
-        return self._running.holds
+            self._first += known[: _LOOKED_AT - len(self._first)].to_pylist()
+        elif self.is_number:
+            if len(self._few) < 2:
+                self._few.update(_equal_to_itself(own.drop_null().unique()[:2].to_pylist()))
+        else:
+            return
+        for k, codes in enumerate(contexts):
+            for rows in (slice(0, _TOLD_BY), slice(None)):
+                pairs = self._pairs[k]
+                self._pairs[k] = None if pairs is None else _paired(pairs, own[rows], codes[rows])
 
     @property
     def distinct(self) -> int:
@@ -228,125 +169,122 @@ class SeenColumn:
 
     @property
     def renames_context(self) -> bool:
-        """Whether the column and the contexts determine each other."""
-        return any(pairing.renames() for pairing in self._pairings) or (
-            self.pooled is not None and self._pairings[0].renames(self.pooled)
-        )
+        """Whether the column, where it says anything, and the contexts determine each other."""
+        return any(map(_renames, self._pairs)) or (self.pooled is not None and _renames(self._pairs[0], self.pooled))
 
     @property
     def are_dates(self) -> bool:
         """Whether text is dates as people write them."""
-        return are_dates(self._first)
+        return all(re.fullmatch(r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?", str(one)) for one in self._first)
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What it is as a feature: ``number`` or ``category``; or nothing, and why it is of no use."""
+        import pyarrow.types as is_
+
+        if self.is_empty:
+            return "", "empty"
+        if is_.is_temporal(self.type):
+            return "", _DATE
+        if not (self.is_number or self._is_word):
+            return "", f"of type {self.type}"
+        if self._running.holds:
+            return "", "a running number"
+        if self.distinct == 0:
+            return "", "empty"
+        if self.distinct == 1 and self.n_missing == 0:
+            return "", "the same in every row"
+        if self.renames_context:
+            return "", "another name of the context"
+        if not is_.is_large_string(self.type):
+            return ("number" if self.is_number else "category"), ""
+        if self.are_dates:
+            return "", _DATE
+        if self.distinct > MOST_CATEGORIES and self.distinct > self.n_rows // 2:
+            return "", "different in most rows, like a name"
+        return "category", ""
 
 
-def _plain(values: list[Any]) -> list[Any]:
+def _equal_to_itself(values: list[Any]) -> list[Any]:
     return [_NAN if value != value else value for value in values]
 
 
+def _paired(known: dict[int, Any], column: Any, contexts: Codes) -> dict[int, Any] | None:
+    """Return the value of each context, with what some rows add; None where a context has two values."""
+    import pyarrow as pa
+
+    rows = pa.table({"value": column, "context": contexts})
+    pairs = rows.group_by(["value", "context"], use_threads=False).aggregate([]).drop_null()
+    if pairs.num_rows > len(pairs["context"].unique()):
+        return None
+    values = _equal_to_itself(pairs["value"].to_pylist())
+    for context, value in zip(pairs["context"].to_pylist(), values, strict=True):
+        if known.setdefault(context, value) != value:
+            return None
+    return known
+
+
+def _renames(pairs: dict[int, Any] | None, places: Codes | None = None) -> bool:
+    """Tell whether each context has a value of its own; ``places`` says which contexts are one after all."""
+    values: dict[int, Any] = {}
+    for context, value in (pairs or {}).items():
+        if values.setdefault(context if places is None else int(places[context]), value) != value:
+            return False
+    return len(values) > 1 and len(set(values.values())) == len(values)
+
+
 class _Running:
-    """Whether whole numbers count the rows, up or down."""
+    """Whether whole numbers count the rows, all of them, up or down."""
 
     def __init__(self) -> None:
-        self.n_rows = 0
-        self._step: float | None = None
-        self._last: float | None = None
-        self._broken = False
+        self._n_rows = 0
+        self._last: Array = np.empty(0)
+        self._least_step, self._largest_step = np.inf, -np.inf
 
     def look(self, column: Any) -> None:
-        if self._broken or column.null_count:
-            self._broken = True
-            return
-        values = column.to_numpy().astype(np.float64)
-        self.n_rows += len(values)
-        values = values if self._last is None else np.append(self._last, values)
+        values = np.append(self._last, column.to_numpy().astype(np.float64))
+        self._n_rows += len(column)
+        self._last = values[-1:]
+        # A gap makes the steps around it, and so their range, NaN.
         steps = np.diff(values)
-        if len(steps) and self._step is None:
-            self._step = float(steps[0])
-        self._broken = bool(len(steps)) and (self._step == 0.0 or not bool(np.all(steps == self._step)))
-        self._last = float(values[-1]) if len(values) else self._last
+        self._least_step = float(steps.min(initial=self._least_step))
+        self._largest_step = float(steps.max(initial=self._largest_step))
 
     @property
     def holds(self) -> bool:
-        return not self._broken and self.n_rows >= 3
+        return self._n_rows >= 3 and self._least_step == self._largest_step != 0.0
 
 
-class SeenNumbers:
-    """Means, spreads and ranges of columns of numbers, and a sample of their rows.
+class Moments:
+    """Means and spreads of columns of numbers.
 
-    Parameters
+    scikit-learn's ``StandardScaler.partial_fit`` would be this, but a piece in which a column is empty makes its
+    variance NaN for good.
+
+    Attributes
     ----------
-    names : sequence of str
-    n_sampled : int
-        Rows of the sample.
-    seed : int
+    n, mean, spread : ndarray of shape (n_columns,)
+        Numbers that are not missing, their mean, and the sum of their squared distances from it.
+    n_rows : int
     """
 
-    def __init__(self, names: Sequence[str], n_sampled: int, seed: int = 0) -> None:
-        d = len(names)
-        self.names = tuple(names)
+    def __init__(self, n_columns: int) -> None:
         self.n_rows = 0
-        self.n = np.zeros(d)
-        self.mean, self.spread = np.zeros(d), np.zeros(d)
-        self.low, self.high = np.full(d, np.inf), np.full(d, -np.inf)
-        self._n_sampled = n_sampled
-        self._rng = np.random.default_rng(seed)
-        self._priority = np.empty(0)
-        self._sample: Array = np.empty((0, d))
+        self.n, self.mean, self.spread = np.zeros((3, n_columns))
 
     def look(self, values: Array) -> None:
         """See some rows, of shape (n, n_columns); NaN is missing."""
-        if len(values) == 0:
-            return
         self.n_rows += len(values)
         known = ~np.isnan(values)
         n = known.sum(axis=0)
-        filled = np.where(known, values, 0.0)
-        mean = filled.sum(axis=0) / np.maximum(n, 1)
-        np.subtract(values, mean, out=filled)
-        filled[~known] = 0.0
+        mean = np.where(known, values, 0.0).sum(axis=0) / np.maximum(n, 1)
+        off = np.where(known, values - mean, 0.0)
         # Twice: what the first mean is off by is known from the residuals.
-        shift = filled.sum(axis=0) / np.maximum(n, 1)
-        spread = np.einsum("ij,ij->j", filled, filled) - n * shift**2
-        self._merge(n, mean + shift, np.maximum(spread, 0.0))
-        np.copyto(filled, values)
-        filled[~known] = np.inf
-        np.minimum(self.low, filled.min(axis=0), out=self.low)
-        filled[~known] = -np.inf
-        np.maximum(self.high, filled.max(axis=0), out=self.high)
-        self._draw(values)
-
-    def _merge(self, n: Array, mean: Array, spread: Array) -> None:
-        """Add what is known of further rows (Chan, Golub and LeVeque, 1983)."""
+        shift = off.sum(axis=0) / np.maximum(n, 1)
+        spread = np.maximum(np.einsum("ij,ij->j", off, off) - n * shift**2, 0.0)
+        # Chan, Golub and LeVeque (1983).
         total = np.maximum(self.n + n, 1)
-        away = mean - self.mean
+        away = mean + shift - self.mean
         self.spread = self.spread + spread + away**2 * (self.n * n / total)
         self.mean = self.mean + away * (n / total)
         self.n = self.n + n
-
-    def _draw(self, values: Array) -> None:
-        """Keep the rows with the smallest of random numbers, which is a uniform sample at any time."""
-        priority = self._rng.random(len(values))
-        if len(self._priority) >= self._n_sampled:
-            chosen = priority < self._priority.max()
-            priority, values = priority[chosen], values[chosen]
-        if not len(priority):
-            return
-        self._priority = np.append(self._priority, priority)
-        self._sample = np.concatenate([self._sample, values])
-        if len(self._priority) > self._n_sampled:
-            order = np.argpartition(self._priority, self._n_sampled - 1)[: self._n_sampled]
-            self._priority, self._sample = self._priority[order], self._sample[order]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the sample is all rows."""
-        return len(self._sample) == self.n_rows
-
-    def sample(self, k: int) -> Array:
-        """Return sampled values of a column, sorted, without those that are missing."""
-        values = self._sample[:, k]
-        return np.sort(values[~np.isnan(values)])
-
-    def forget_sample(self) -> None:
-        """Free the memory of the sample."""
-        self._sample = np.empty((0, len(self.names)))

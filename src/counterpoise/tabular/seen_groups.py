@@ -21,16 +21,16 @@ class SeenGroups:
     ----------
     enough : int
         Groups of which a context needs no more.
-    most : int
+    most : float
         Pairs of a context and a group that are kept. Where there are more, those of the contexts with the most groups
         are forgotten, provided that they have enough: of these it is known only how many they have at least.
     """
 
-    def __init__(self, enough: int, most: int) -> None:
+    def __init__(self, enough: int, most: float) -> None:
         self._enough, self._most = enough, most
-        self._contexts: Codes = np.empty(0, dtype=np.intp)
-        self._hashes = np.empty(0, dtype=np.int64)
-        self._waiting: list[tuple[Codes, NDArray[np.int64]]] = []
+        # Rows of contexts and of hashes, sorted and without repetition; and those that wait to be sorted in.
+        self._pairs = np.empty((2, 0), dtype=np.int64)
+        self._waiting: list[NDArray[np.int64]] = []
         self._forgotten: dict[int, int] = {}
 
     def look(self, contexts: Codes, values: Sequence[Any], groups: Codes) -> None:
@@ -46,36 +46,35 @@ class SeenGroups:
         # Of the text: -1 and -2 have the same hash.
         hashes = np.fromiter((hash(str(value)) for value in values), dtype=np.int64, count=len(values))
         own, groups = np.divmod(np.unique(contexts * len(values) + groups), max(len(values), 1))
-        known = ~np.isin(own, list(self._forgotten))
-        self._waiting.append((own[known], hashes[groups[known]]))
-        if sum(len(own) for own, _ in self._waiting) > max(_FEW, len(self._contexts)):
+        self._waiting.append(self._remembered(np.stack([own, hashes[groups]])))
+        if sum(pairs.shape[1] for pairs in self._waiting) > max(_FEW, self._pairs.shape[1]):
             self._sort_in()
 
+    def _remembered(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+        return pairs[:, ~np.isin(pairs[0], list(self._forgotten))]
+
     def _sort_in(self) -> None:
-        contexts = np.concatenate([self._contexts, *(own for own, _ in self._waiting)])
-        hashes = np.concatenate([self._hashes, *(own for _, own in self._waiting)])
-        order = np.lexsort((hashes, contexts))
-        contexts, hashes = contexts[order], hashes[order]
-        new = np.append(True, (contexts[1:] != contexts[:-1]) | (hashes[1:] != hashes[:-1]))[: len(contexts)]
-        self._contexts, self._hashes, self._waiting = contexts[new], hashes[new], []
-        if len(self._contexts) > self._most:
+        pairs = np.concatenate([self._pairs, *self._waiting], axis=1)
+        pairs = pairs[:, np.lexsort(pairs[::-1])]
+        new = np.append(True, (pairs[:, 1:] != pairs[:, :-1]).any(axis=0))[: pairs.shape[1]]
+        self._pairs, self._waiting = pairs[:, new], []
+        if self._pairs.shape[1] > self._most:
             self._forget()
 
     def _forget(self) -> None:
-        counts = np.bincount(self._contexts)
-        left = len(self._contexts)
+        counts = np.bincount(self._pairs[0])
+        left = self._pairs.shape[1]
         for c in np.argsort(-counts, kind="stable").tolist():
             if left <= self._most // 2 or counts[c] < self._enough:
                 break
             self._forgotten[c] = int(counts[c])
             left -= int(counts[c])
-        kept = ~np.isin(self._contexts, list(self._forgotten))
-        self._contexts, self._hashes = self._contexts[kept], self._hashes[kept]
+        self._pairs = self._remembered(self._pairs)
 
     def counts(self, n_contexts: int) -> NDArray[np.int64]:
         """Return the number of groups of each context, or the least that it may be."""
         self._sort_in()
-        counts = np.bincount(self._contexts, minlength=n_contexts).astype(np.int64)
+        counts = np.bincount(self._pairs[0], minlength=n_contexts).astype(np.int64)
         for c, least in self._forgotten.items():
             counts[c] = least
         return counts
@@ -83,7 +82,7 @@ class SeenGroups:
     def together(self, contexts: NDArray[np.bool_]) -> int:
         """Return the number of groups of some contexts together, or the least that it may be."""
         self._sort_in()
-        known = len(np.unique(self._hashes[contexts[self._contexts]]))
+        known = len(np.unique(self._pairs[1, contexts[self._pairs[0]]]))
         return max([known, *(least for c, least in self._forgotten.items() if contexts[c])])
 
     @property

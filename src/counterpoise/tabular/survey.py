@@ -1,27 +1,29 @@
-"""A first pass over a table that does not fit into memory: what its columns are, and what is to be predicted."""
+"""What a table says: a pass over its rows finds features, task and contexts; a table in memory passes in one piece."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.contexts import encode
+from counterpoise.contexts import encode, objects
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.pooling import Pool, choose_pool
 from counterpoise.reading import cells
-from counterpoise.tabular.columns import LARGEST, Columns, chosen, kind_of, sane
-from counterpoise.tabular.fitting import Roles, check_contexts
-from counterpoise.tabular.labels import named
-from counterpoise.tabular.seen import SeenColumn, SeenNumbers
+from counterpoise.tabular.columns import Asked, Columns, chosen, sane
+from counterpoise.tabular.labels import SeenLabels
+from counterpoise.tabular.medians import Medians
+from counterpoise.tabular.seen import Moments, SeenColumn
 from counterpoise.tabular.seen_groups import SeenGroups
-from counterpoise.tabular.task import Task, check_task, checked_kind, judged
+from counterpoise.tabular.task import Target, TargetSearch, Task
 
 if TYPE_CHECKING:
-    from counterpoise.reading import DataFile, TableOnDisk
+    from counterpoise.reading import DataFile
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -32,6 +34,10 @@ _WORD = 150
 """Bytes that a word takes which is counted, about."""
 _PAIR = 48
 """Bytes that a context and a group take while they are sorted, about."""
+_FEW = 10
+"""Rows below which a context is called small without being asked."""
+_LIMIT = 30
+"""The limit that is proposed then."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +47,10 @@ class Budget:
     Attributes
     ----------
     total : float
+        Infinite where all rows are in memory anyway.
     """
 
-    total: float
+    total: float = math.inf
 
     @property
     def chunk(self) -> float:
@@ -53,7 +60,7 @@ class Budget:
     @property
     def block(self) -> float:
         """Of rows as they are fitted."""
-        return min(self.total / 16, 64e6)
+        return min(self.total / 32, 64e6)
 
     @property
     def words(self) -> float:
@@ -70,6 +77,11 @@ class Budget:
         """Of numbers among which medians are."""
         return self.total / 16
 
+    @property
+    def target_values(self) -> float:
+        """Different values of a target, whatever they take."""
+        return _MOST_VALUES if self.total < math.inf else math.inf
+
     def report_rows(self, width: int) -> int:
         """Rows that can be compared in memory, where a row is so many numbers."""
         # Folds, copies and curvatures take several times what the rows do; and all of it should take minutes at most.
@@ -77,172 +89,59 @@ class Budget:
         return int(np.clip(most / max(width, 1), 1_000, 100_000))
 
 
-class SeenTarget:
-    """What is known of the target so far."""
-
-    def __init__(self, name: str, task: str) -> None:
-        check_task(task)
-        self.name, self.task = name, task
-        self._holds = ""
-        self._values: Array = np.empty(0)
-        self._words: set[str] = set()
-        self._is_full = False
-        self._error: InvalidInputError | None = None
-
-    def look(self, data: DataFile) -> NDArray[np.bool_]:
-        """See some rows, and return which of them have a target."""
-        column = cells.plain_types(data.column(self.name, "--target"))
-        self._holds = checked_kind(data.path, self.name, column)
-        if self._holds == "numbers":
-            return self._look_at_numbers(data, column)
-        if self.task not in ("auto", "classification"):
-            values = target_numbers(data, self.name, self.task)
-            self._add(values[~np.isnan(values)])
-            return ~np.isnan(values)
-        texts = data.texts(self.name, "--target")
-        if not self._is_full:
-            self._words.update(texts.unique().drop_null().to_pylist())
-            self._is_full = len(self._words) > _MOST_VALUES
-        return np.asarray(texts.is_valid().to_numpy())
-
-    def _look_at_numbers(self, data: DataFile, column: Any) -> NDArray[np.bool_]:
-        values, missing = cells.numbers(column, comma=False)
-        known = values[~missing]
-        self._add(known)
-        least = 0.0 if self.task == "count" else -LARGEST
-        if self._error is None and len(known) and not (known.min() >= least and known.max() <= LARGEST):
-            # Whether it matters is known only when the task is.
-            try:
-                target_numbers(data, self.name, self.task)
-            except InvalidInputError as error:
-                self._error = error
-        return ~missing
-
-    def _add(self, values: Array) -> None:
-        if not self._is_full:
-            self._values = np.union1d(self._values, values)
-            self._is_full = len(self._values) > _MOST_VALUES
-
-    def judged(self, path: Any) -> tuple[Task, str]:
-        """Return the task, and why."""
-        distinct = max(len(self._words), len(self._values))
-        more = "more than " if self._is_full else ""
-        task, why = judged(path, self.name, self._holds, min(distinct, _MOST_VALUES), self.task, more)
-        if self._error is not None and task != "classification":
-            raise self._error
-        return task, why  # type: ignore[return-value]
-
-    @property
-    def classes(self) -> NDArray[Any]:
-        """The classes, in order."""
-        import pyarrow as pa
-
-        words = self._words
-        if self._holds == "numbers":
-            column = pa.chunked_array([pa.array(self._values)])
-            words = set(cells.texts(column, column).to_pylist())
-        return np.unique(np.array(sorted(words)))
-
-
-def target_numbers(data: DataFile, name: str, task: str) -> Array:
-    """Return the target of every row as a number, NaN where there is none."""
-    least = 0.0 if task == "count" else None
-    return sane(data, name, data.numbers(name, "--target", least=least, allow_missing=True))
-
-
-class SeenContexts:
-    """The contexts so far, in the order in which they appeared.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The columns that are crossed.
-    """
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = tuple(names)
-        self._parts: list[dict[Any, int]] = [{} for _ in names]
-        self._crossed: dict[tuple[int, ...], int] = {}
-        self._counts = np.zeros(0, dtype=np.int64)
-
-    def look(self, data: DataFile) -> list[Codes]:
-        """Return the codes of the contexts of some rows, and those of their parts where there are several."""
-        parts = [self._coded(data, k) for k in range(len(self.names))]
-        if len(parts) == 1:
-            return parts
-        stacked, codes = np.unique(np.column_stack(parts), axis=0, return_inverse=True)
-        keys = [tuple(row) for row in stacked.tolist()]
-        own = np.array([self._crossed.setdefault(key, len(self._crossed)) for key in keys], dtype=np.intp)
-        return [own[codes.reshape(-1)], *parts]
-
-    def _coded(self, data: DataFile, k: int) -> Codes:
-        values, codes = data.coded_labels(self.names[k], "--context")
-        seen = self._parts[k]
-        own = [seen.setdefault(value, len(seen)) for value in values[:-1]]
-        return np.array(own, dtype=np.intp)[codes]
-
-    def count(self, codes: Codes) -> None:
-        """Count rows that have a target."""
-        self._counts = np.bincount(codes, minlength=max(len(self._counts), 1)) + np.pad(
-            self._counts, (0, max(0, int(codes.max(initial=-1)) + 1 - len(self._counts)))
-        )
-
-    @property
-    def labels(self) -> NDArray[Any]:
-        """The label of every code."""
-        words: list[list[Any]] = []
-        for name, part in zip(self.names, self._parts, strict=True):
-            known = named(name, list(part))
-            words.append([known.get(value, value) for value in part])
-        labels = words[0]
-        if len(self.names) > 1:
-            labels = [tuple(word[k] for word, k in zip(words, key, strict=True)) for key in self._crossed]
-        found = np.empty(len(labels), dtype=object)
-        found[:] = labels
-        return found
-
-    def settled(self) -> SettledContexts:
-        """Return what the contexts are, once all rows were seen."""
-        labels = self.labels
-        counts = np.pad(self._counts, (0, len(labels) - len(self._counts)))
-        used = np.flatnonzero(counts)
-        check_contexts(self.names, len(used))
-        contexts = encode(labels[used])
-        places = np.full(len(labels), -1, dtype=np.intp)
-        places[used] = contexts.codes
-        ordered = np.zeros(len(used), dtype=np.int64)
-        ordered[contexts.codes] = counts[used]
-        return SettledContexts(contexts.labels, ordered, places)
-
-
 @dataclass(frozen=True, eq=False)
-class SettledContexts:
+class ContextCoding:
     """The contexts of a table.
 
     Attributes
     ----------
+    seen : SeenLabels
     labels, counts : ndarray of shape (n_contexts,)
         In order, and the rows of each.
     places : ndarray of int
         For every code the place of its context in ``labels``; -1 where it has no rows.
     """
 
+    seen: SeenLabels
     labels: NDArray[Any]
     counts: NDArray[np.int64]
     places: Codes
 
-    def pooled(self, below: int, groups: SeenGroups | None) -> tuple[SettledContexts, Pool]:
-        """Pool rare contexts, as :func:`counterpoise.pool_rare` does."""
-        pool = self._pool(below, groups)
-        left = encode(pool.relabel(self.labels))
-        counts = np.zeros(len(left.labels), dtype=np.int64)
-        np.add.at(counts, left.codes, self.counts)
-        # The last place is that of codes without rows.
-        return SettledContexts(left.labels, counts, np.append(left.codes, -1)[self.places]), pool
+    @classmethod
+    def of(cls, seen: SeenLabels) -> ContextCoding:
+        """Return what the contexts are, once all rows were seen."""
+        labels, counts = seen.labels, seen.counts
+        used = np.flatnonzero(counts)
+        if len(used) < 2:
+            raise InvalidInputError(
+                f"{' x '.join(seen.names)} (--context) is the same in every row, so there is one context and nothing "
+                "to be robust against. Name another column."
+            )
+        contexts = encode(labels[used])
+        places = np.full(len(labels), -1, dtype=np.intp)
+        places[used] = contexts.codes
+        return cls(seen, contexts.labels, counts[used][np.argsort(contexts.codes)], places)
 
-    def _pool(self, below: int, groups: SeenGroups | None) -> Pool:
+    def codes(self, data: DataFile) -> Codes:
+        """Return the place in ``labels`` of the context of every row."""
+        return self.places[self.seen.look(data)[0]]
+
+    def named(self, codes: Codes) -> NDArray[Any]:
+        """Return the labels of rows."""
+        return objects(self.labels.tolist())[codes]
+
+    def pooled(self, below: int, groups: SeenGroups | None) -> tuple[ContextCoding, Pool]:
+        """Pool rare contexts, as :func:`counterpoise.pool_rare` does."""
+        pool = self.pool(below, groups)
+        left = encode(pool.relabel(self.labels))
+        counts = np.bincount(left.codes, self.counts).astype(np.int64)
+        # The last place is that of codes without rows.
+        return replace(self, labels=left.labels, counts=counts, places=np.append(left.codes, -1)[self.places]), pool
+
+    def pool(self, below: int, groups: SeenGroups | None = None) -> Pool:
+        """Choose which contexts to pool."""
         if groups is None:
-            return choose_pool(self.labels, self.counts, lambda pooled: int(self.counts[pooled].sum()), below)
+            return choose_pool(self.labels, self.counts, below)
         counts = np.zeros(len(self.labels), dtype=np.int64)
         used = np.flatnonzero(self.places >= 0)
         counts[self.places[used]] = groups.counts(len(self.places))[used]
@@ -250,70 +149,178 @@ class SettledContexts:
         def together(pooled: NDArray[np.bool_]) -> int:
             return groups.together(np.append(pooled, False)[self.places])
 
-        return choose_pool(self.labels, counts, together, below, unit="groups")
+        return choose_pool(self.labels, counts, below, groups_together=together)
+
+    @property
+    def small(self) -> list[str]:
+        """Say that there are contexts of very few rows, if there are."""
+        n = int(np.count_nonzero(self.counts < _FEW))
+        if n == 0:
+            return []
+        try:
+            helps = self.pool(_LIMIT).members
+        except InvalidInputError:
+            helps = {}
+        pools = f"--pool-below {_LIMIT} pools {'it with another' if n == 1 else 'them'}"
+        remedy = pools if helps else "little can be said about so few"
+        return [f"{n:,} context{' has' if n == 1 else 's have'} fewer than {_FEW} rows; {remedy}"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows that have a target.
+
+    Attributes
+    ----------
+    X : pyarrow.Table
+    target : ndarray of float of shape (n_rows,)
+        Classes as codes.
+    contexts : ndarray of int of shape (n_rows,)
+    groups : ndarray of shape (n_rows,) or None
+    """
+
+    X: Any
+    target: Array
+    contexts: Codes
+    groups: NDArray[Any] | None
+
+    def take(self, rows: Codes) -> Rows:
+        """Return some of them, which do not keep the others in memory."""
+        groups = None if self.groups is None else self.groups[rows]
+        return Rows(self.X.take(rows), self.target[rows], self.contexts[rows], groups)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """Return several as one."""
+        import pyarrow as pa
+
+        groups = [part.groups for part in parts if part.groups is not None]
+        return cls(
+            pa.concat_tables([part.X for part in parts]).combine_chunks(),
+            np.concatenate([part.target for part in parts]),
+            np.concatenate([part.contexts for part in parts]),
+            np.concatenate(groups) if groups else None,
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Findings:
+    """What a table says.
+
+    Attributes
+    ----------
+    asked : Asked
+        With columns as the table names them.
+    columns : Columns
+    target : Target
+    coding : ContextCoding
+    pool : Pool or None
+        Contexts that were pooled, where that was asked for.
+    inferred : str
+        Which task it is, and why.
+    remarks : tuple of str
+        What else was inferred or left out.
+    n_rows, n_kept : int
+        Rows of the table; those that have a target.
+    """
+
+    asked: Asked
+    columns: Columns
+    target: Target
+    coding: ContextCoding
+    pool: Pool | None
+    inferred: str
+    remarks: tuple[str, ...]
+    n_rows: int
+    n_kept: int
+
+    def facts(self, kind: type[Findings]) -> dict[str, Any]:
+        """Return the attributes that a kind of findings has, for another kind that has more."""
+        return {one.name: getattr(self, one.name) for one in fields(kind)}
+
+    @property
+    def task(self) -> Task:
+        """What kind of target it is."""
+        return self.target.task
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All that was inferred or left out."""
+        return (self.inferred, *self.remarks)
+
+    def rows(self, data: DataFile) -> tuple[Rows, NDArray[np.bool_]]:
+        """Return the rows of a piece of the table that have a target, and which these are."""
+        target, kept = self.target.read(data)
+        X = self.columns.of(data)
+        groups = None if self.asked.group is None else data.labels(self.asked.group, "--group")[kept]
+        return Rows(X if kept.all() else X.filter(kept), target, self.coding.codes(data)[kept], groups), kept
 
 
 class Survey:
-    """Everything that a first pass finds out.
+    """A first pass over all rows.
 
     Parameters
     ----------
-    roles : Roles
-    task : str
+    path : Path
+    names : sequence of str
+        The columns that are read.
+    asked : Asked
+        With columns as the table names them.
     budget : Budget
-    pool_below : int, optional
-        Contexts with fewer rows, or groups where there are any, are pooled.
+        Where it is limited, more is found out: what the preprocessing needs to know of numbers.
+
+    Attributes
+    ----------
+    moments, medians
+        Of the columns in ``numbers``.
     """
 
-    def __init__(
-        self, table: TableOnDisk, roles: Roles, task: str, budget: Budget, pool_below: int | None = None
-    ) -> None:
-        self.roles = roles
+    def __init__(self, path: Path, names: Sequence[str], asked: Asked, budget: Budget) -> None:
+        self.path, self.asked, self.budget = path, asked, budget
         self.n_rows = self.n_kept = 0
-        self._pool_below = pool_below
+        self.numbers: list[str] = []
+        self.moments, self.medians = Moments(0), Medians((), 0.0)
         self._groups: SeenGroups | None = None
-        if pool_below is not None and roles.group is not None:
-            self._groups = SeenGroups(pool_below, int(max(10_000, budget.words / _PAIR)))
-        self.target = SeenTarget(roles.target, task)
-        self.contexts = SeenContexts(roles.context)
-        features = [name for name in table.wanted if name not in roles.apart and (not roles.only or name in roles.only)]
-        most_words = int(max(1_000, budget.words / _WORD / max(len(features), 1)))
-        n_codings = 1 if len(roles.context) == 1 else 1 + len(roles.context)
-        self.columns = {name: SeenColumn(most_words, n_codings, pool_below is not None) for name in features}
+        if asked.pool_below is not None and asked.group is not None:
+            self._groups = SeenGroups(asked.pool_below, max(10_000, budget.words / _PAIR))
+        self._target = TargetSearch(asked.target, asked.task, budget.target_values)
+        self._contexts = SeenLabels(asked.context, "--context")
+        candidates = asked.candidates(names)
+        most_words = max(1_000, budget.words / _WORD / max(len(candidates), 1))
+        n_codings = 1 if len(asked.context) == 1 else 1 + len(asked.context)
+        self.columns = {name: SeenColumn(most_words, n_codings) for name in candidates}
         self._errors: dict[str, InvalidInputError] = {}
-        self._budget = budget
-        self._numbers: SeenNumbers | None = None
-        for data in table.chunks(budget.chunk):
-            self._look(data)
 
-    @property
-    def numbers(self) -> SeenNumbers:
-        """What is known of the columns of numbers."""
-        assert self._numbers is not None
-        return self._numbers
+    def look(self, pieces: Iterable[DataFile]) -> Findings:
+        """See all rows, and return what they say."""
+        for data in pieces:
+            self._look(data)
+        self.medians.end_round(self.budget.middle)
+        return self._findings()
 
     def _look(self, data: DataFile) -> None:
-        kept = self.target.look(data)
-        codes = [own[kept] for own in self.contexts.look(data)]
-        self.contexts.count(codes[0])
-        if self.roles.group is not None:
+        kept = self._target.look(data)
+        codes = [own[kept] for own in self._contexts.look(data)]
+        self._contexts.count(codes[0])
+        if self.asked.group is not None:
             # Checked here in any case.
-            values, groups = data.coded_labels(self.roles.group, "--group")
+            values, groups = data.coded_labels(self.asked.group, "--group")
             if self._groups is not None:
                 self._groups.look(codes[0], values, groups[kept])
         for name, column in self.columns.items():
             column.look(cells.plain_types(data.table[name]), kept, codes)
-        if self._numbers is None:
-            names = [name for name, column in self.columns.items() if column.is_number]
-            n_sampled = int(np.clip(self._budget.sampled / (8 * max(len(names), 1)), 500, 100_000))
-            self._numbers = SeenNumbers(names, n_sampled)
-        self.numbers.look(self._matrix(data, kept))
+        if self.budget.total < math.inf:
+            self._look_at_numbers(data, kept)
         self.n_rows += data.n_rows
         self.n_kept += int(np.count_nonzero(kept))
 
-    def _matrix(self, data: DataFile, kept: NDArray[np.bool_]) -> Array:
-        matrix = np.full((int(np.count_nonzero(kept)), len(self.numbers.names)), np.nan)
-        for k, name in enumerate(self.numbers.names):
+    def _look_at_numbers(self, data: DataFile, kept: NDArray[np.bool_]) -> None:
+        if self.n_rows == 0:
+            self.numbers = [name for name, column in self.columns.items() if column.is_number]
+            self.moments = Moments(len(self.numbers))
+            self.medians = Medians(self.numbers, self.budget.sampled)
+        matrix = np.full((int(np.count_nonzero(kept)), len(self.numbers)), np.nan)
+        for k, name in enumerate(self.numbers):
             if name in self._errors:
                 continue
             try:
@@ -321,41 +328,49 @@ class Survey:
             except InvalidInputError as error:
                 # Whether it matters is known only when it is known whether the column is a feature.
                 self._errors[name] = error
-        return matrix
+        self.moments.look(matrix)
+        self.medians.look(matrix)
 
-    def settled(self) -> tuple[SettledContexts, Pool | None]:
-        """Return the contexts, those that are rare pooled where that was asked for."""
-        contexts = self.contexts.settled()
-        if self._pool_below is None:
-            return contexts, None
-        contexts, pool = contexts.pooled(self._pool_below, self._groups)
-        for column in self.columns.values():
-            column.pooled = contexts.places
-        return contexts, pool
-
-    def sorted(self, table: TableOnDisk) -> Columns:
-        """Return which columns are features, or say what is wrong with one that is."""
-        kinds = {name: kind_of(column) for name, column in self.columns.items()}
-        columns = chosen(table.path, kinds, self.roles.only)
+    def _findings(self) -> Findings:
+        asked, target, coding = self.asked, self._target.found(self.path), ContextCoding.of(self._contexts)
+        pool, remarks = None, coding.small
+        if asked.pool_below is not None:
+            coding, pool = coding.pooled(asked.pool_below, self._groups)
+            remarks = [pool.note]
+            # Neither the contexts as they are nor as they were may come back as a feature.
+            for column in self.columns.values():
+                column.pooled = coding.places
+        columns = chosen(self.path, {name: column.kind for name, column in self.columns.items()}, asked.only)
         for name in columns.numbers:
             if name in self._errors:
                 raise self._errors[name]
-        return columns
+        lost = self.n_rows - self.n_kept
+        left_out = [f"{lost:,} of {self.n_rows:,} rows have no {target.name} and are left out"] * bool(lost)
+        left_out += [f"column {name} is left out: it is {reason}" for name, reason in columns.left_out.items()]
+        return Findings(
+            asked=asked,
+            columns=columns,
+            target=target,
+            coding=coding,
+            pool=pool,
+            inferred=f"{target.task} of {target.name} ({target.why})",
+            remarks=(*left_out, *remarks, *self._uncounted(columns)),
+            n_rows=self.n_rows,
+            n_kept=self.n_kept,
+        )
 
-    def categories(self, names: Sequence[str]) -> dict[str, dict[str | None, int]]:
-        """Return how often each category of some columns occurs."""
-        return {
-            name: self.columns[name].words.texts(self.columns[name].type, self.columns[name].n_missing)
-            for name in names
-        }
-
-    @property
-    def notes(self) -> list[str]:
-        """What was not counted to the last."""
+    def _uncounted(self, columns: Columns) -> list[str]:
+        """Say what was not counted to the last."""
         n = 0 if self._groups is None else self._groups.n_forgotten
         many = f"{n:,} contexts have too many groups to count in this memory; the numbers given are the least they have"
         return [many] * bool(n) + [
-            f"column {name} holds about {column.words.distinct:,} different words; only the most frequent were counted"
-            for name, column in self.columns.items()
-            if not column.words.are_all and kind_of(column)[0] == "category"
+            f"column {name} holds about {self.columns[name].words.distinct:,} different words; only the most frequent "
+            "were counted"
+            for name in columns.categories
+            if not self.columns[name].words.are_all
         ]
+
+    def categories(self, names: Sequence[str]) -> dict[str, dict[str | None, int]]:
+        """Return how often each category of some columns occurs."""
+        seen = {name: self.columns[name] for name in names}
+        return {name: column.words.texts(column.type, column.n_missing) for name, column in seen.items()}
