@@ -23,6 +23,8 @@ File = Annotated[Path, typer.Argument(help="The table: csv, parquet or arrow, or
 Folds = Annotated[int, typer.Option(help="Of the cross-validation.")]
 Jobs = Annotated[int, typer.Option(help="Processes; -1 is one per core.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
+Confidence = Annotated[float, typer.Option(help="Of the set of plausible mixes, from 0 to 1.")]
+Radius = Annotated[str, typer.Option(help="How its size follows: types, agrawal or chi2; or the size in bits.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -101,10 +103,8 @@ _REFERENCES = "Least risk of each context: cross-fit (held-out rows), shrunk (fo
 class Model:
     """Parameters of a model."""
 
-    confidence: Annotated[float, typer.Option(help="Of the set of plausible mixes, from 0 to 1.")] = 0.99
-    radius: Annotated[str, typer.Option(help="How its size follows: types, agrawal or chi2; or the size in bits.")] = (
-        "types"
-    )
+    confidence: Confidence = 0.99
+    radius: Radius = "types"
     draws: Annotated[
         float | None, typer.Option(help="Independent draws of a context in the data, where rows are not.")
     ] = None
