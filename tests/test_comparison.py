@@ -170,7 +170,7 @@ def test_the_same_data_give_the_same_comparison():
 
 
 def test_the_numbers_are_those_of_the_metrics():
-    assert compared().radius == pytest.approx(cpo.confidence_radius(np.bincount(CODES), 0.99))
+    assert compared().mixes.radius == pytest.approx(cpo.confidence_radius(np.bincount(CODES), 0.99))
     features, y, codes = known_losses(VERDICTS["robust wins"][0])
     result = cpo.compare(features, y, codes, estimator=Known())
     mix = cpo.KLBall(np.bincount(codes) / len(codes), 0.1)

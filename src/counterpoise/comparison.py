@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -80,8 +79,8 @@ class Comparison:
         What to make of it, in words.
     confidence : float
         Level of the intervals.
-    radius : float
-        Size of the set of plausible mixes, in bits.
+    mixes : ContextSet
+        The plausible ones.
     model : str
         What was fitted, in words.
     remarks : str
@@ -94,7 +93,7 @@ class Comparison:
     references: dict[Any, float]
     verdict: str
     confidence: float
-    radius: float
+    mixes: ContextSet
     model: str = ""
     remarks: str = ""
 
@@ -111,8 +110,7 @@ class Comparison:
             intervals = (interval_in(row, name) for row in self.summary.rows())
             return np.array([f"{value:.3g} [{low:.2g}, {high:.2g}]" for value, low, high in intervals])
 
-        size = f"plausible mixes lie within {self.radius:.3g} bits of the data"
-        plausible = "every mix is plausible" if math.isinf(self.radius) else size
+        plausible = "every mix is plausible" if self.mixes.is_simplex else f"plausible mixes lie {self.mixes.where}"
         return Table(
             {
                 "method": self.summary["method"],
@@ -324,7 +322,7 @@ def _judged(
         references=dict(zip(labels.tolist(), brackets["held_out"].tolist(), strict=True)),
         verdict=" ".join(words),
         confidence=held_out.confidence,
-        radius=plausible.radius,
+        mixes=plausible,
         model=model,
         remarks=" ".join(words[1:]),
     )

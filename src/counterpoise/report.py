@@ -99,7 +99,9 @@ class Report:
         if self.n_rows is None:
             return self.model
         # A sample is a smaller table: its own set would be larger, and its in-sample minima too good to be true.
-        like: dict[str, Any] = {"radius": self._own.radius_, "draws": None, "reference": "cross-fit"}
+        like: dict[str, Any] = {"draws": None, "reference": "cross-fit"}
+        if getattr(self._own, "mix", None) is None:
+            like["radius"] = self._own.radius_
         adjust = innermost(self.model).get_params().get("adjust")
         if isinstance(adjust, (int, float)):
             # Over the root of the rows, of which a sample has fewer.
@@ -189,8 +191,7 @@ class Report:
             report=self,
             scored=self._scored,
             proof=self._proof,
-            radius=self._own.radius_,
-            infinity=math.inf,
+            mixes=self.comparison.mixes,
             contexts_chart=self._contexts_chart(),
             contexts_table=self._contexts_table(),
             baselines_chart=self._baselines_chart(),

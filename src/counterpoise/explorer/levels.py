@@ -15,6 +15,7 @@ from counterpoise.exceptions import CoverageWarning, InvalidInputError
 from counterpoise.pages.scales import number
 from counterpoise.robustness import Robustness
 from counterpoise.sets import KLBall, RadiusMethod, confidence_radius, implied_confidence, radius_ladder
+from counterpoise.sets.size import radius_of
 
 Array = NDArray[np.float64]
 
@@ -58,11 +59,13 @@ class Levels:
             raise InvalidInputError(f"levels = {n_levels!r}; a slider has two or more.")
         if len(counts) < 2:
             raise InvalidInputError("all rows are of one context, so there is nothing to explore.")
+        if robustness.mix is not None:
+            raise InvalidInputError("the model was given its set (mix=); the slider is for sets that follow from data.")
         exact, cautions = _exact(counts, robustness.draws)
         with warnings.catch_warnings():
             # Said on the page, where the method is chosen.
             warnings.simplefilter("ignore", CoverageWarning)
-            chosen = robustness.ball(counts).radius
+            chosen = radius_of(robustness.ball(counts))
         radii = np.unique(
             [*radius_ladder(n_levels), *(bits for own in exact.values() for bits in own.values()), chosen]
         )

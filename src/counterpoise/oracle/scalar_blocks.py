@@ -93,7 +93,7 @@ class _OwnParts:
         np.minimum.at(first.ravel(), place, kinks)
         np.minimum.at(last.ravel(), place, -kinks)
         jumps = np.bincount(place, rows.jump[inside], first.size).astype(np.float64).reshape(shape)
-        return _KinksAnswer(block.contexts, SHARED, None, jumps, first, last)
+        return _KinksAnswer(block.contexts, SHARED, jumps=jumps, first=first, last=last)
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,8 @@ class Programs:
         better = fitted.values + ridge.value(fit) <= first
         theta, margin = np.where(better[:, None], fit, constant), np.where(better, fitted.distance, flat.distance)
         begin = Begin(**place(theta), margin=np.where(margin > 0.0, margin, 1.0))
-        return cls(blocks, ridge, oracle.reach, theta, active, *blocks.advance(begin), first)
+        states, answer = blocks.advance(begin)
+        return cls(blocks, ridge, oracle.reach, theta, active, states, answer, first)
 
     @property
     def _place(self) -> dict[str, Any]:
@@ -133,7 +134,11 @@ class Programs:
         hessian = self.ridge.added(answer.curvature[active])
         residual = (answer.gradient + answer.theta_shift)[active] + self.ridge.gradient(self.theta)
         affine = -solve_stack(hessian, residual)
-        direction = {"d_theta": self._all(affine), "d_p": np.zeros(len(active)), "mu": np.zeros(len(active))}
+        direction: dict[str, Any] = {
+            "d_theta": self._all(affine),
+            "d_p": np.zeros(len(active)),
+            "mu": np.zeros(len(active)),
+        }
         found: StepAnswer = self.blocks.ask(Direction(**self._place, **direction), self.states)
         far = np.minimum(1.0, found.longest[active])
         first, second = found.products[active].T
@@ -141,7 +146,7 @@ class Programs:
         target = np.clip(ratio, 0.0, 1.0) ** 3 * self.mu
         lifted = residual + target[:, None] * answer.theta_lift[active] + found.theta[active]
         theta = self._all(-solve_stack(hessian, lifted))
-        corrected = {
+        corrected: dict[str, Any] = {
             "d_theta": theta,
             "d_p": direction["d_p"],
             "mu": self._all(target),

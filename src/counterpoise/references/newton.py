@@ -24,9 +24,12 @@ _POOR = 0.3
 class Curvature(Protocol):
     """Which Hessian steps are taken with, and proofs given by."""
 
-    is_thrifty: bool
-    """Whether rows are so many that no look at them is for nothing: neither at values far from the minimum, nor a step
-    further once all is proven."""
+    @property
+    def is_thrifty(self) -> bool:
+        """Whether rows are so many that no look at them is for nothing.
+
+        Neither at values far from the minimum, nor a step further once all is proven.
+        """
 
     def direction(self, at: EachContext) -> Array:
         """Return Newton directions, of shape (B, P)."""

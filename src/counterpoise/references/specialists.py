@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -119,7 +120,7 @@ def sketched(oracle: LinearOracle, counts: Array) -> LinearPoint | None:
     return point
 
 
-def _kinked(flat: LinearPoint, tol: float, scale: float, begin: object) -> Found:
+def _kinked(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
     """Minimise every risk of a hinged loss, part by part."""
     oracle, found = flat.oracle, []
     for contexts, part in oracle.rows.parts():
@@ -129,16 +130,16 @@ def _kinked(flat: LinearPoint, tol: float, scale: float, begin: object) -> Found
     return _in_order(found)
 
 
-def _smooth(flat: LinearPoint, tol: float, scale: float, begin: LinearPoint | Array | None) -> Found:
+def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
     """Minimise every risk by Newton steps, part by part: the longest contexts one by one.
 
-    They begin at a point that all share, or at parameters of their own, or at a constant prediction (``flat``) where
-    that is better.
+    They begin at a point that all share (a LinearPoint), or at parameters of their own (an array), or at a constant
+    prediction (``flat``) where that is better.
     """
     oracle, rows = flat.oracle, flat.oracle.rows
     sketch = begin if isinstance(begin, LinearPoint) else None
 
-    def at(contexts: Codes, part: object) -> EachContext:
+    def at(contexts: Codes, part: Any) -> EachContext:
         own = np.tile(flat.theta, (len(contexts), 1))
         if begin is None:
             return EachContext(part, oracle.alpha, own)
@@ -160,7 +161,7 @@ def _smooth(flat: LinearPoint, tol: float, scale: float, begin: LinearPoint | Ar
                 for k in np.flatnonzero(longest)[:, None]
             ]
 
-    def solve(chosen: tuple[Codes, object]) -> tuple[Codes, Found]:
+    def solve(chosen: tuple[Codes, Any]) -> tuple[Codes, Found]:
         contexts, part = chosen
         if isinstance(part, MemoryPart) and oracle.alpha > 0.0 and (condensed := part.condensed()) is not None:
             return contexts, _condensed(at(contexts, part), *condensed, tol, scale)

@@ -47,7 +47,7 @@ class _Facts:
     def __call__(self, block: Block, state: Any) -> _FactsAnswer:
         rows = block.rows
         weighted = rows.weight.reshape((-1,) + (1,) * (rows.target.ndim - 1)) * rows.target
-        ends = (None, None)
+        ends: tuple[Any, Any] = (None, None)
         if rows.loss.is_hinged:
             hinge = rows.loss.pieces(rows.target)[0]
             ends = (np.asarray(hinge.min()), np.asarray(-hinge.max()))
@@ -192,7 +192,8 @@ class SlopesAnswer(Answer):
         """Return what the slopes of a mixture add up to after some moves; at first also how readily they move."""
         for move in moves:
             slopes = slopes.moved(move)
-        return cls(contexts, SHARED, slopes.pull, slopes.size, slopes.value, None if moves else slopes.gram)
+        gram: Any = None if moves else slopes.gram
+        return cls(contexts, SHARED, slopes.pull, slopes.size, slopes.value, gram)
 
 
 @dataclass(frozen=True)

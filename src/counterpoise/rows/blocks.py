@@ -80,8 +80,8 @@ def combined(answers: Sequence[Any]) -> Any:
 class Question(Protocol):
     """What is asked of every block in one pass; it travels to where the rows are."""
 
-    answers: ClassVar[type[Answer]]
-    """The kind of answer."""
+    answers: ClassVar[Any]
+    """The kind of answer, a class."""
 
     def about(self, contexts: Codes) -> Question:
         """Return the part of the question that a block with these contexts needs."""

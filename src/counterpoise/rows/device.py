@@ -289,7 +289,7 @@ class TorchSums:
         return z.reshape(-1, shape.n_outputs)
 
 
-def sent(X: Any, device: str | None) -> Tensor:
+def sent(X: Any, device: Any) -> Tensor:
     """Return features as a tensor of floats on a device, checked."""
     try:
         place = X.device if isinstance(X, Tensor) and device is None else torch.device(device)

@@ -341,7 +341,7 @@ class Place:
     active: Mask = field(default_factory=lambda: np.ones(1, dtype=bool))
     around: float = 0.0
 
-    answers: ClassVar[type[Answer]] = ModelAnswer
+    answers: ClassVar[Any] = ModelAnswer
 
     def about(self, contexts: Codes) -> Self:
         """Return the question to a block with these contexts."""
@@ -367,7 +367,8 @@ class Place:
     def _model(self, part: MemoryPart, own: Layout, kept: Any, problems: Any, contexts: Any) -> RowModel:
         if isinstance(kept, RowModel):
             return kept
-        return RowModel(part, own, self.theta[problems], *kept, self.p[contexts], self.p_hat[contexts])
+        v, above, below = kept
+        return RowModel(part, own, self.theta[problems], v, above, below, self.p[contexts], self.p_hat[contexts])
 
     def model_answer(self, block: Block, models: list[tuple[RowModel, Codes]]) -> ModelAnswer:
         """Return all that is asked of a first-order model before a direction is chosen."""
@@ -438,7 +439,7 @@ class Direction(Place):
     mu: Array = field(default_factory=lambda: np.zeros(1))
     affine: tuple[Array, Array] | None = None
 
-    answers: ClassVar[type[Answer]] = StepAnswer
+    answers: ClassVar[Any] = StepAnswer
 
     def about(self, contexts: Codes) -> Self:
         own = super().about(contexts)
@@ -458,17 +459,18 @@ class Direction(Place):
     def __call__(self, block: Block, state: State) -> Any:
         n, size = self.theta.shape
         longest, products, theta = np.full(n, np.inf), np.zeros((n, 2)), np.zeros((n, size))
-        p = None
+        p: Any = None
         for _, model, _, _, owner in self.tiles(block, state):
             assert model is not None
             step = self.step(model, owner)
             np.minimum.at(longest, owner, model.longest(step))
             np.add.at(products, owner, model.products(step))
             if self.affine is None:
-                shift, p = model.correction(step)
+                shift, own = model.correction(step)
                 np.add.at(theta, owner, shift)
+                p = None if self.each else own
         problems = block.contexts if self.each else SHARED
-        return StepAnswer(block.contexts, problems, longest, products, theta, None if self.each else p)
+        return StepAnswer(block.contexts, problems, longest, products, theta, p)
 
 
 @dataclass(frozen=True)
@@ -479,7 +481,7 @@ class Move(Direction):
     new_theta: Array = field(default_factory=lambda: np.zeros(0))
     new_p: Array = field(default_factory=lambda: np.zeros(0))
 
-    answers: ClassVar[type[Answer]] = ModelAnswer
+    answers: ClassVar[Any] = ModelAnswer
 
     def __call__(self, block: Block, state: State) -> Any:
         kept, models = list(state), []
@@ -498,7 +500,7 @@ class DualSlopes(Place):
 
     moves: tuple[Array, ...] = ()
 
-    answers: ClassVar[type[Answer]] = SlopesAnswer
+    answers: ClassVar[Any] = SlopesAnswer
 
     def about(self, contexts: Codes) -> Self:
         own = super().about(contexts)
@@ -538,7 +540,7 @@ class FitAnswer(Answer):
 class LeastSquares(Place):
     """The normal equations of a fit to the hinges."""
 
-    answers: ClassVar[type[Answer]] = FitAnswer
+    answers: ClassVar[Any] = FitAnswer
 
     def __call__(self, block: Block, state: Any) -> FitAnswer:
         n, size = self.theta.shape
@@ -553,7 +555,7 @@ class LeastSquares(Place):
 class Distance(Place):
     """The mean loss of every context, and how far predictions are from their hinges."""
 
-    answers: ClassVar[type[Answer]] = FitAnswer
+    answers: ClassVar[Any] = FitAnswer
 
     def __call__(self, block: Block, state: Any) -> FitAnswer:
         n = len(self.theta)
@@ -566,4 +568,4 @@ class Distance(Place):
             losses = part.layout.total(part.weight * part.loss.value(part.target, z))
             np.add.at(values, owner if self.each else np.arange(len(values)), losses)
         problems = block.contexts if self.each else SHARED
-        return FitAnswer(block.contexts, problems, None, None, distance, weight, values)
+        return FitAnswer(block.contexts, problems, distance=distance, weight=weight, values=values)

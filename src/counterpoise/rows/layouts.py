@@ -52,7 +52,7 @@ class Layout(ABC):
         """Return the smallest entry of each group: (n,) -> (B,)."""
 
     @abstractmethod
-    def each(self, values: Array) -> Array:
+    def each(self, values: NDArray[Any]) -> NDArray[Any]:
         """Repeat each group's values for its rows: (B, ...) -> (n, ...)."""
 
     @abstractmethod
@@ -149,7 +149,7 @@ class Grouped(Layout):
     def least(self, rows: Array) -> Array:
         return np.asarray(np.minimum.reduceat(rows, self._starts))
 
-    def each(self, values: Array) -> Array:
+    def each(self, values: NDArray[Any]) -> NDArray[Any]:
         return np.repeat(values, self.sizes, axis=0)
 
     def subset(self, keep: Mask) -> Grouped:
@@ -221,7 +221,7 @@ class Padded(Layout):
     def least(self, rows: Array) -> Array:
         return np.asarray(rows.reshape(*self.X.shape[:2]).min(axis=1))
 
-    def each(self, values: Array) -> Array:
+    def each(self, values: NDArray[Any]) -> NDArray[Any]:
         return np.repeat(values, self.X.shape[1], axis=0)
 
     def subset(self, keep: Mask) -> Padded:

@@ -190,7 +190,8 @@ def _packed(answer: Answer) -> bytes:
 
 
 def _unpacked(body: bytes, kind: type[Answer]) -> Answer:
-    source, found = BytesIO(body), {}
+    source = BytesIO(body)
+    found: dict[str, Any] = {}
     for one in fields(kind):
         is_there = bool(np.load(source, allow_pickle=False))
         found[one.name] = np.load(source, allow_pickle=False) if is_there else None

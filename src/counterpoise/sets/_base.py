@@ -152,6 +152,11 @@ class ContextSet(ABC):
     def project(self, p: Array) -> Array:
         """Return a member close to ``p``, for a distribution that left the set by a little."""
 
+    @property
+    def where(self) -> str:
+        """Where its members lie, in words that go on "every mix ..."."""
+        return f"in the {type(self).__name__} that was given"
+
     def interior(self, scores: Array) -> WorstCase:
         """Return a member well inside the set that leans to large scores: where an interior-point solver starts.
 
@@ -189,6 +194,9 @@ class Ball(ContextSet):
     unit: ClassVar[str] = "a number"
     """What a radius is, in words."""
 
+    measure: ClassVar[str] = ""
+    """What follows the number."""
+
     def __post_init__(self) -> None:
         try:
             radius = float(self.radius)
@@ -210,6 +218,11 @@ class Ball(ContextSet):
     def is_simplex(self) -> bool:
         """Whether every distribution is a member."""
         return math.isinf(self.radius)
+
+    @property
+    def where(self) -> str:
+        """Where its members lie, in words that go on "every mix ..."."""
+        return f"within {self.radius:.3g}{self.measure} of the shares in the data"
 
     def resized(self, radius: float) -> Self:
         """Return the ball of another radius around the same distribution."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +38,8 @@ class Chi2Ball(Ball):
         A plain number, not bits: at a small radius this is about the KL ball of ``radius / (2 log 2)`` bits. 0 is the
         empirical distribution alone, ``inf`` the whole simplex, and so is ``1 / min(p_hat) - 1``.
     """
+
+    measure: ClassVar[str] = " in chi-square distance"
 
     @property
     def is_point(self) -> bool:

@@ -39,6 +39,7 @@ class KLBall(Ball):
     """
 
     unit: ClassVar[str] = "a number of bits"
+    measure: ClassVar[str] = " bits"
 
     def sensitivity(self, worst: WorstCase, scores: Array) -> Array | None:
         """Return the derivative of the least favourable distribution in the scores; None where scores agree."""

@@ -79,7 +79,13 @@ def plan_stock(
     -------
     StockPlan
     """
-    given: dict[str, Any] = {"confidence": confidence, "radius": radius, "draws": draws, "criterion": criterion, "mix": mix}
+    given: dict[str, Any] = {
+        "confidence": confidence,
+        "radius": radius,
+        "draws": draws,
+        "criterion": criterion,
+        "mix": mix,
+    }
     given["reference"] = reference
     check_parameters(given)
     if not (isinstance(min_rows, (int, np.integer)) and not isinstance(min_rows, bool) and min_rows >= 1):
