@@ -82,14 +82,15 @@ class InteriorPoint(Solver):
         thinnest = float(depths.min(initial=math.inf))
         floor = 1e-3 * max(objective.scale(point), 1e-300) * max(1.0, 1.0 / math.sqrt(2.0 * max(thinnest, 1e-300)))
         known = math.isfinite(inside.nu)
-        price = max(inside.multiplier, floor) if known else floor
-        prices, slacks = np.full(len(depths), price), np.maximum(-constraints.values, 0.1 * depths)
+        multiplier = np.maximum(inside.multiplier if known else 0.0, floor)
+        prices, slacks = np.zeros_like(depths) + multiplier, np.maximum(-constraints.values, 0.1 * depths)
         reduced = scores - prices @ constraints.regular
         # Most of s belongs to the poles; without any, all products start alike.
         total = float(constraints.poles.sum())
         lift = floor * total if total else float(np.mean(prices * slacks)) if len(prices) else floor
-        nu = max(inside.nu if known else -math.inf, float(reduced.max()) + lift)
-        duals = Duals(nu, nu - reduced, prices, slacks, *bound_prices(objective, point.theta, price))
+        nu = max(inside.nu if known else -math.inf, float(reduced[p > 0.0].max()) + lift)
+        low, high = bound_prices(objective, point.theta, float(np.max(multiplier)))
+        duals = Duals(nu, np.where(p > 0.0, nu - reduced, 1.0), prices, slacks, low, high)
         return self.finished(state_of(point, p, duals, self.linearise(objective, point, p), constraints))
 
     def first_point(self, objective: RobustObjective, theta: Array) -> Point:
