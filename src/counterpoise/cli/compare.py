@@ -53,7 +53,7 @@ def compare(
             "methods": plain_rows(comparison.summary),
             "contexts": plain_rows(comparison.by_context),
             "brackets": plain_rows(comparison.brackets),
-            "radius_bits": jsonable(comparison.radius),
+            "radius_bits": jsonable(radius_of(comparison.mixes)),
             "notes": list(problem.notes),
         }
         tell_json(result)
