@@ -404,7 +404,7 @@ def compared_of(name: str, run: int) -> list[float]:
 
 
 def _folds(codes: NDArray[np.intp], y: Array) -> NDArray[np.intp]:
-    from counterpoise.references import folds_within
+    from counterpoise.core.references import folds_within
 
     return folds_within(codes, y, 5)
 

@@ -21,10 +21,10 @@ import torch
 from torch import nn
 
 from counterpoise.contexts import encode
-from counterpoise.fit import Robustness, fit_problem
+from counterpoise.core.fit import Robustness, fit_problem
+from counterpoise.core.oracle import LinearOracle
+from counterpoise.core.problem import LinearProblem
 from counterpoise.losses import Logistic
-from counterpoise.oracle import LinearOracle
-from counterpoise.problem import LinearProblem
 from counterpoise.rows.device import TorchRows
 from counterpoise.torch import RobustLoss
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 _IMPORTS = """
 import skops.io, sklearn.compose, sklearn.impute, sklearn.pipeline, pyarrow.parquet, rich.console
-import counterpoise.cli, counterpoise.report, counterpoise.tabular.large
+import counterpoise.cli, counterpoise.reports.report, counterpoise.tables.tabular.large
 """
 _MEASURED = """
 import resource, subprocess, sys
@@ -60,8 +60,8 @@ def measured(*command: str) -> tuple[float, float]:
 
 def in_memory(folder: Path, target: str, other: str) -> object:
     """Return the model of the dataset, fitted in memory."""
-    from counterpoise.reading import open_table
-    from counterpoise.tabular.fitting import pose
+    from counterpoise.tables.reading import open_table
+    from counterpoise.tables.tabular.fitting import pose
 
     table = open_table(folder)
     data = table.only([name for name in table.names if name != other]).read()
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"above the modules: {(peak - base) / 1e6:.0f} MB, {(peak - base) / budget:.0%} of {budget / 1e6:.0f} MB")
         print(f"{seconds:.0f} s with the report; read {settings['read']}")
         if not options.no_check:
-            from counterpoise.tabular.saved import load
+            from counterpoise.tables.tabular.saved import load
 
             start = time.perf_counter()
             whole, pieces = in_memory(folder, target, other), load(out).pipeline[-1]

@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoise as cpo
-from counterpoise.comparison import Comparison
+from counterpoise.judging.comparison import Comparison
 
 
 @dataclass(frozen=True)

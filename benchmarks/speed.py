@@ -165,10 +165,10 @@ def _paper_task() -> Any:
 
 def _paper_objective(data: Any, criterion: str, confidence: float) -> tuple[Any, float]:
     """Return the paper's classification problem, and its optimum."""
-    from counterpoise.fit import Robustness, fit_problem, scored_references
+    from counterpoise.core.fit import Robustness, fit_problem, scored_references
+    from counterpoise.core.objective import RobustObjective
+    from counterpoise.core.problem import LinearProblem
     from counterpoise.losses import Logistic
-    from counterpoise.objective import RobustObjective
-    from counterpoise.problem import LinearProblem
 
     robustness = Robustness(confidence=confidence, criterion=criterion)  # type: ignore[arg-type]
     problem = LinearProblem.from_data(data.X, data.y, data.contexts, Logistic(), alpha=0.0)
@@ -180,7 +180,7 @@ def _paper_objective(data: Any, criterion: str, confidence: float) -> tuple[Any,
 
 def first_order(repeats: int, peers: str) -> Iterator[Result]:
     """The time to 1e-6 of the optimum, against the paper's Algorithm 1 at its step."""
-    from counterpoise.solvers import GradientDescent, InteriorPoint, Newton
+    from counterpoise.core.solvers import GradientDescent, InteriorPoint, Newton
 
     data = _paper_task()
     objective, best = _paper_objective(data, "excess", 0.99)
@@ -210,7 +210,7 @@ def _centre(objective: Any) -> Any:
 
 def group_dro(repeats: int, peers: str) -> Iterator[Result]:
     """Minimax risk against online group DRO."""
-    from counterpoise.solvers import GroupDRO, InteriorPoint
+    from counterpoise.core.solvers import GroupDRO, InteriorPoint
 
     data = _paper_task()
     objective, best = _paper_objective(data, "risk", 1.0)

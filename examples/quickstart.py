@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 import counterpoise as cpo
-from counterpoise.fit import METHODS, fit_linear
+from counterpoise.core.fit import METHODS, fit_linear
 from counterpoise.losses import Logistic
 
 

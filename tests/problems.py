@@ -4,9 +4,9 @@ import numpy as np
 from scipy import optimize, sparse
 
 from counterpoise.contexts import Contexts
+from counterpoise.core.oracle import LinearOracle
+from counterpoise.core.oracle.linear import EachContext
 from counterpoise.losses import Huber, Logistic, Multinomial, Newsvendor, Pinball, Poisson, Squared
-from counterpoise.oracle import LinearOracle
-from counterpoise.oracle.linear import EachContext
 
 SMOOTH = [Logistic(), Multinomial(3), Squared(), Huber(0.8), Poisson()]
 SHARP = [Pinball(0.3), Newsvendor(10.0)]

@@ -17,8 +17,9 @@ import typer
 from typer.testing import CliRunner
 
 import counterpoise as cpo
-from counterpoise import losses, sets, solvers
+from counterpoise import losses, sets
 from counterpoise.cli import app
+from counterpoise.core import solvers
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

@@ -5,15 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from counterpoise.minimization import minimize
-from counterpoise.objective import Certificate
+from counterpoise.core.minimization import minimize
+from counterpoise.core.objective import Certificate
+from counterpoise.core.solvers import Solution, Status
 from counterpoise.sets import Chi2Ball, KLBall, WorstCase, confidence_radius
-from counterpoise.solvers import Solution, Status
 
 if TYPE_CHECKING:
     from counterpoise import metrics as metrics
-    from counterpoise.comparison import compare
-    from counterpoise.confidence import confidence_path
     from counterpoise.estimators.any_learner import ContextRobust
     from counterpoise.estimators.boosting import (
         RobustLGBMClassifier,
@@ -30,9 +28,11 @@ if TYPE_CHECKING:
     )
     from counterpoise.estimators.newsvendor import RobustNewsvendor
     from counterpoise.estimators.order_rule import RobustNewsvendorRegressor
-    from counterpoise.pooling import pool_rare
-    from counterpoise.report import Report
+    from counterpoise.judging.comparison import compare
+    from counterpoise.judging.confidence import confidence_path
+    from counterpoise.reports.report import Report
     from counterpoise.stock.planning import plan_stock
+    from counterpoise.tables.pooling import pool_rare
 
 __version__ = "0.1.0.dev0"
 
@@ -67,11 +67,11 @@ __all__ = [
 
 # What needs scikit-learn, which takes longer to import than everything else together, is imported when first used.
 _WHEN_USED = {
-    "compare": "comparison",
-    "confidence_path": "confidence",
-    "Report": "report",
+    "compare": "judging.comparison",
+    "confidence_path": "judging.confidence",
+    "Report": "reports.report",
     "plan_stock": "stock.planning",
-    "pool_rare": "pooling",
+    "pool_rare": "tables.pooling",
     "ContextRobust": "estimators.any_learner",
     "RobustHuberRegressor": "estimators.linear",
     "RobustLGBMClassifier": "estimators.boosting",

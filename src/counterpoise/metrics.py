@@ -11,15 +11,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import indexable
 
 from counterpoise.contexts import Contexts, encode, plain, shown
-from counterpoise.exceptions import InvalidInputError
-from counterpoise.judging.excess import (
-    ExcessBounds,
-    ExcessDifference,
-    HeldOut,
-    excess_bounds,
-    excess_difference,
-)
-from counterpoise.learners import (
+from counterpoise.core.problem import given_references, keyed
+from counterpoise.estimators.learners import (
     RowLoss,
     fold_of_rows,
     innermost,
@@ -29,8 +22,15 @@ from counterpoise.learners import (
     row_losses,
     specialist_losses,
 )
-from counterpoise.problem import given_references, keyed
-from counterpoise.tables import Table
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.judging.excess import (
+    ExcessBounds,
+    ExcessDifference,
+    HeldOut,
+    excess_bounds,
+    excess_difference,
+)
+from counterpoise.tables.table import Table
 from counterpoise.validation import check_aligned, unwrapped
 
 __all__ = [
@@ -72,7 +72,7 @@ def by_context(
         The least risk of contexts; by default the ``reference_risks_`` of a robust model. In-sample references make
         small contexts look worse served than they are: see :func:`reference_risks`.
     loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
-        By default the one the model was fitted by; see :func:`counterpoise.learners.row_losses`.
+        By default the one the model was fitted by; see :func:`counterpoise.estimators.learners.row_losses`.
     groups : labels of shape (n_samples,), optional
         Rows that belong together (one patient, one day) count as one in the intervals.
     confidence : float
@@ -164,7 +164,7 @@ class ContextScorer(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
-        By default the one the model was fitted by; see :func:`counterpoise.learners.row_losses`.
+        By default the one the model was fitted by; see :func:`counterpoise.estimators.learners.row_losses`.
     """
 
     __metadata_request__score: ClassVar = {"contexts": True}

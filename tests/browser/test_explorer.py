@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from counterpoise.explorer import Explorer
-from counterpoise.explorer.levels import METHODS, STOPS
-from counterpoise.pages.scales import number
-from tests.explorer.examples import LABELS, boundary, hostile, stock
+from counterpoise.reports.explorer import Explorer
+from counterpoise.reports.explorer.levels import METHODS, STOPS
+from counterpoise.reports.pages.scales import number
+from tests.reports.explorer.examples import LABELS, boundary, hostile, stock
 
 pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 

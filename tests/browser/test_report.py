@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from counterpoise import RobustLinearRegression, RobustLogisticRegression
-from counterpoise.pages.svg import contrast
-from counterpoise.report import Report
-from tests.test_report import LABELS, rows, two_classes
+from counterpoise.reports.pages.svg import contrast
+from counterpoise.reports.report import Report
+from tests.reports.test_report import LABELS, rows, two_classes
 
 pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 
@@ -182,7 +182,7 @@ def test_every_word_stands_out_from_its_ground(opened, name):
 
 
 def test_the_colours_of_the_style_stand_out_from_white():
-    style = files("counterpoise.pages").joinpath("style.css").read_text(encoding="utf-8")
+    style = files("counterpoise.reports.pages").joinpath("style.css").read_text(encoding="utf-8")
     for colour in re.findall(r"(?<![-\w])color: (#[0-9a-f]{3,6})", style):
         full = "#" + "".join(2 * letter for letter in colour[1:]) if len(colour) == 4 else colour
         assert contrast(full) >= 4.5

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from counterpoise import report as report_module
 from counterpoise.cli import app
-from counterpoise.tabular import saved as saved_module
-from counterpoise.tabular.saved import FILES
-from tests.pages.hostile import NAMES
-from tests.tabular.examples import OTHERS, patients, posed_file, save
+from counterpoise.reports import report as report_module
+from counterpoise.tables.tabular import saved as saved_module
+from counterpoise.tables.tabular.saved import FILES
+from tests.reports.pages.hostile import NAMES
+from tests.tables.tabular.examples import OTHERS, patients, posed_file, save
 
 QUICK = ("--folds", "2", "--reference", "in-sample", "--radius", "0.1")
 

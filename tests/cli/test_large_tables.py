@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from counterpoise.cli import app
 from counterpoise.cli._options import checked_memory
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.reading import memory, read_table
-from tests.tabular.examples import patients, save
+from counterpoise.tables.reading import memory, read_table
+from tests.tables.tabular.examples import patients, save
 
 ASKED = ["--target", "ill", "--context", "hospital", "--drop", "days", "--drop", "cost", "--folds", "2"]
 
@@ -34,12 +34,12 @@ def folder(tmp_path):
 
 @pytest.fixture
 def few_levels(monkeypatch):
-    monkeypatch.setattr("counterpoise.report.confidence_path", _short_path)
-    monkeypatch.setattr("counterpoise.tabular.survey.Budget.report_rows", lambda self, width: 150)
+    monkeypatch.setattr("counterpoise.reports.report.confidence_path", _short_path)
+    monkeypatch.setattr("counterpoise.tables.tabular.survey.Budget.report_rows", lambda self, width: 150)
 
 
 def _short_path(*args, **options):
-    from counterpoise.confidence import confidence_path
+    from counterpoise.judging.confidence import confidence_path
 
     return confidence_path(*args, **{**options, "levels": 3})
 
@@ -110,7 +110,7 @@ def test_the_machine_decides_where_nothing_is_said(folder, tmp_path, few_levels,
     "asked", [("--reference", "cross-fit"), ("--reference", "shrunk"), ("--adjust", "standard-error")]
 )
 def test_holding_out_is_refused_above_the_memory_before_rows_are_read(folder, tmp_path, monkeypatch, asked):
-    monkeypatch.setattr("counterpoise.tabular.large.Survey", None)
+    monkeypatch.setattr("counterpoise.tables.tabular.large.Survey", None)
     done = run("fit", folder, *ASKED, "--memory", "100kB", *asked, "--out", tmp_path / "model")
     assert done.exit_code == 2
     assert f"{' '.join(asked)} needs all rows in memory" in done.output
@@ -167,9 +167,9 @@ def test_compare_and_stock_take_a_folder(folder, tmp_path):
 _PEAK = """
 import resource, sys
 import skops.io, sklearn.compose, sklearn.impute, pyarrow.parquet
-import counterpoise.cli, counterpoise.report
-from counterpoise.reading import open_table
-from counterpoise.tabular.large import pose_large
+import counterpoise.cli, counterpoise.reports.report
+from counterpoise.tables.reading import open_table
+from counterpoise.tables.tabular.large import pose_large
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 fitted = pose_large(open_table(sys.argv[1]), "y", ["site"], 4e7, reference="in-sample").fit()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, fitted.n_fitted)

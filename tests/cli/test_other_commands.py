@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from counterpoise import compare, comparison
+from counterpoise import compare
 from counterpoise.cli import app
-from tests.explorer.examples import data_in
-from tests.tabular.examples import patients, posed_file, save
+from counterpoise.judging import comparison
+from tests.reports.explorer.examples import data_in
+from tests.tables.tabular.examples import patients, posed_file, save
 
 QUICK = ("--folds", "2", "--reference", "in-sample", "--radius", "0.1")
 ILL = ("--target", "ill", "--context", "hospital", "--drop", "days", "--drop", "cost")
@@ -233,7 +234,7 @@ def test_explore_interrupted_writes_nothing(sales, tmp_path, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("counterpoise.pages.document.whole", interrupted)
+    monkeypatch.setattr("counterpoise.reports.pages.document.whole", interrupted)
     code, _, said = called("explore", sales, *SALES, "-o", tmp_path / "page.html")
     assert code == 130
     assert "Nothing is left half written" in said

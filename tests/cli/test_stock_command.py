@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from counterpoise import cli, plan_stock
-from tests.pages.hostile import NAMES as HOSTILE
+from tests.reports.pages.hostile import NAMES as HOSTILE
 
 
 def called(*arguments):

@@ -11,10 +11,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier
 
 import counterpoise as cpo
+from counterpoise.core.references import folds_within
+from counterpoise.core.references.shrunk import shrunken
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Huber, Logistic, Multinomial, Newsvendor, Pinball, Poisson, Squared
-from counterpoise.references import folds_within
-from counterpoise.references.shrunk import shrunken
 from tests.problems import make
 
 # Small contexts are the point here, not a mistake.
@@ -160,7 +160,7 @@ def test_one_row_gets_the_standard_deviation_within_the_others():
 def test_one_mix_is_not_changed(name, adjust, monkeypatch):
     X, y, codes = rows_of(name)
     plain = model_of(name, radius=0.0).fit(X, y, contexts=codes)
-    monkeypatch.setattr("counterpoise.references.cross_fit.fit_specialists", None)
+    monkeypatch.setattr("counterpoise.core.references.cross_fit.fit_specialists", None)
     model = model_of(name, radius=0.0, adjust=adjust).fit(X, y, contexts=codes)
     np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-9)
     assert (model.adjustments_ > 0).all() if adjust == 0.7 else not model.adjustments_.any()

@@ -31,13 +31,13 @@ from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
 import counterpoise as cpo
+from counterpoise.core.fit import fit_problem
+from counterpoise.core.objective import ReferenceRisks
+from counterpoise.core.problem import LinearProblem
+from counterpoise.core.references import folds_within
 from counterpoise.exceptions import EmptyContextError, InvalidInputError, NotCertifiedWarning, OneContextWarning
-from counterpoise.fit import fit_problem
 from counterpoise.losses import Logistic, Multinomial, Squared
 from counterpoise.metrics import reference_risks
-from counterpoise.objective import ReferenceRisks
-from counterpoise.problem import LinearProblem
-from counterpoise.references import folds_within
 from counterpoise.sets import KLBall
 from tests.problems import make
 

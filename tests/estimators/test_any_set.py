@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from counterpoise import RobustNewsvendor
+from counterpoise.core.fit import Robustness
 from counterpoise.estimators.boosting_rounds import Rows, Split, play
-from counterpoise.fit import Robustness
 from counterpoise.sets import KLBall, WorstCase
 from counterpoise.sets.size import radius_of
 

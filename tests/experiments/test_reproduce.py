@@ -28,8 +28,8 @@ from counterpoise.experiments.numbers import PRINTED, number_table
 from counterpoise.experiments.reproduce import Settings, Silent, reproduce
 from counterpoise.experiments.results import Results, collect
 from counterpoise.experiments.stock_control import Market, StockControl
-from counterpoise.methods import COLOURS
-from tests.pages.hostile import NAMES
+from counterpoise.reports.methods import COLOURS
+from tests.reports.pages.hostile import NAMES
 
 BOXES = {"4b": "stock-control", "5b": "classification", "6b": "coloured-mnist"}
 

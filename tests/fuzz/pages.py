@@ -10,8 +10,9 @@ import pandas as pd
 from hypothesis import strategies as st
 
 import counterpoise as cpo
-from counterpoise import metrics, plots
-from counterpoise.explorer import Explorer, sweep
+from counterpoise import metrics
+from counterpoise.reports import plots
+from counterpoise.reports.explorer import Explorer, sweep
 from tests.fuzz import data
 from tests.fuzz.verdicts import outcome
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from counterpoise.cli import app
-from counterpoise.reading import open_table, read_table
-from counterpoise.tabular.fitting import pose
+from counterpoise.tables.reading import open_table, read_table
+from counterpoise.tables.tabular.fitting import pose
 from tests.fuzz.verdicts import outcome, strict
 
 _WORDS = ["", "a", "b", "NA", "nan", "inf", "-inf", "1e400", "1e-400", "0", "1", "2", "1,5", "1.5", "1e300", " 3 ", "é"]

@@ -9,7 +9,7 @@ import pytest
 import counterpoise as cpo
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.metrics import by_context
-from counterpoise.reading import open_table, read_table
+from counterpoise.tables.reading import open_table, read_table
 from tests.fuzz import linear, rest, sets
 from tests.fuzz.rest import Oracle
 from tests.referees.worst_case import worst_case

@@ -41,7 +41,7 @@ NEEDS = {
     "cpo.RobustLGBMClassifier().fit([[0.0], [1.0]] * 9, [0, 1] * 9, contexts=[0, 1, 1] * 6)",
     "torch": "import counterpoise.torch",
     "dask": "import counterpoise.dask",
-    "plot": "import numpy, counterpoise.plots as plots; plots.plot_contexts({'context': numpy.array([0]), "
+    "plot": "import numpy, counterpoise.reports.plots as plots; plots.plot_contexts({'context': numpy.array([0]), "
     "'excess': numpy.array([0.1])})",
 }
 

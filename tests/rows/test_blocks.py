@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from counterpoise.contexts import Contexts
-from counterpoise.fit import Robustness, fit_problem
+from counterpoise.core.fit import Robustness, fit_problem
+from counterpoise.core.objective import ReferenceRisks
+from counterpoise.core.oracle import LinearOracle
+from counterpoise.core.problem import LinearProblem
 from counterpoise.losses import Huber, Logistic, Multinomial, Pinball, Squared
-from counterpoise.objective import ReferenceRisks
-from counterpoise.oracle import LinearOracle
-from counterpoise.problem import LinearProblem
 from counterpoise.rows import Answer, Block, BlockRows, BlocksInMemory, combined
 from counterpoise.rows.blocks import of_all, of_contexts, of_problems
 from counterpoise.rows.on_disk import BlocksOnDisk

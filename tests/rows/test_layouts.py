@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoise.contexts import encode
+from counterpoise.core.oracle.linear import LinearOracle
 from counterpoise.losses import Logistic, Multinomial, Poisson, Squared
-from counterpoise.oracle.linear import LinearOracle
 from tests.problems import each_of
 
 LOSSES = {

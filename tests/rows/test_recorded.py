@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from counterpoise.contexts import Contexts
+from counterpoise.core.fit import Robustness, fit_problem
+from counterpoise.core.oracle import LinearOracle
+from counterpoise.core.problem import LinearProblem
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
-from counterpoise.fit import Robustness, fit_problem
 from counterpoise.losses import Huber, Logistic, Multinomial, Pinball, Poisson
-from counterpoise.oracle import LinearOracle
-from counterpoise.problem import LinearProblem
 from counterpoise.rows import Answer, BlockRows, BlocksInMemory
 from counterpoise.rows.blocks import of_all
 from counterpoise.rows.recorded import Recorded

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import counterpoise
 from tests.cli.test_other_commands import QUICK
-from tests.tabular.examples import patients, save
+from tests.tables.tabular.examples import patients, save
 
 SOURCE = Path(counterpoise.__file__).parents[1]
 

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from counterpoise.experiments.results import Results
-from counterpoise.tabular.saved import FILES, load
+from counterpoise.tables.tabular.saved import FILES, load
 from tests.safety.processes import commands, listing, table
 
 TRIALS = int(os.environ.get("COUNTERPOISE_TRIALS", "1"))

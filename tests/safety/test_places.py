@@ -9,13 +9,13 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from counterpoise import files
 from counterpoise.cli import app
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.experiments.mnist import keep
 from counterpoise.experiments.reproduce import Settings, Silent, reproduce
-from counterpoise.files import alone, check_output_folder, whole, whole_folder
-from counterpoise.tabular.saved import FILES, load
+from counterpoise.tables import files
+from counterpoise.tables.files import alone, check_output_folder, whole, whole_folder
+from counterpoise.tables.tabular.saved import FILES, load
 from tests.safety.processes import MODEL, SALES, SOURCE, commands, environment, listing, start, table
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="limits and mounts of Unix")
@@ -136,7 +136,7 @@ def test_a_file_that_another_run_wrote_meanwhile_is_not_replaced_unasked(tmp_pat
 
         work, arguments = "written", ("stock", file, *SALES)
     else:
-        from counterpoise.tabular import saved as module
+        from counterpoise.tables.tabular import saved as module
 
         fitted = CliRunner().invoke(app, [str(one) for one in commands(file, tmp_path)["fit"][0]])
         assert fitted.exit_code == 0
@@ -235,7 +235,7 @@ def test_nothing_is_written_elsewhere_and_no_network_is_used(pressed, tmp_path, 
 
 
 def test_importing_writes_nothing_and_asks_for_no_network(tmp_path):
-    code = f"{NO_NETWORK}\nimport counterpoise.cli, counterpoise.explorer, counterpoise.tabular.saved"
+    code = f"{NO_NETWORK}\nimport counterpoise.cli, counterpoise.reports.explorer, counterpoise.tables.tabular.saved"
     subprocess.run([sys.executable, "-Bc", code], cwd=tmp_path, env=environment(tmp_path), check=True)
     assert listing(tmp_path) == []
 

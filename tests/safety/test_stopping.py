@@ -17,7 +17,7 @@ from counterpoise.signals import undisturbed
 from tests.dask_.conftest import running
 from tests.safety.processes import ILL, listing, start
 from tests.safety.test_interruption import TRIALS, is_whole
-from tests.tabular.examples import patients, save
+from tests.tables.tabular.examples import patients, save
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 

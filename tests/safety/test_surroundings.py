@@ -11,7 +11,7 @@ import pytest
 
 from counterpoise.cli import main
 from tests.safety.processes import COMMAND, MODEL, SALES, commands, environment, listing, table
-from tests.tabular.examples import patients, save
+from tests.tables.tabular.examples import patients, save
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="names and pipes of Unix")
 
@@ -134,7 +134,7 @@ def test_a_folder_that_vanishes_meanwhile(pressed, tmp_path, name, becomes):
     arguments, written = commands(table(tmp_path), out)[name]
     # Where the work begins, what was checked before it is no longer so.
     before = f"""
-import counterpoise.reading.opening as opening, os
+import counterpoise.tables.reading.opening as opening, os
 kind = opening._kind
 
 def vanish(path):

@@ -34,7 +34,7 @@ for name in ("matplotlib.figure", "pyarrow.parquet", "pyarrow.csv", "rich.consol
     importlib.import_module(name)
 
 # A path of few levels: what is tested is when it ends, not what it finds.
-report = sys.modules["counterpoise.report"]
+report = sys.modules["counterpoise.reports.report"]
 report.confidence_path = partial(
     lambda path, *given, **named: path(*given, **{**named, "levels": 3}), report.confidence_path
 )

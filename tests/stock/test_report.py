@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from counterpoise import plan_stock
-from counterpoise.methods import WORDS
+from counterpoise.reports.methods import WORDS
 from counterpoise.stock.plans import Money
 from counterpoise.stock.report import written
-from tests.pages.hostile import NAMES
+from tests.reports.pages.hostile import NAMES
 from tests.stock.test_planning import PRODUCTS, market, referee
 
 SVG = "http://www.w3.org/2000/svg"

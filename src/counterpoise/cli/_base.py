@@ -158,7 +158,7 @@ class Speaker:
 
     def warnings_of(self, action: Callable[[], T]) -> T:
         """Do something, and turn the library's warnings into notes."""
-        from counterpoise.tabular.fitting import recording
+        from counterpoise.tables.tabular.fitting import recording
 
         result, warned = recording(action)
         self.note(*warned)

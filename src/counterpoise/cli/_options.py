@@ -17,7 +17,7 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import RadiusMethod
 
 if TYPE_CHECKING:
-    from counterpoise.tabular.columns import Asked
+    from counterpoise.tables.tabular.columns import Asked
 
 File = Annotated[Path, typer.Argument(help="The table: csv, parquet or arrow, or a folder of such files.")]
 Folds = Annotated[int, typer.Option(help="Of the cross-validation.")]
@@ -74,7 +74,7 @@ class FeatureColumns:
 
     def asked(self, model: Model, target: str, group: str | None = None) -> Asked:
         """Return what is asked of a table."""
-        from counterpoise.tabular.columns import Asked
+        from counterpoise.tables.tabular.columns import Asked
 
         return Asked(
             target,

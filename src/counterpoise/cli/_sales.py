@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from counterpoise.reading import DataFile
+    from counterpoise.tables.reading import DataFile
 
 
 def read_sales(
     file: Path, demand: str, cost: str, price: str, context: list[str], product: list[str] | None
 ) -> tuple[DataFile, dict[str, Any]]:
     """Read the columns of a file that ``plan_stock`` needs, and return them by its names for them."""
-    from counterpoise.reading import read_table
-    from counterpoise.tabular.labels import read_labels
+    from counterpoise.tables.reading import read_table
+    from counterpoise.tables.tabular.labels import read_labels
 
     roles = {demand: "--demand", **dict.fromkeys(context, "--context")}
     roles |= {name: role for name, role in ((cost, "--cost"), (price, "--price")) if _number(name) is None}

@@ -29,9 +29,10 @@ def compare(
 
     `counterpoise compare visits.csv --target ill --context clinic --group patient --json`
     """
-    from counterpoise.comparison import compare as compared
-    from counterpoise.tables import jsonable, plain_rows
-    from counterpoise.tabular.fitting import read_problem
+    from counterpoise.sets.size import radius_of
+    from counterpoise.judging.comparison import compare as compared
+    from counterpoise.tables.table import jsonable, plain_rows
+    from counterpoise.tables.tabular.fitting import read_problem
 
     n_jobs = options.checked_jobs(jobs, cluster)
     problem = read_problem(file, columns.asked(model, columns.target, columns.group), speaker)

@@ -13,10 +13,10 @@ from counterpoise.cli._sales import read_sales
 from counterpoise.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from counterpoise.explorer import Sweep
-    from counterpoise.pooling import Pool
-    from counterpoise.reading import DataFile
-    from counterpoise.tabular.columns import Asked
+    from counterpoise.reports.explorer import Sweep
+    from counterpoise.tables.pooling import Pool
+    from counterpoise.tables.reading import DataFile
+    from counterpoise.tables.tabular.columns import Asked
 
 
 @app.command()
@@ -50,8 +50,8 @@ def explore(
 
     `counterpoise explore sales.csv --demand units --cost unit_cost --price 12 --context weather`
     """
-    from counterpoise.explorer import Explorer
-    from counterpoise.files import check_output
+    from counterpoise.reports.explorer import Explorer
+    from counterpoise.tables.files import check_output
 
     limit = options.checked_pool_below(columns.pool_below)
     check_output(out, force)
@@ -85,8 +85,8 @@ def explore(
 
 def _model_sweep(file: Path, asked: Asked, speaker: Speaker) -> tuple[Sweep, DataFile, Pool | None]:
     """Solve a model of a table at every level."""
-    from counterpoise.explorer import sweep
-    from counterpoise.tabular.fitting import read_problem
+    from counterpoise.reports.explorer import sweep
+    from counterpoise.tables.tabular.fitting import read_problem
 
     problem = read_problem(file, asked, speaker)
     with problem.suited(), speaker.step("solving at every level"):
@@ -98,9 +98,9 @@ def _stock_sweep(
     sales: dict[str, Any], terms: dict[str, Any], pool_below: int | None, speaker: Speaker
 ) -> tuple[Sweep, Pool | None]:
     """Choose an order at every level."""
-    from counterpoise.explorer import stock_sweep
-    from counterpoise.pooling import find_pool
+    from counterpoise.reports.explorer import stock_sweep
     from counterpoise.stock.planning import plan_stock
+    from counterpoise.tables.pooling import find_pool
 
     pool = None if pool_below is None else find_pool(sales["contexts"], pool_below)
     if pool is not None:

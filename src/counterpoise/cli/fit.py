@@ -60,7 +60,7 @@ def fit(
 
     Then: `counterpoise predict model/ new.csv -o predicted.csv`, for which no context is needed.
     """
-    from counterpoise.tabular.model_folder import ModelFolder
+    from counterpoise.tables.tabular.model_folder import ModelFolder
 
     report = ModelFolder(
         folder=out,

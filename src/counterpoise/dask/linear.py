@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.core.oracle import LinearOracle
+from counterpoise.core.problem import LinearProblem, check_alpha
 from counterpoise.dask.gathering import all_classes, gather, summarise
 from counterpoise.dask.partitions import take_apart, taken
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.oracle import LinearOracle
-from counterpoise.problem import LinearProblem, check_alpha
 from counterpoise.rows import BlockRows, MemoryRows
 
 Array = NDArray[np.float64]
@@ -26,7 +26,7 @@ def pose(reader: Any, columns: Mapping[str, Any]) -> LinearProblem:
 
     Parameters
     ----------
-    reader : counterpoise.homes.Reader
+    reader : counterpoise.core.homes.Reader
         How rows are checked.
     columns : mapping
         X, y, contexts, sample_weight and what else the estimator's fit takes.

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.core.problem import Reference
 from counterpoise.dask.gathering import gather, summarise
 from counterpoise.dask.partitions import take_apart
 from counterpoise.losses import Hinges
-from counterpoise.problem import Reference
 from counterpoise.rows import MemoryRows
 from counterpoise.stock.problem import StockProblem, Terms
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts, shown
+from counterpoise.core.robustness import check_parameters
+from counterpoise.core.solvers import Progress
 from counterpoise.exceptions import InvalidInputError, OneContextWarning, SmallContextWarning
-from counterpoise.robustness import check_parameters
-from counterpoise.solvers import Progress
 from counterpoise.validation import on_host
 
 Array = NDArray[np.float64]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from counterpoise.contexts import Contexts, encode
+from counterpoise.core.problem import Adjust, Reference
+from counterpoise.core.robustness import Criterial, Criterion, Robustness
 from counterpoise.estimators._base import Array, contexts_or_one
-from counterpoise.problem import Adjust, Reference
-from counterpoise.robustness import Criterial, Criterion, Robustness
 from counterpoise.sets import ContextSet, RadiusMethod
 from counterpoise.sets.size import radius_of
 from counterpoise.validation import check_aligned

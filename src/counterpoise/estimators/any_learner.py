@@ -16,10 +16,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from counterpoise.contexts import Contexts
+from counterpoise.core.objective import Certificate
+from counterpoise.core.problem import Adjust, Reference, by_size, given_references
+from counterpoise.core.references import ContextRows
+from counterpoise.core.references.shrunk import reference_bracket, shrunk_references
+from counterpoise.core.solvers.best_response import best_response
 from counterpoise.estimators._base import Array, check_switches, speaking_as
 from counterpoise.estimators._robust import MixParameters, RobustEstimator, with_parameters_of
-from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
-from counterpoise.learners import (
+from counterpoise.estimators.learners import (
     Indices,
     RowLoss,
     check_takes_weights,
@@ -31,11 +35,7 @@ from counterpoise.learners import (
     specialist_losses,
     weighted_rows,
 )
-from counterpoise.objective import Certificate
-from counterpoise.problem import Adjust, Reference, by_size, given_references
-from counterpoise.references import ContextRows
-from counterpoise.references.shrunk import reference_bracket, shrunk_references
-from counterpoise.solvers.best_response import best_response
+from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.validation import checked_row_weights, on_host, refuse_masked, unwrapped
 
 

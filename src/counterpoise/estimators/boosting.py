@@ -14,13 +14,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from counterpoise.core.problem import Reference, given_references
 from counterpoise.estimators._base import Array, ScoredOnHost, check_switches, share_parameters, speaking_as
 from counterpoise.estimators._robust import MixParameters, RobustEstimator, with_parameters_of
 from counterpoise.estimators.boosters import LightGBMRun, Recipe, Run, XGBoostRun
 from counterpoise.estimators.boosting_rounds import Rows, Split, least_risks, play
+from counterpoise.estimators.learners import LossName, row_losses
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.learners import LossName, row_losses
-from counterpoise.problem import Reference, given_references
 from counterpoise.validation import checked_weights, refuse_masked
 
 _FLOATS = (np.float64, np.float32)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.core.references import folds_within
 from counterpoise.estimators.boosters import Array, Recipe, Run
+from counterpoise.estimators.learners import Indices, least_probability, mean_by_context, tilted
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.learners import Indices, least_probability, mean_by_context, tilted
-from counterpoise.references import folds_within
 from counterpoise.sets import ContextSet
 
 _LONGEST_STEP = 0.5

@@ -14,6 +14,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from counterpoise.contexts import sorted_codes
+from counterpoise.core.fit import LinearFit, fit_problem
+from counterpoise.core.homes import home_of
+from counterpoise.core.objective import ReferenceRisks
+from counterpoise.core.problem import Adjust, LinearProblem, Reference
 from counterpoise.estimators._base import (
     Array,
     ProgressLine,
@@ -27,13 +31,9 @@ from counterpoise.estimators._base import (
     warn_of_small_contexts,
 )
 from counterpoise.estimators._robust import LinearParameters, MixParameters, RobustEstimator, with_parameters_of
+from counterpoise.estimators.learners import least_probability
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.fit import LinearFit, fit_problem
-from counterpoise.homes import home_of
-from counterpoise.learners import least_probability
 from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poisson, Squared
-from counterpoise.objective import ReferenceRisks
-from counterpoise.problem import Adjust, LinearProblem, Reference
 from counterpoise.rows import MemoryRows
 from counterpoise.sets import ContextSet
 from counterpoise.validation import on_host, refuse_masked, unwrapped
@@ -82,7 +82,7 @@ class Scoring:
 
 @dataclass(frozen=True, eq=False)
 class RowReader:
-    """How a linear estimator reads rows; see :class:`counterpoise.homes.Reader`."""
+    """How a linear estimator reads rows; see :class:`counterpoise.core.homes.Reader`."""
 
     model: Any
     names: tuple[Any, ...] | None = None
@@ -265,7 +265,7 @@ class RobustLinearModel(RobustEstimator):
         return self.fit_problem(self.pose(X=X, y=y, contexts=contexts, sample_weight=sample_weight))
 
     def pose(self, **columns: Any) -> LinearProblem:
-        """Check the data, and return the problem they pose, wherever the rows are; see :mod:`counterpoise.homes`.
+        """Check the data, and return the problem they pose, wherever the rows are; see :mod:`counterpoise.core.homes`.
 
         Parameters
         ----------

@@ -7,6 +7,7 @@ from typing import Any, Self, Unpack
 
 from sklearn.utils.validation import check_is_fitted
 
+from counterpoise.core.problem import Reference
 from counterpoise.estimators._base import (
     Array,
     check_switches,
@@ -15,7 +16,6 @@ from counterpoise.estimators._base import (
     speaking_as,
 )
 from counterpoise.estimators._robust import MixParameters, RobustEstimator, with_parameters_of
-from counterpoise.problem import Reference
 from counterpoise.stock.problem import StockProblem, Terms
 
 

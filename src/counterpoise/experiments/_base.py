@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import encode
-from counterpoise.robustness import METHODS
+from counterpoise.core.robustness import METHODS
 
 Array = NDArray[np.float64]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from counterpoise.core.fit import Robustness, fit_linear
+from counterpoise.core.solvers import GradientDescent, InteriorPoint, Progress, Solver
 from counterpoise.experiments._base import Array, Row, generator
 from counterpoise.experiments.classification import Classification
 from counterpoise.experiments.coloured_mnist import MIX
 from counterpoise.experiments.stock_control import StockControl
-from counterpoise.fit import Robustness, fit_linear
 from counterpoise.losses import Logistic
 from counterpoise.sets import RadiusMethod, confidence_radius
-from counterpoise.solvers import GradientDescent, InteriorPoint, Progress, Solver
 
 CONFIDENCES = (0.5, 0.9, 0.99)
 METHODS: tuple[RadiusMethod, ...] = ("types", "agrawal", "chi2")

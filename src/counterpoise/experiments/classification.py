@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, ndtr
 
+from counterpoise.core.fit import fit_linear
+from counterpoise.core.solvers import GroupDRO
 from counterpoise.estimators.linear import RobustLogisticRegression
 from counterpoise.experiments._base import SWITCHES, Array, ExcessStudy, Row, by_context, fitted, generator, series
-from counterpoise.fit import fit_linear
 from counterpoise.losses import Logistic
-from counterpoise.solvers import GroupDRO
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(400)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterpoise.experiments.results import Results
-from counterpoise.methods import COLOURS
+from counterpoise.reports.methods import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

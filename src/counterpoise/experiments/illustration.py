@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from counterpoise.core.minimization import minimize
+from counterpoise.core.solvers import Solution
 from counterpoise.experiments._base import Array, Row, by_context, generator, series
 from counterpoise.experiments.stock_control import Market
-from counterpoise.minimization import minimize
 from counterpoise.sets import KLBall, confidence_radius
-from counterpoise.solvers import Solution
 
 LEVELS = {"90%": 0.9, "99%": 0.99, "100%": 1.0}
 """The confidence levels that are shown."""

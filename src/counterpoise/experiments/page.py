@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from counterpoise.experiments.figures import Panel
-from counterpoise.pages.document import page, table, versions
-from counterpoise.pages.words import Html
-from counterpoise.tables import Table
+from counterpoise.reports.pages.document import page, table, versions
+from counterpoise.reports.pages.words import Html
+from counterpoise.tables.table import Table
 
 # A page that is opened from a disk has no origin, so browsers need not take its neighbours for its own.
 _BESIDE = "'self' file:"

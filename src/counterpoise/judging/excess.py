@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
 from counterpoise.contexts import Contexts, encode, shown
+from counterpoise.estimators.learners import LARGEST_LOSS
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.judging.differences import difference_interval
 from counterpoise.judging.intervals import (
@@ -27,9 +28,8 @@ from counterpoise.judging.intervals import (
 )
 from counterpoise.judging.paired import PairedMeans
 from counterpoise.judging.worst_mix import WorstMix
-from counterpoise.learners import LARGEST_LOSS
 from counterpoise.sets import ContextSet
-from counterpoise.tables import Table
+from counterpoise.tables.table import Table
 from counterpoise.validation import checked_row_weights, unwrapped
 
 Array = NDArray[np.float64]

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts, encode, shown
+from counterpoise.core.problem import Reference
+from counterpoise.core.robustness import Criterion, Robustness, check_parameters
+from counterpoise.core.solvers import Solution
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.problem import Reference
-from counterpoise.robustness import Criterion, Robustness, check_parameters
 from counterpoise.sets import ContextSet, RadiusMethod
-from counterpoise.solvers import Solution
 from counterpoise.stock.plans import Money, ProductPlan, StockPlan, units
 from counterpoise.stock.problem import StockProblem, Terms, as_limit
 from counterpoise.stock.sharing import share

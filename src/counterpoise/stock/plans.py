@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import objects, shown
-from counterpoise.robustness import METHODS, Robustness
+from counterpoise.core.robustness import METHODS, Robustness
+from counterpoise.core.solvers import Solution
+from counterpoise.core.solvers._base import solution_at
 from counterpoise.sets import RadiusMethod, implied_confidence, radius_ladder
 from counterpoise.sets.size import radius_of
-from counterpoise.solvers import Solution
-from counterpoise.solvers._base import solution_at
 from counterpoise.stock.problem import StockProblem
-from counterpoise.tables import Table
+from counterpoise.tables.table import Table
 
 Array = NDArray[np.float64]
 

@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts
+from counterpoise.core.objective import ReferenceRisks, RobustObjective
+from counterpoise.core.oracle import LinearOracle
+from counterpoise.core.oracle.scalar import ScalarOracle
+from counterpoise.core.oracle.scalar_blocks import BlockScalarOracle, scalar_form
+from counterpoise.core.problem import LinearProblem, Reference
+from counterpoise.core.robustness import Robustness
+from counterpoise.core.solvers import ScalarSearch, Solution
+from counterpoise.core.solvers._base import not_certified
+from counterpoise.core.solvers.scalar import narrowed
+from counterpoise.core.solvers.whole_units import best_whole
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.losses import Hinges, Newsvendor
-from counterpoise.objective import ReferenceRisks, RobustObjective
-from counterpoise.oracle import LinearOracle
-from counterpoise.oracle.scalar import ScalarOracle
-from counterpoise.oracle.scalar_blocks import BlockScalarOracle, scalar_form
-from counterpoise.problem import LinearProblem, Reference
-from counterpoise.robustness import Robustness
 from counterpoise.rows import BlockRows, Blocks
-from counterpoise.solvers import ScalarSearch, Solution
-from counterpoise.solvers._base import not_certified
-from counterpoise.solvers.scalar import narrowed
-from counterpoise.solvers.whole_units import best_whole
 from counterpoise.validation import refuse_masked, unwrapped
 
 Array = NDArray[np.float64]

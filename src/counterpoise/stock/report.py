@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import shown
-from counterpoise.methods import COLOURS, WORDS
-from counterpoise.pages.document import page, table, versions
-from counterpoise.pages.lines import NAMED, Line, Mark, line_chart, lines_of
-from counterpoise.pages.words import Html
+from counterpoise.reports.methods import COLOURS, WORDS
+from counterpoise.reports.pages.document import page, table, versions
+from counterpoise.reports.pages.lines import NAMED, Line, Mark, line_chart, lines_of
+from counterpoise.reports.pages.words import Html
 from counterpoise.sets import RADIUS_TICKS, along_radii
 from counterpoise.stock.plans import ProductPlan, StockPlan, units
-from counterpoise.tables import Table
+from counterpoise.tables.table import Table
 
 Array = NDArray[np.float64]
 

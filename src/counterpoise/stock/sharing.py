@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.objective import Certificate
-from counterpoise.solvers import Solution
+from counterpoise.core.objective import Certificate
+from counterpoise.core.solvers import Solution
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,1 @@
+"""The mathematics: the problem, its bounds, its references and its solvers, each written once."""

@@ -1,0 +1,312 @@
+"""From data to a certified robust model: check, encode, find references, solve."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.contexts import Contexts
+from counterpoise.core.objective import ReferenceRisks, RobustObjective
+from counterpoise.core.oracle import Bounds, LinearOracle, Oracle
+from counterpoise.core.oracle.kinked import KinkedOracle
+from counterpoise.core.oracle.scalar import suits_scalar
+from counterpoise.core.oracle.scalar_blocks import BlockScalarOracle, scalar_form
+from counterpoise.core.problem import TOO_LARGE, LinearProblem, Reference, refusing_overflow
+from counterpoise.core.references.specialists import by_products
+from counterpoise.core.robustness import METHODS, Criterion, Robustness, named
+from counterpoise.core.solvers import (
+    InteriorPoint,
+    ModelNewton,
+    Newton,
+    PolyhedralInteriorPoint,
+    Progress,
+    ScalarSearch,
+    Solution,
+    Solver,
+)
+from counterpoise.core.solvers._base import judged_again, not_certified
+from counterpoise.core.solvers.model_newton import MANY_CONTEXTS
+from counterpoise.core.solvers.scalar import narrowed
+from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.losses import Loss
+from counterpoise.sets import ContextSet
+from counterpoise.threads import suited
+
+Array = NDArray[np.float64]
+
+__all__ = ["METHODS", "LinearFit", "Robustness", "fit_linear", "fit_problem", "scored_references"]
+
+_LARGE = 2e6
+"""Rows times parameters from which a look at the rows costs more than solving a model of them."""
+
+
+_ADRIFT = 1e3
+"""Size of a shift common to all classes beyond which it costs digits."""
+
+_ENOUGH = 50
+"""Rows of a context that say something of its risk."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit:
+    """A solved problem with what it was made of.
+
+    Attributes
+    ----------
+    coef, intercept : ndarray of shape (n_outputs, n_features) and (n_outputs,)
+    solution : Solution
+        Its ``theta`` is that of ``LinearProblem.oracle``, whose features may be shifted.
+    contexts : Contexts
+    counts : ndarray of shape (n_contexts,)
+        Rows, or the sum of their weights, in each context.
+    ball : ContextSet
+    references : ReferenceRisks
+
+    Whatever there is one of per context is in the order of ``contexts.labels``.
+    """
+
+    coef: Array
+    intercept: Array
+    solution: Solution
+    contexts: Contexts
+    counts: Array
+    ball: ContextSet
+    references: ReferenceRisks
+
+    @classmethod
+    def of(cls, problem: LinearProblem, ball: ContextSet, references: ReferenceRisks, solution: Solution) -> LinearFit:
+        """Read the coefficients off a solution."""
+        oracle = problem.oracle
+        n_features, outputs = oracle.n_features, oracle.loss.n_outputs
+        matrix = solution.theta.reshape(outputs, oracle.coefficients.width).copy()
+        if outputs > 1:
+            # A shift common to all classes changes no prediction; without it the answer is unique.
+            free = slice(None) if oracle.alpha == 0.0 else slice(n_features, None)
+            shift = matrix[:, free].mean(axis=0)
+            matrix[:, free] -= shift
+            solution = replace(solution, theta=matrix.ravel())
+            if np.abs(shift).max(initial=0.0) > _ADRIFT:
+                # So far out predictions were rounded; here they are not.
+                solution = judged_again(RobustObjective(oracle, ball, references), solution)
+        intercept = matrix[:, n_features] if oracle.fit_intercept else np.zeros(outputs)
+        if problem.shift is not None:
+            intercept = intercept - matrix[:, :n_features] @ problem.shift
+        return cls(matrix[:, :n_features], intercept, solution, problem.contexts, problem.counts, ball, references)
+
+
+def fit_linear(
+    X: Any,
+    y: Any,
+    contexts: Any,
+    loss: Loss,
+    *,
+    robustness: Robustness | str = "robust",
+    alpha: float = 1e-4,
+    fit_intercept: bool = True,
+    sample_weight: Any = None,
+    declared: Any = None,
+    reference: Reference = "in-sample",
+    bounds: Bounds | None = None,
+    solver: Solver | None = None,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    callback: Callable[[Progress], None] | None = None,
+) -> LinearFit:
+    """Fit a linear model robustly.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or dataframe of shape (n_samples, n_features)
+    y : array of shape (n_samples,), or (n_samples, target_columns)
+    contexts : labels of shape (n_samples,)
+    loss : Loss
+    robustness : Robustness or the name of a method
+    alpha : float
+        ``alpha / 2 * |coef|^2`` is added to every context's mean loss; the intercept is not penalised.
+    sample_weight : array of shape (n_samples,), optional
+        A whole number is the same as repeating the row; 0 drops it.
+    declared : iterable of labels, optional
+        The contexts that exist.
+    reference : {"in-sample", "cross-fit", "shrunk"}, mapping from context to risk, or array of shape (n_contexts,)
+        The least risk of each context: solved for, estimated on held-out rows, or known. An array is in the order of
+        ``LinearFit.contexts.labels``.
+    bounds : pair of arrays, optional
+        On theta; with a piecewise linear loss of one parameter.
+    solver : Solver, optional
+        Chosen by the shape of the problem when not given. One that is given brings its own ``tol``, ``max_iter`` and
+        ``callback``; those below are then not used.
+    tol : float
+        Largest gap, relative to the objective's scale.
+    max_iter : int, optional
+    callback : callable, optional
+        Called with a :class:`counterpoise.core.solvers.Progress` at every check.
+
+    Returns
+    -------
+    LinearFit
+    """
+    robustness = named(robustness) if isinstance(robustness, str) else robustness
+    if not isinstance(robustness, Robustness):
+        raise InvalidInputError(
+            f"robustness is {robustness!r:.60}; pass a method's name, or e.g. Robustness(confidence=0.9)."
+        )
+    if solver is not None and not isinstance(solver, Solver):
+        raise InvalidInputError(f"solver must be a Solver such as InteriorPoint(), got {solver!r:.60}.")
+    problem = LinearProblem.from_data(
+        X,
+        y,
+        contexts,
+        loss,
+        alpha=alpha,
+        fit_intercept=fit_intercept,
+        sample_weight=sample_weight,
+        declared=declared,
+        bounds=bounds,
+    )
+    references = scored_references(problem, robustness.criterion, reference, tol if solver is None else solver.tol)
+    ball = robustness.ball(problem.counts)
+    return fit_problem(problem, ball, references, solver=solver, tol=tol, max_iter=max_iter, callback=callback)
+
+
+def scored_references(problem: LinearProblem, criterion: Criterion, reference: Reference, tol: float) -> ReferenceRisks:
+    """Return what is taken off each risk: nothing where the criterion is the risk itself."""
+    if criterion == "excess":
+        return problem.references(reference, tol)
+    if criterion != "risk":
+        raise InvalidInputError(f"criterion is {criterion!r}; choose 'excess' or 'risk'.")
+    if not isinstance(reference, str):
+        raise InvalidInputError("references are for criterion='excess'; with criterion='risk' there are none to use.")
+    return ReferenceRisks.exactly(np.zeros(problem.oracle.n_contexts))
+
+
+def fit_problem(
+    problem: LinearProblem,
+    ball: ContextSet,
+    references: ReferenceRisks,
+    *,
+    solver: Solver | None = None,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    callback: Callable[[Progress], None] | None = None,
+    speaker: str = "fit",
+    stacklevel: int = 3,
+) -> LinearFit:
+    """Solve a problem for a set and references that are there already; see :func:`fit_linear`."""
+    with suited(problem.size), warnings.catch_warnings(), refusing_overflow():
+        # Said below, once it is known that the problem has a minimum at all.
+        warnings.simplefilter("ignore", NotCertifiedWarning)
+        solution = _solve(problem, ball, references, solver, tol, max_iter, callback)
+    if not (np.isfinite(solution.theta).all() and math.isfinite(solution.certificate.upper)):
+        raise InvalidInputError(TOO_LARGE)
+    if not solution.success:
+        _refuse_bottomless(problem, ball, solution)
+        if solver is None or solver.certifies:
+            asked = tol if solver is None else solver.tol
+            words = not_certified(solution.status, solution.certificate, asked)
+            warnings.warn(f"{speaker}: {words}", NotCertifiedWarning, stacklevel=stacklevel)
+    return LinearFit.of(problem, ball, references, solution)
+
+
+def _solve(
+    problem: LinearProblem,
+    ball: ContextSet,
+    references: ReferenceRisks,
+    solver: Solver | None,
+    tol: float,
+    max_iter: int | None,
+    callback: Callable[[Progress], None] | None,
+) -> Solution:
+    """Solve by the given solver, or by those that suit the shape of the problem until one succeeds."""
+    oracle = problem.oracle
+    if solver is not None:
+        shaped: Oracle = oracle
+        if isinstance(solver, PolyhedralInteriorPoint) and oracle.loss.is_hinged:
+            shaped = KinkedOracle(oracle)
+        elif isinstance(solver, ScalarSearch) and suits_scalar(oracle):
+            shaped = _scalar(oracle, ball, references)
+        return solver.solve(RobustObjective(shaped, ball, references))
+    options: dict[str, Any] = {"tol": tol, "callback": callback}
+    if max_iter is not None:
+        options["max_iter"] = max_iter
+    best: Solution | None = None
+    for form, solver_type in _attempts(problem, ball, references):
+        more, start = _head_start(problem, ball, references, solver_type)
+        solution = solver_type(**options, **more).solve(RobustObjective(form, ball, references), start)
+        if solution.success:
+            return solution
+        # A later answer has to be clearly better, or rounding would choose between them.
+        if best is None or solution.certificate.relative_gap < 0.5 * best.certificate.relative_gap:
+            best = solution
+    assert best is not None
+    return best
+
+
+def _head_start(
+    problem: LinearProblem, ball: ContextSet, references: ReferenceRisks, solver_type: type[Solver]
+) -> tuple[dict[str, Any], Array | None]:
+    """Return how and where a solver begins, if not by itself: where references began, or where some rows lead."""
+    sketch = problem.sketch if solver_type in (InteriorPoint, ModelNewton) else None
+    if sketch is None:
+        return {}, None
+    whole = sketch.oracle is problem.oracle
+    if solver_type is InteriorPoint and whole:
+        # The solver itself would seek what the sketch is, unless the set has another centre.
+        return {"warm": np.allclose(ball.p_hat * problem.counts.sum(), problem.counts)}, sketch.theta
+    if solver_type is InteriorPoint or whole:
+        return {}, None
+    start = sketch.theta
+    if len(sketch.oracle.rows.target) >= _ENOUGH * ball.p_hat.size:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotCertifiedWarning)
+            rough = ModelNewton(tol=1e-3, max_iter=20)
+            start = rough.solve(RobustObjective(sketch.oracle, ball, references), start).theta
+    return {"thrifty": True}, start
+
+
+def _attempts(
+    problem: LinearProblem, ball: ContextSet, references: ReferenceRisks
+) -> list[tuple[Oracle, type[Solver]]]:
+    """Return the problem in the forms that suit it, each with the solver for that form, the fastest first."""
+    oracle = problem.oracle
+    if suits_scalar(oracle):
+        return [(_scalar(oracle, ball, references), ScalarSearch)]
+    if not oracle.forms_hessian:
+        return [(oracle, solver) for solver in by_products(oracle)]
+    # Newton comes last, for data so separable that the empirical risk minimiser has no risk left in any context.
+    smooth: list[tuple[Oracle, type[Solver]]] = [(oracle, Newton)]
+    if not ball.is_point:
+        smooth.insert(0, (oracle, InteriorPoint))
+        large = problem.counts.sum() * oracle.n_parameters >= _LARGE
+        if not oracle.loss.is_hinged:
+            first = large or oracle.n_contexts >= MANY_CONTEXTS * oracle.n_parameters
+            smooth.insert(0 if first else 1, (oracle, ModelNewton))
+    if not oracle.loss.is_hinged:
+        return smooth
+    by_rows: tuple[Oracle, type[Solver]] = (KinkedOracle(oracle), PolyhedralInteriorPoint)
+    # A soft hinge has curvature, unless most rows are far from it.
+    return [smooth[0], by_rows] if oracle.loss.softness > 0.0 else [by_rows]
+
+
+def _scalar(oracle: LinearOracle, ball: ContextSet, references: ReferenceRisks) -> Oracle:
+    """Return a problem of one parameter; of rows in blocks, on the range between two kinks that holds the minimum."""
+    form = scalar_form(oracle)
+    return narrowed(form, ball, references) if isinstance(form, BlockScalarOracle) else form
+
+
+def _refuse_bottomless(problem: LinearProblem, ball: ContextSet, solution: Solution) -> None:
+    """Say that a problem has no minimum, where going on in the direction of the answer lowers the risk for ever."""
+    oracle = problem.oracle
+    if solution.certificate.lower > -math.inf or not oracle.loss.is_hinged or oracle.alpha > 0.0:
+        return
+    directions = [np.ones(1), -np.ones(1)] if oracle.n_parameters == 1 else [solution.theta]
+    for direction in directions:
+        if float(ball.worst_case(oracle.drift(direction)).value) < 0.0:
+            raise InvalidInputError(
+                f"the risk has no minimum (the more extreme the decision, the better). {problem.remedy}"
+            )

@@ -1,0 +1,218 @@
+"""Rigorous lower bounds of linear models' risks, from points near their minima.
+
+Everything here is about a stack of B problems: one weighted mixture of all contexts, or many contexts side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from counterpoise.core.oracle import decrease
+from counterpoise.core.oracle._base import Array
+from counterpoise.linalg import solve_stack
+from counterpoise.losses import Loss
+from counterpoise.rows import Mask, Slopes
+
+_BALANCED = 1e-11
+"""Share of the summed slopes that may be left over in a dual point before it is not feasible but unfinished."""
+
+_CUTS = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
+"""What is left of a loss is taken as lost below these."""
+
+
+class Ridged(Protocol):
+    """B problems with a ridge, at given parameters."""
+
+    @property
+    def alpha(self) -> float:
+        """The ridge."""
+
+    @property
+    def penalised(self) -> Array:
+        """1 for coefficients, 0 for intercepts, of shape (P,)."""
+
+    @property
+    def reach(self) -> Array:
+        """The largest absolute feature behind each parameter, of shape (P,)."""
+
+    @property
+    def theta(self) -> Array:
+        """The parameters, of shape (B, P)."""
+
+
+class Problems(Ridged, Protocol):
+    """B linear problems ``sum_i weight_i loss(target_i, x_i'theta_b) + alpha/2 |coef_b|^2`` at given theta."""
+
+    @property
+    def loss(self) -> Loss:
+        """The loss."""
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether a look at the rows is cheap."""
+
+    @property
+    def lowest(self) -> Array:
+        """The least that rows allow, of shape (B,); minus infinity where there is none."""
+
+    @property
+    def value(self) -> Array:
+        """Values, of shape (B,)."""
+
+    @property
+    def gradient(self) -> Array:
+        """Gradients, of shape (B, P)."""
+
+    @property
+    def hessian(self) -> Array:
+        """Hessians, of shape (B, P, P)."""
+
+    @property
+    def sizes(self) -> Array:
+        """Mean absolute slopes, of shape (B,)."""
+
+    def truncated(self, cut: float) -> Problems:
+        """Return problems whose loss lies below; see :meth:`counterpoise.losses.Loss.truncated`."""
+
+    def centred(self) -> Problems:
+        """Return the problems with the intercepts brought to their own minimum, where rows are at hand."""
+
+    def slopes(self) -> Slopes:
+        """Return the slopes of a hinged loss."""
+
+    def subset(self, keep: Mask) -> Self:
+        """Return some of the problems."""
+
+
+def lower_bounds(problems: Any, gradient: Array, curvature: Array | None) -> Array:
+    """Bound the minimum of each problem from below.
+
+    Parameters
+    ----------
+    problems : Problems
+    gradient : ndarray of shape (B, P)
+        What remains of the gradient once the multipliers of active bounds are taken off.
+    curvature : ndarray of shape (B, P, P) or None
+        Not above the Hessians; None where they are too large to form.
+    """
+    loss, value, floor = problems.loss, problems.value, problems.lowest
+    if loss.is_hinged:
+        if curvature is None:
+            return np.maximum(floor, _by_ridge(problems)) if problems.alpha > 0.0 else floor
+        if not _is_worth_a_pass(problems, gradient, curvature, 0.1):
+            return floor
+        return np.maximum(floor, balanced_bounds(problems.slopes(), problems))
+    remaining = np.full(len(value), np.inf)
+    if curvature is not None and loss.third_order is not None:
+        remaining = decrease.self_concordant(gradient, _size(problems), curvature, problems.reach, loss.third_order)
+    bound = np.maximum(floor, value - remaining)
+    unproven = ~np.isfinite(remaining)
+    if not unproven.any():
+        return bound
+    if not unproven.all() and curvature is not None:
+        # What follows costs more, and is for those alone.
+        bound[unproven] = lower_bounds(problems.subset(unproven), gradient[unproven], curvature[unproven])
+        return bound
+    if problems.at_hand and problems.alpha > 0.0 and _ridge_may_help(problems, gradient, value - floor):
+        bound = np.maximum(bound, _by_ridge(problems))
+    if curvature is not None and loss.third_order and _is_worth_a_pass(problems, gradient, curvature, 1e-4):
+        bound = np.maximum(bound, _truncated(problems, loss.third_order))
+    return bound
+
+
+def _is_worth_a_pass(problems: Problems, gradient: Array, curvature: Array, share: float) -> bool:
+    """Tell whether Newton steps promise little beside what is left above the floor, where passes are not cheap."""
+    if problems.at_hand:
+        return True
+    promised = 0.5 * np.einsum("bd,bd->b", gradient, solve_stack(curvature, gradient))
+    return bool((promised <= share * np.abs(problems.value - problems.lowest)).any())
+
+
+def _ridge_may_help(problems: Problems, gradient: Array, above: Array) -> bool:
+    """Tell whether :func:`_by_ridge` can say more of any problem than that its risk is ``above`` its lowest.
+
+    Bringing an intercept to its minimum shifts the slopes of all rows to the same side, by what its gradient is in sum;
+    so no other entry of the gradient changes by more than that times the reach of its feature.
+    """
+    held, limit = gradient * problems.penalised, 2.0 * problems.alpha * above
+    if problems.loss.n_outputs > 1 or (np.sum(held**2, axis=1) < limit).any():
+        return True
+    shift = np.abs(gradient * (1.0 - problems.penalised)).sum(axis=1)[:, None] * problems.reach
+    kept = np.maximum(np.abs(held) - shift, 0.0)
+    return bool((np.sum(kept**2, axis=1) < limit).any())
+
+
+def _by_ridge(problems: Problems) -> Array:
+    """Bound by strong convexity in the coefficients: the minimum is at most ``|gradient|^2 / (2 alpha)`` below.
+
+    The intercepts are not penalised, so they are brought to their own minimum first; what rounding leaves of their
+    gradient is charged at the size of the predictions, the cost of making the dual point exactly feasible.
+    """
+    intercept = 1.0 - problems.penalised
+    at: Any = problems.centred() if intercept.any() else problems
+    squares = np.sum((at.gradient * problems.penalised) ** 2, axis=1)
+    unbalanced = np.abs(at.gradient * intercept).sum(axis=1)
+    value = np.where(unbalanced <= 1e-9 * at.sizes, at.value, -np.inf)
+    return value - squares / (2.0 * problems.alpha) - unbalanced * at.largest_prediction
+
+
+def _size(problems: Problems) -> Array:
+    """Return, for each problem and parameter, a bound of the terms that are summed into the gradient."""
+    return problems.sizes[:, None] * problems.reach + problems.alpha * np.abs(problems.theta * problems.penalised)
+
+
+def _truncated(problems: Problems, third_order: float) -> Array:
+    """Bound the minimum where part of the loss vanishes only at infinity (separable data, a class never seen).
+
+    That part is replaced by its infimum, and self-concordance is asked of the rest, which does have a minimum. What
+    vanishes shows only near the infimum, so several cuts are tried.
+    """
+    best, whole = np.full(len(problems.value), -np.inf), problems.gradient
+    before: Array | None = None
+    for cut in _CUTS:
+        rest = problems.truncated(cut)
+        if np.array_equal(rest.gradient, whole):
+            # Nothing is lost, nor below smaller cuts.
+            break
+        if before is not None and np.array_equal(rest.gradient, before):
+            continue
+        before = rest.gradient
+        left = decrease.self_concordant(rest.gradient, _size(rest), rest.hessian, problems.reach, third_order)
+        best = np.maximum(best, rest.value - left)
+    return best
+
+
+def balanced_bounds(slopes: Slopes, problems: Ridged) -> Array:
+    """Move slopes until they balance against the ridge, and return the bounds that they then are."""
+    alpha, penalised, shrunk = problems.alpha, problems.penalised, problems.theta * problems.penalised
+    gram = slopes.gram
+    diagonal = np.arange(gram.shape[1])
+    gram[:, diagonal, diagonal] += alpha * penalised
+    for _ in range(12):
+        # Rows are moved, each as far as its curvature allows, until they balance against the ridge.
+        residual = slopes.pull + alpha * shrunk
+        off = np.any(np.abs(residual) > 1e-16 * slopes.size[:, None] * problems.reach, axis=1, keepdims=True)
+        if not off.any():
+            break
+        # What is balanced stays so: where rows move readily, a move by rounding alone would throw them about.
+        move = np.where(off, solve_stack(gram, residual), 0.0)
+        shrunk = shrunk - move * penalised
+        slopes = slopes.moved(move)
+    pull, size = slopes.pull, slopes.size[:, None] * problems.reach
+    free = np.abs(pull if alpha == 0.0 else pull * (1.0 - penalised))
+    for _ in range(2):
+        if alpha == 0.0 or (free <= _BALANCED * size).all():
+            break
+        # With a ridge only the intercept has to balance; moved alone, it is out of reach of the others' rounding.
+        stiff = gram[:, diagonal, diagonal]
+        slopes = slopes.moved(np.where(stiff > 0.0, pull * (1.0 - penalised) / np.where(stiff > 0.0, stiff, 1.0), 0.0))
+        pull, size = slopes.pull, slopes.size[:, None] * problems.reach
+        free = np.abs(pull * (1.0 - penalised))
+    # What rounding leaves unbalanced is charged over a range of the size of theta itself.
+    value = slopes.value - np.sum(free * np.abs(problems.theta), axis=1)
+    if alpha > 0.0:
+        held = pull * penalised
+        value = value - np.sum(held * problems.theta, axis=1) - np.sum(held**2, axis=1) / (2.0 * alpha)
+    return np.where((free <= _BALANCED * size).all(axis=1), value, -np.inf)

@@ -1,0 +1,211 @@
+"""References that a small context cannot flatter: risks of rows the model has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.core.oracle._base import Array
+from counterpoise.core.oracle.linear import LinearOracle
+from counterpoise.core.references.rows import ContextRows
+from counterpoise.core.references.shrunk import reference_bracket, shrunk_references
+from counterpoise.core.references.specialists import Specialists, fit_specialists
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.rows import MemoryRows
+
+N_FOLDS = 5
+
+
+def folds_within(codes: NDArray[np.intp], order_by: NDArray[np.generic], n_folds: int) -> NDArray[np.intp]:
+    """Deal the rows of every context to folds in turn, along their targets, so that folds resemble one another.
+
+    Nothing is drawn: the same rows in the same order give the same folds.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_samples,)
+        The context of each row.
+    order_by : ndarray of shape (n_samples,)
+        The target, by which rows of one context are sorted before they are dealt.
+    """
+    order = np.lexsort((order_by, codes))
+    sizes = np.bincount(codes)
+    rank = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    # Each context starts with another fold, or the first would get the odd row of every small context.
+    folds = np.empty(len(codes), dtype=np.intp)
+    folds[order] = (rank + codes[order]) % n_folds
+    return folds
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """Models that have not seen a part of the rows, judged on that part: a context's own, and one for all contexts.
+
+    Each kind is fitted once, when it is first asked for. Losses include the ridge.
+
+    Attributes
+    ----------
+    oracle : LinearOracle
+    counts : ndarray of shape (n_contexts,)
+        The weight of each context in the data.
+    tol : float
+    n_folds : int
+    """
+
+    oracle: LinearOracle
+    counts: Array
+    tol: float
+    n_folds: int = N_FOLDS
+
+    @property
+    def _rows(self) -> MemoryRows:
+        return self.oracle.rows
+
+    @cached_property
+    def _units(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The first row of what is held out together, and the unit of each row."""
+        rows = np.arange(len(self._rows.target))
+        if self._rows.together is None:
+            return rows, rows
+        _, firsts, units = np.unique(self._rows.together, return_index=True, return_inverse=True)
+        return firsts, units
+
+    @cached_property
+    def folds(self) -> NDArray[np.intp]:
+        """The fold in which each row is held out."""
+        target = self._rows.target if self._rows.target.ndim == 1 else self._rows.target[:, -1]
+        firsts, units = self._units
+        return folds_within(self._rows.owner[firsts], target[firsts], self.n_folds)[units]
+
+    def check(self, asked: str, instead: str) -> None:
+        """Raise where there is one row, which cannot be held out.
+
+        Parameters
+        ----------
+        asked, instead : str
+            What rows were to be held out for, and what else can be asked.
+        """
+        if len(self._units[0]) < 2:
+            raise InvalidInputError(f"{asked} holds rows out, and there is one row. Use {instead}.")
+
+    @cached_property
+    def rows(self) -> ContextRows:
+        """The rows, those that are held out together as one with the sum of their weights."""
+        firsts, units = self._units
+        weight = np.bincount(units, self._rows.weight * np.repeat(self.counts, self._rows.sizes)).astype(np.float64)
+        return ContextRows(self._rows.owner[firsts], weight, self.oracle.n_contexts)
+
+    def _merged(self, losses: Array) -> Array:
+        """Return the mean loss of rows that are held out together."""
+        firsts, units = self._units
+        if len(firsts) == len(units):
+            return losses
+        return ContextRows(units, self._rows.weight, len(firsts)).means(losses)
+
+    @cached_property
+    def pooled_losses(self) -> Array:
+        """The loss of each row held out under one model for all contexts."""
+
+        def pooled(train: MemoryRows, present: NDArray[np.intp], tested: NDArray[np.intp]) -> Array:
+            one = replace(self.oracle, rows=train.as_one(self.counts[present]))
+            return np.tile(fit_specialists(one, self.tol).theta, (len(tested), 1))
+
+        return self._merged(self._held_out(pooled))
+
+    @cached_property
+    def own_losses(self) -> Array:
+        """The loss of each row held out under a model of its context, infinite where no rows remain for one."""
+
+        def own(train: MemoryRows, present: NDArray[np.intp], tested: NDArray[np.intp]) -> Array:
+            theta = np.full((len(tested), self.oracle.n_parameters), np.nan)
+            trained = np.isin(tested, present)
+            specialists = fit_specialists(replace(self.oracle, rows=train), self.tol)
+            theta[trained] = specialists.theta[np.searchsorted(present, tested[trained])]
+            return theta
+
+        return self._merged(self._held_out(own))
+
+    def _held_out(self, fitted: Callable[[MemoryRows, NDArray[np.intp], NDArray[np.intp]], Array]) -> Array:
+        """Return the loss of each row under parameters that were fitted without its fold; infinite where these are NaN.
+
+        Parameters
+        ----------
+        fitted : callable
+            Maps the rows that remain, the contexts they have, and those that are judged, to parameters for the latter.
+        """
+        losses = np.empty(len(self._rows.target))
+        for fold in np.unique(self.folds):
+            held = self.folds == fold
+            test, tested = self._rows.masked(held)
+            theta = fitted(*self._rows.masked(~held), tested)
+            missing: NDArray[np.bool_] = np.isnan(theta).any(axis=1)  # type: ignore[assignment]
+            theta = np.where(missing[:, None], 0.0, theta)
+            rows = test.at(theta).losses + self.oracle.ridge.value(theta)[test.owner]
+            losses[held] = np.where(missing[test.owner], np.inf, rows)
+        return losses
+
+    @cached_property
+    def _specialists(self) -> Specialists:
+        return fit_specialists(self.oracle, self.tol)
+
+    @cached_property
+    def in_sample_losses(self) -> Array:
+        """The loss of each row under the model of its context that has seen it."""
+        theta = self._specialists.theta
+        return self._merged(self._rows.at(theta).losses + self.oracle.ridge.value(theta)[self._rows.owner])
+
+    @property
+    def own_risks(self) -> Array:
+        """What a context's own model reaches, infinite where there is none.
+
+        Its risk is too low on the rows it was fitted to, and too high on rows held out, by about as much: half the
+        number of parameters over the number of rows, in a likelihood. So their mean is the estimate.
+        """
+        return 0.5 * (self._specialists.risks.upper + self.rows.means(self.own_losses))
+
+    @property
+    def references(self) -> Array:
+        """The estimate for a context's own model, or the held-out risk of the pooled one where that is lower."""
+        return np.minimum(self.own_risks, self.rows.means(self.pooled_losses))
+
+    @property
+    def shrunk(self) -> Array:
+        """References with shrunken gains; see :mod:`counterpoise.core.references.shrunk`."""
+        return shrunk_references(self.rows, self.own_losses, self.pooled_losses, self.own_risks)
+
+    @property
+    def bracket(self) -> Array:
+        """An interval of the least possible risk; see :func:`counterpoise.core.references.shrunk.reference_bracket`."""
+        return reference_bracket(self.rows, self.in_sample_losses, self.own_losses, self.pooled_losses)
+
+    @property
+    def standard_errors(self) -> Array:
+        """Of the pooled model's held-out risk in each context."""
+        return self.rows.standard_errors(self.pooled_losses)
+
+
+def cross_fitted_risks(oracle: LinearOracle, counts: Array, tol: float, n_folds: int = N_FOLDS) -> Array:
+    """Estimate the least risk of each context with the help of rows held out; see :attr:`CrossFit.references`.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_contexts,)
+        The weight of each context in the data.
+    tol : float
+    """
+    found = CrossFit(oracle, counts, tol, n_folds)
+    found.check("reference='cross-fit'", "'in-sample'")
+    return found.references
+
+
+def held_out_risks(oracle: LinearOracle, counts: Array, tol: float, n_folds: int = N_FOLDS) -> tuple[Array, Array]:
+    """Return the risk of each context on rows held out: of a model of its own, and of one for all contexts.
+
+    The first is infinite where the rows that remain are none.
+    """
+    found = CrossFit(oracle, counts, tol, n_folds)
+    return found.rows.means(found.own_losses), found.rows.means(found.pooled_losses)

@@ -1,0 +1,243 @@
+"""References of smooth losses: damped Newton steps in every context of a part at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from counterpoise.core.oracle._base import Array
+from counterpoise.core.oracle.linear import EachContext
+from counterpoise.linalg import pseudo_inverse, solve_stack
+from counterpoise.rows import Mask
+
+_MAX_ITER = 200
+
+_MOST_KEPT = 30
+"""Steps after which a Hessian that is kept has not served: from there on every step has its own."""
+
+_POOR = 0.3
+"""Share of the squared Newton decrement that may be left by a step with a Hessian that serves."""
+
+
+class Curvature(Protocol):
+    """Which Hessian steps are taken with, and proofs given by."""
+
+    @property
+    def is_thrifty(self) -> bool:
+        """Whether rows are so many that no look at them is for nothing.
+
+        Neither at values far from the minimum, nor a step further once all is proven.
+        """
+
+    def direction(self, at: EachContext) -> Array:
+        """Return Newton directions, of shape (B, P)."""
+
+    def share(self, at: EachContext) -> float:
+        """Return how much of the Hessian that is known is certainly left here."""
+
+    def bounds(self, at: EachContext, ready: Mask, share: float) -> Array:
+        """Bound the minima of some contexts from below."""
+
+    def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
+        """Move every context; also tell which ones moved."""
+
+
+def minimise(
+    at: EachContext, tol: float, scale: float, curvature: Curvature | None = None
+) -> tuple[Array, Array, Array]:
+    """Return the least risk reached in each context, a lower bound of it, and where it was reached.
+
+    Parameters
+    ----------
+    at : EachContext
+        The contexts, where they begin.
+    tol, scale : float
+        Accuracy asked of each context, relative to how far its risk is above its lowest, at most ``scale``.
+    curvature : Curvature, optional
+        A Hessian for every step when not given.
+    """
+    fresh = Fresh(solve_stack)
+    policy: Any = fresh if curvature is None else curvature
+    n = len(at.theta)
+    upper, lower, theta = np.full(n, np.inf), at.lowest.copy(), at.theta.copy()
+    active = np.arange(n)
+    for n_iter in range(_MAX_ITER):
+        policy = fresh if n_iter == _MOST_KEPT else policy
+        direction = policy.direction(at)
+        slope = np.einsum("bd,bd->b", at.gradient, direction)
+        if policy.is_thrifty and (-0.5 * slope > tol * scale).all() and n_iter < _MAX_ITER - 1:
+            # Far from done, the values would be looked at for nothing.
+            at, moved = policy.step(at, direction, slope)
+            policy = policy if moved.all() else fresh
+            continue
+        better = at.value < upper[active]
+        upper[active[better]], theta[active[better]] = at.value[better], at.theta[better]
+        accuracy = tol * np.clip(at.above, 1e-2 * scale, scale)
+        # Half the squared Newton decrement foretells the bound, which costs more: prove only what looks finished.
+        ready = -0.5 * slope <= accuracy
+        if n_iter == _MAX_ITER - 1:
+            ready[:] = True
+        if ready.any() and (share := policy.share(at)) > 0.0:
+            ready &= (-0.5 * slope <= share * accuracy) | (n_iter == _MAX_ITER - 1)
+            if ready.any():
+                bounds = policy.bounds(at, ready, share)
+                lower[active[ready]] = np.maximum(lower[active[ready]], np.minimum(bounds, upper[active[ready]]))
+        keep = upper[active] - lower[active] > accuracy
+        # The bound is as good as a step further on; so is the value there, up to rounding.
+        last = ~keep & (-slope > 1e-14 * np.abs(at.value)) & (not policy.is_thrifty)
+        if last.any():
+            there = at.subset(last)
+            there = there.at(there.theta + direction[last])
+            better, c = there.value < upper[active[last]], active[last]
+            upper[c[better]], theta[c[better]] = there.value[better], there.theta[better]
+        if not keep.all():
+            active, at = active[keep], at.subset(keep)
+            direction, slope, ready = direction[keep], slope[keep], ready[keep]
+        if active.size == 0:
+            break
+        at, moved = policy.step(at, direction, slope)
+        if policy.is_thrifty and not moved.all():
+            policy = fresh
+            continue
+        keep = moved | ~ready
+        if not keep.all():
+            active, at = active[keep], at.subset(keep)
+        if active.size == 0:
+            break
+    return upper, lower, theta
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A Hessian for every step."""
+
+    solve: Any
+    is_thrifty: bool = False
+
+    def direction(self, at: EachContext) -> Array:
+        """Return Newton directions."""
+        return -self.solve(at.hessian, at.gradient)
+
+    def share(self, at: EachContext) -> float:
+        """All of it is left: it is the one here."""
+        return 1.0
+
+    def bounds(self, at: EachContext, ready: Mask, share: float) -> Array:
+        """Bound the minima of some contexts from below."""
+        some = at if ready.all() else at.subset(ready)
+        return some.bounds(at.hessian[ready])
+
+    def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
+        """Move every context, by a step shortened until its risk falls."""
+        return _line_search(at, direction, slope)
+
+
+class Kept:
+    """One Hessian of one context of many rows, for which it costs several gradients: it is kept while it serves.
+
+    Steps correct it by what gradients have shown since (BFGS); and a share of it, known from how far predictions have
+    moved, is below the Hessian wherever the proof is given.
+
+    Parameters
+    ----------
+    alike : ndarray of shape (P, P)
+        The inverse of a Hessian that may be like this one: with it the first step is taken, so that the context's own
+        Hessian is that of a better point.
+    """
+
+    is_thrifty = True
+
+    def __init__(self, alike: Array) -> None:
+        self.alike: Array | None = alike
+        self.inverse: Array | None = None
+        self.before = np.inf
+
+    def direction(self, at: EachContext) -> Array:
+        """Return the direction; with a new Hessian where the last one has ceased to serve."""
+        if self.alike is not None:
+            return -at.gradient @ self.alike
+        if self.inverse is not None:
+            direction = -at.gradient @ self.inverse
+            self.promised = -0.5 * float(at.gradient[0] @ direction[0])
+            if self.promised <= _POOR * self.before:
+                return direction
+        self.hessian, self.base, self.before = at.hessian, at.sums, np.inf
+        self.inverse = pseudo_inverse(self.hessian)[0]
+        direction = -at.gradient @ self.inverse
+        self.promised = -0.5 * float(at.gradient[0] @ direction[0])
+        return direction
+
+    def share(self, at: EachContext) -> float:
+        """Return how much of the Hessian is certainly left here; nothing as long as there is none."""
+        if self.alike is not None:
+            return 0.0
+        third_order = at.loss.third_order
+        assert third_order is not None
+        return float(np.exp(-third_order * at.sums.moved(self.base)))
+
+    def bounds(self, at: EachContext, ready: Mask, share: float) -> Array:
+        """Bound the minimum from below."""
+        return at.bounds(share * self.hessian)
+
+    def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
+        """Take the step; where it leads uphill, a shorter one."""
+        there = at.at(at.theta + direction)
+        moved = np.ones(1, dtype=bool)
+        if self.alike is not None:
+            self.alike = None
+            return (there if there.value[0] < at.value[0] else at), moved
+        # A slope along the step that has all but vanished tells as much as the values, which cost more.
+        with np.errstate(invalid="ignore"):
+            ahead = abs(float(there.gradient[0] @ direction[0]))
+        if not ahead <= self.promised:
+            there, moved = _line_search(at, direction, slope)
+            if not moved.all():
+                return at, moved
+        change, bend = there.theta[0] - at.theta[0], there.gradient[0] - at.gradient[0]
+        assert self.inverse is not None
+        self.inverse, self.before = _corrected(self.inverse, change, bend), self.promised
+        return there, moved
+
+
+def _corrected(inverse: Array, change: Array, bend: Array) -> Array:
+    """Return the inverse Hessian corrected to map a change of the gradient to the move behind it (BFGS)."""
+    along = float(change @ bend)
+    # A move as short as rounding shows nothing.
+    if not along > 1e-100:
+        return inverse
+    image = inverse @ bend
+    cross = np.outer(image, change / along)
+    return inverse + (1.0 + float(bend @ image) / along) * np.outer(change, change / along) - cross - cross.T
+
+
+def _line_search(at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
+    """Move every context, by a step shortened until its risk falls; also tell which ones moved."""
+    # Sums that are added up in another order every time differ by this much.
+    slack = (1e-15 if at.at_hand else 1e-13) * np.abs(at.value)
+    length, shorter = np.ones(len(slope)), 0.5 if at.at_hand else 0.25
+    for attempt in range(50):
+        trial = at.at(at.theta + length[:, None] * direction)
+        with np.errstate(invalid="ignore"):
+            fell = trial.value <= at.value + 1e-4 * length * slope + slack
+        if fell.all():
+            return trial, fell
+        length = np.where(fell, length, shorter * length)
+        if attempt == 3 and at.at_hand:
+            # Far from the minimum the curvature can mislead; a matrix that bounds it from above gives a sure step.
+            direction, slope = _majorant_step(at, ~fell, direction, slope)
+            length = np.where(fell, length, 1.0)
+    return at.at(at.theta + np.where(fell, length, 0.0)[:, None] * direction), fell
+
+
+def _majorant_step(at: EachContext, stuck: Mask, direction: Array, slope: Array) -> tuple[Array, Array]:
+    """Replace the directions of stuck contexts by the minimiser of a quadratic upper bound, where there is one."""
+    some = at.subset(stuck)
+    above = some.majorant()
+    if above is None:
+        return direction, slope
+    direction, slope = direction.copy(), slope.copy()
+    direction[stuck] = -solve_stack(above, some.gradient)
+    slope[stuck] = np.einsum("bd,bd->b", some.gradient, direction[stuck])
+    return direction, slope

@@ -1,0 +1,251 @@
+"""A model of its own for every context, and the risk it reaches there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from counterpoise.core.objective import ReferenceRisks, RobustObjective
+from counterpoise.core.oracle import Oracle
+from counterpoise.core.oracle._base import Array
+from counterpoise.core.oracle.kinked import KinkedOracle
+from counterpoise.core.oracle.linear import EachContext, LinearOracle, LinearPoint
+from counterpoise.core.oracle.scalar import suits_scalar
+from counterpoise.core.oracle.scalar_blocks import scalar_form
+from counterpoise.core.references.kinked import Programs, solve_programs
+from counterpoise.core.references.newton import Fresh, Kept, minimise
+from counterpoise.core.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver, TruncatedNewton
+from counterpoise.core.solvers.interior_point import rough_erm
+from counterpoise.linalg import pseudo_inverse, solve_stack
+from counterpoise.rows import Codes, Coefficients, MemoryRows
+from counterpoise.rows.blocks import in_memory
+from counterpoise.rows.memory import BATCH_ENTRIES, MemoryPart
+from counterpoise.sets import KLBall
+from counterpoise.threads import one_thread, spread
+
+MANY_ROWS = 400_000
+"""Rows from which a first answer is sought with a part of them."""
+
+LONG = 512
+"""Rows of a context from which its Hessian may be kept."""
+
+THINNED = 10
+"""One row in so many, where a part of the rows is taken."""
+
+Found = tuple[Array, Array, Array]
+"""Least risks, their lower bounds, and where they are reached."""
+
+
+@dataclass(frozen=True, eq=False)
+class Specialists:
+    """The model that is best for each context alone.
+
+    Attributes
+    ----------
+    risks : ReferenceRisks
+        What each reaches in its own context.
+    theta : ndarray of shape (n_contexts, n_parameters)
+    """
+
+    risks: ReferenceRisks
+    theta: Array
+
+
+def reference_risks(oracle: LinearOracle, tol: float, sketch: LinearPoint | None = None) -> ReferenceRisks:
+    """Minimise every context's risk on its own; see :func:`fit_specialists`."""
+    return fit_specialists(oracle, tol, sketch).risks
+
+
+def fit_specialists(oracle: LinearOracle, tol: float, sketch: LinearPoint | None = None) -> Specialists:
+    """Minimise every context's risk on its own.
+
+    Parameters
+    ----------
+    tol : float
+        Accuracy asked of each reference, relative to how far the risks are above their lower bounds on average.
+    sketch : LinearPoint, optional
+        What :func:`sketched` says of these rows.
+    """
+    if suits_scalar(oracle):
+        least, theta = scalar_form(oracle).context_minima()
+        return Specialists(ReferenceRisks.exactly(least), theta[:, None])
+    alone = _too_large_to_join(oracle)
+    upper, lower = np.empty(oracle.n_contexts), np.empty(oracle.n_contexts)
+    theta = np.empty((oracle.n_contexts, oracle.n_parameters))
+    for k in np.flatnonzero(alone):
+        upper[k], lower[k], theta[k] = _solve_alone(oracle.context(int(k)), tol)
+    joined = np.flatnonzero(~alone)
+    if joined.size:
+        some = oracle if joined.size == oracle.n_contexts else oracle.subset(joined)
+        upper[joined], lower[joined], theta[joined] = _solve_together(some, tol, sketch)
+    return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), theta)
+
+
+def _solve_together(oracle: LinearOracle, tol: float, sketch: LinearPoint | None) -> Found:
+    """Minimise risks part by part; once more where the references themselves have to set the scale."""
+    floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, 0.0)
+    flat = oracle.at(oracle.start())
+    scale = max(float(np.mean(np.abs(flat.risks - floor))), 1e-3 * oracle.typical_risk)
+    upper, lower, theta = (_kinked if oracle.loss.is_hinged else _smooth)(flat, tol, scale, sketch)
+    reached = max(float(np.mean(np.abs(upper - floor))), 1e-3 * oracle.typical_risk)
+    # Data that every context fits (nearly) perfectly. No accuracy is finer than that of a hundredth of the scale.
+    lacking = upper - lower > 1e-2 * tol * reached
+    if reached < 1e-2 * scale and lacking.any():
+        c = np.flatnonzero(lacking) if oracle.rows.at_hand else np.arange(oracle.n_contexts)
+        some = oracle.subset(c) if oracle.rows.at_hand else oracle
+        again = _kinked if oracle.loss.is_hinged else _smooth
+        least, proven, where = again(some.at(flat.theta), tol, reached, theta[c])
+        better = least < upper[c]
+        upper[c[better]], theta[c[better]] = least[better], where[better]
+        # What was proven stays so, where closer to the minimum rounding leaves no proof.
+        lower[c] = np.maximum(lower[c], proven)
+    return upper, lower, theta
+
+
+def sketched(oracle: LinearOracle, counts: Array) -> LinearPoint | None:
+    """Return about the best parameters for all rows, as a part of them has it where rows are many.
+
+    None where that is not known at once: rows that are elsewhere, without a Hessian, or with kinks.
+    """
+    if not (oracle.rows.at_hand and oracle.forms_hessian) or oracle.loss.is_hinged:
+        return None
+    rows: MemoryRows = oracle.rows
+    some = replace(oracle, rows=rows.thinned(THINNED)) if len(rows.target) >= MANY_ROWS else oracle
+    nothing = ReferenceRisks.exactly(np.zeros(len(counts)))
+    point = rough_erm(RobustObjective(some, KLBall(counts / counts.sum(), 0.0), nothing), some.start())
+    assert isinstance(point, LinearPoint)
+    return point
+
+
+def _kinked(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
+    """Minimise every risk of a hinged loss, part by part."""
+    oracle, found = flat.oracle, []
+    for contexts, part in oracle.rows.parts():
+        blocks = in_memory(oracle.rows, part) if isinstance(part, MemoryPart) else oracle.rows.blocks
+        programs = Programs.start(blocks, oracle, len(contexts))
+        found.append((contexts, solve_programs(programs, part.lowest, tol, scale)))
+    return _in_order(found)
+
+
+def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
+    """Minimise every risk by Newton steps, part by part: the longest contexts one by one.
+
+    They begin at a point that all share (a LinearPoint), or at parameters of their own (an array), or at a constant
+    prediction (``flat``) where that is better.
+    """
+    oracle, rows = flat.oracle, flat.oracle.rows
+    sketch = begin if isinstance(begin, LinearPoint) else None
+
+    def at(contexts: Codes, part: Any) -> EachContext:
+        own = np.tile(flat.theta, (len(contexts), 1))
+        if begin is None:
+            return EachContext(part, oracle.alpha, own)
+        theta = np.tile(sketch.theta, (len(contexts), 1)) if sketch is not None else begin[contexts]
+        there = EachContext(part, oracle.alpha, theta)
+        better = there.value < flat.risks[contexts] if sketch is not None else np.ones(len(own), dtype=bool)
+        return there if better.all() else there.at(np.where(better[:, None], theta, own))
+
+    longest = np.zeros(oracle.n_contexts, dtype=bool)
+    found: list[tuple[Codes, Found]] = []
+    if sketch is not None and rows.at_hand and len(rows.target) >= MANY_ROWS and not sparse.issparse(rows.X):
+        longest = rows.sizes >= max(LONG, 4 * oracle.n_parameters) if oracle.loss.third_order is not None else longest
+        alike = pseudo_inverse(sketch.hessian(rows.sizes / rows.sizes.sum())[None])[0]
+        # Each step is too short for threads. A twentieth of what is asked of the fit will do, where more is a look at
+        # many rows.
+        with one_thread():
+            found += [
+                (k, minimise(at(k, rows.grouped(k)), 5.0 * tol, scale, Kept(alike)))
+                for k in np.flatnonzero(longest)[:, None]
+            ]
+
+    def solve(chosen: tuple[Codes, Any]) -> tuple[Codes, Found]:
+        contexts, part = chosen
+        if isinstance(part, MemoryPart) and oracle.alpha > 0.0 and (condensed := part.condensed()) is not None:
+            return contexts, _condensed(at(contexts, part), *condensed, tol, scale)
+        return contexts, minimise(at(contexts, part), tol, scale, Fresh(rows.solve))
+
+    others = rows.parts() if not longest.any() else rows.parts(~longest)
+    return _in_order(found + spread(solve, others))
+
+
+def _in_order(found: list[tuple[Codes, Found]]) -> Found:
+    back = np.argsort(np.concatenate([contexts for contexts, _ in found]))
+    upper, lower, theta = (np.concatenate(part)[back] for part in zip(*(one for _, one in found), strict=True))
+    return upper, lower, theta
+
+
+def _condensed(at: EachContext, part: MemoryPart, basis: Array, tol: float, scale: float) -> Found:
+    """Minimise the risks of contexts in as few parameters as their rows allow."""
+    shape = at.part.coefficients
+    matrix = at.theta.reshape(len(at.theta), shape.n_outputs, -1)
+    d = shape.n_features
+    theta = np.concatenate([matrix[:, :, :d] @ basis, matrix[:, :, d:]], axis=2).reshape(len(matrix), -1)
+    begin = _past_all_rows(EachContext(part, at.alpha, theta), part)
+    upper, lower, theta = minimise(begin, tol, scale)
+    return upper, lower, expanded(theta, part.coefficients, basis)
+
+
+def expanded(theta: Array, shape: Coefficients, basis: Array) -> Array:
+    """Return parameters of condensed contexts as those of the contexts they came from."""
+    matrix = theta.reshape(len(theta), shape.n_outputs, -1)
+    d = shape.n_features
+    whole = np.concatenate([matrix[:, :, :d] @ basis.transpose(0, 2, 1), matrix[:, :, d:]], axis=2)
+    return np.asarray(whole.reshape(len(theta), -1))
+
+
+def _past_all_rows(at: EachContext, part: MemoryPart) -> EachContext:
+    """Return contexts of few rows at parameters that serve every row of them, where that is better.
+
+    As many features as rows can be led to any predictions; step by step it is a long way there.
+    """
+    wish = part.loss.beyond(part.target)
+    if wish is None:
+        return at
+    X = part.layout.X
+    n, length, d = X.shape
+    rows = solve_stack(X @ X.transpose(0, 2, 1), wish.reshape(n, length))
+    theta = np.zeros_like(at.theta)
+    theta[:, :d] = np.einsum("bl,bld->bd", rows, X)
+    far = np.array([2.0, 4.0, 8.0, 16.0])
+    tried = [at.at(k * theta) for k in far]
+    values = [one.value for one in tried]
+    best = np.argmin(values, axis=0)
+    better = np.min(values, axis=0) < at.value
+    return at.at(np.where(better[:, None], far[best][:, None] * theta, at.theta))
+
+
+def _too_large_to_join(oracle: LinearOracle) -> np.ndarray:
+    """Mark contexts to be solved one by one: a batch has no room for their Hessian, or would fill in their zeros."""
+    if not oracle.forms_hessian:
+        return np.ones(oracle.n_contexts, dtype=bool)
+    if not oracle.rows.at_hand or not sparse.issparse(oracle.rows.X):
+        return np.zeros(oracle.n_contexts, dtype=bool)
+    return oracle.rows.sizes * oracle.n_features > BATCH_ENTRIES
+
+
+def _solve_alone(oracle: LinearOracle, tol: float) -> tuple[float, float, Array]:
+    """Minimise the risk of the only context there is."""
+    form: Oracle = oracle
+    solvers: list[type[Solver]] = [Newton]
+    if not oracle.forms_hessian:
+        solvers = by_products(oracle)
+    elif oracle.loss.is_hinged:
+        form, solvers = KinkedOracle(oracle), [PolyhedralInteriorPoint]
+    point, nothing = KLBall(np.ones(1), 0.0), ReferenceRisks.exactly(np.zeros(1))
+    solutions = []
+    for solver in solvers:
+        solutions.append(solver(tol=tol).solve(RobustObjective(form, point, nothing)))
+        if solutions[-1].success:
+            break
+    best = min(solutions, key=lambda solution: solution.certificate.relative_gap)
+    return best.certificate.upper, best.certificate.lower, best.theta
+
+
+def by_products(oracle: LinearOracle) -> list[type[Solver]]:
+    """Return the solvers for more parameters than a square matrix can have, the fastest first."""
+    # Without a ridge nothing is proven there, and without curvature there is nothing to take products with.
+    flat = oracle.loss.is_hinged and oracle.loss.softness == 0.0
+    return [NewtonCG] if flat or oracle.alpha == 0.0 else [TruncatedNewton, NewtonCG]

@@ -1,0 +1,158 @@
+"""What is made small, and over which mixes: the switches that name every method of the family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.core.objective import ReferenceRisks
+from counterpoise.exceptions import InvalidInputError, RenamedParameterError
+from counterpoise.sets import ContextSet, KLBall, RadiusMethod, confidence_radius
+
+Array = NDArray[np.float64]
+
+Criterion = Literal["excess", "risk"]
+
+
+class Criterial:
+    """Something with a parameter ``criterion``, which was called ``score`` once."""
+
+    def __new__(cls, *args: Any, **params: Any) -> Self:
+        """Name the parameter's new name to whoever passes the old one."""
+        refuse_score(params)
+        return super().__new__(cls)
+
+
+def refuse_score(params: Mapping[str, Any]) -> None:
+    """Raise where a parameter has its old name."""
+    if "score" in params:
+        raise RenamedParameterError(
+            "score= is now called criterion=, since score is the name of a method in scikit-learn. "
+            f"Pass criterion={params['score']!r}."
+        )
+
+
+@dataclass(frozen=True)
+class Robustness(Criterial):
+    """What is scored, and how large the set is: two switches that name every method of the family.
+
+    Parameters
+    ----------
+    confidence : float
+        Level of the confidence set; 1 is the whole simplex.
+    radius : {"types", "agrawal", "chi2"} or float
+        How the radius follows from the confidence, or the radius itself in bits.
+    draws : float, optional
+        Independent draws of a context in the data, where rows are not. Of no use with a radius in bits.
+    criterion : {"excess", "risk"}
+    balanced : bool
+        Centre the set on equal shares instead of on the empirical ones.
+    mix : ContextSet, optional
+        The set itself, over the contexts in the order of their labels; then nothing above but the criterion matters.
+    """
+
+    confidence: float = 0.99
+    radius: RadiusMethod | float = "types"
+    draws: float | None = None
+    criterion: Criterion = "excess"
+    balanced: bool = False
+    mix: ContextSet | None = None
+
+    @property
+    def switches(self) -> dict[str, Any]:
+        """The same in the words of an estimator: its radius and its criterion."""
+        return {"radius": math.inf if self.confidence == 1.0 else self.radius, "criterion": self.criterion}
+
+    def scored(self, references: ReferenceRisks) -> ReferenceRisks:
+        """Return what is taken off each risk: the references, or nothing where the criterion is the risk itself."""
+        return references if self.criterion == "excess" else ReferenceRisks.exactly(np.zeros_like(references.upper))
+
+    def ball(self, counts: Array) -> ContextSet:
+        """Return the set of context distributions for these counts."""
+        if self.mix is not None:
+            if self.mix.p_hat.size != len(counts):
+                raise InvalidInputError(
+                    f"mix is a set over {self.mix.p_hat.size} contexts; the data have {len(counts)}. Pass one with a "
+                    "probability for each context, in the order of their labels."
+                )
+            return self.mix
+        if isinstance(self.radius, str):
+            bits = confidence_radius(counts, self.confidence, self.radius, draws=self.draws)
+        else:
+            bits = self.radius
+        shares = np.full(len(counts), 1.0 / len(counts)) if self.balanced else counts / counts.sum()
+        return KLBall(shares, bits)
+
+
+def check_parameters(params: Mapping[str, Any]) -> None:
+    """Refuse parameters that cannot be meant, by name and before anything is done with them."""
+    rules: dict[str, tuple[bool, str]] = {
+        "confidence": (_is_number(params["confidence"], 0.0, 1.0), "a level of confidence in [0, 1], such as 0.99"),
+        "radius": (
+            params["radius"] in get_args(RadiusMethod)
+            if isinstance(params["radius"], str)
+            else _is_number(params["radius"], 0.0),
+            "'types', 'agrawal' or 'chi2', or a number of bits, 0 or more",
+        ),
+        "draws": (
+            params["draws"] is None or (_is_number(params["draws"], 0.0) and 0 < params["draws"] < math.inf),
+            "a positive number, how many independent draws of a context the data hold, or None",
+        ),
+        "criterion": (params["criterion"] in ("excess", "risk"), "'excess' or 'risk'"),
+        "reference": (
+            not isinstance(params["reference"], str) or params["reference"] in ("in-sample", "cross-fit", "shrunk"),
+            "'in-sample', 'cross-fit' or 'shrunk', or a mapping from context to risk",
+        ),
+        "adjust": (_is_adjustment(params.get("adjust")), "None, 'standard-error' or a positive number, such as 1.0"),
+        "mix": (
+            params.get("mix") is None or isinstance(params["mix"], ContextSet),
+            "a set of mixes such as KLBall(p_hat, radius) or Chi2Ball(p_hat, radius), or None",
+        ),
+        "tol": (_is_number(params.get("tol", 0.0), 0.0), "a number, 0 or more, such as 1e-6"),
+        "max_iter": (_is_whole(params.get("max_iter", 1)), "a whole number, 1 or more"),
+        "fit_intercept": (isinstance(params.get("fit_intercept", True), (bool, np.bool_)), "True or False"),
+    }
+    for name, (is_good, wanted) in rules.items():
+        if not is_good:
+            raise InvalidInputError(f"{name} is {params[name]!r:.60}; pass {wanted}.")
+
+
+def _is_number(value: Any, low: float, high: float = math.inf) -> bool:
+    number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+    # A number that no float can hold is none that is meant; a narrow float cannot be compared with so large a one.
+    value = float(value) if isinstance(value, np.floating) else value
+    return number and bool(low <= value <= high) and (bool(value <= 1e300) or value == math.inf)
+
+
+def _is_adjustment(value: Any) -> bool:
+    if value is None or isinstance(value, str):
+        return value in (None, "standard-error")
+    return _is_number(value, 0.0) and 0.0 < value < math.inf
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 1)
+
+
+METHODS: Mapping[str, Robustness] = {
+    "robust": Robustness(),
+    "erm": Robustness(radius=0.0, criterion="risk"),
+    "inverse-frequency": Robustness(radius=0.0, criterion="risk", balanced=True),
+    "minimax-risk": Robustness(confidence=1.0, criterion="risk"),
+    "minimax-regret": Robustness(confidence=1.0, criterion="excess"),
+    "likelihood-robust": Robustness(criterion="risk"),
+}
+"""The methods of the family by name; every one is the same problem with its switches set."""
+
+
+def named(method: str) -> Robustness:
+    """Return a method of the family by its name."""
+    if method not in METHODS:
+        raise InvalidInputError(f"there is no method {method!r}; choose one of {', '.join(METHODS)}.")
+    return METHODS[method]

@@ -1,0 +1,176 @@
+"""The game played with any learner: one side weighs contexts, the other answers with a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.core.objective import ReferenceRisks, RobustObjective
+from counterpoise.core.oracle.quadratic import QuadraticOracle
+from counterpoise.core.solvers.interior_point import InteriorPoint
+from counterpoise.sets import ContextSet
+
+Array = NDArray[np.float64]
+
+_FIRST_STEP = 0.5
+_SHORTEST_STEP = 0.05
+"""A step so short that a learner hardly notices it; then the gap has stopped shrinking."""
+
+_LEAST_SHARE = 1e-3
+"""What a context keeps of its empirical weight, so that no row is without any and no class is lost."""
+
+_MOST_CONTEXTS = 1000
+"""Contexts up to which a square matrix of their curvature is kept; beyond, steps are plain."""
+
+
+@dataclass(frozen=True, eq=False)
+class Game:
+    """How a game went.
+
+    Attributes
+    ----------
+    p : ndarray of shape (n_contexts,)
+        The weights of the round that was best.
+    risks : ndarray of shape (n_contexts,)
+        The risks of the learner's answer to them.
+    lower, upper : ndarray of shape (n_rounds,)
+        The expected score under the weights of each round, and the worst case of its answer.
+    bound : float
+        What an optimal learner could not go below: the largest, over rounds, of the least expected score any answer has
+        under the weights of the round.
+    best : int
+        The round whose answer has the least worst case.
+    converged : bool
+        Whether the gap came within the tolerance, or stopped shrinking, before the rounds ran out.
+    """
+
+    p: Array
+    risks: Array
+    lower: Array
+    upper: Array
+    bound: float
+    best: int
+    converged: bool
+
+
+def best_response(
+    answer: Callable[[Array], Array],
+    mixes: ContextSet,
+    references: Array,
+    *,
+    tol: float,
+    max_iter: int,
+    callback: Callable[[int, float, float], None] | None = None,
+) -> Game:
+    """Look for the weights under which the learner's own answer is least favourable.
+
+    The value of the game is concave in the weights, and its gradient is the answer's scores. Each round maximises a
+    parabola through the best round so far, whose curvature is learnt from the answers seen (BFGS), over the set; the
+    first step goes part of the way to the distribution that is least favourable for the first answer. Steps are halved
+    while they fail to bring the players closer.
+
+    Parameters
+    ----------
+    answer : callable
+        Maps weights of shape (n_contexts,) to the risks of the model trained under them.
+    references : ndarray of shape (n_contexts,)
+    tol : float
+        Stop when the gap is at most this share of the worst case of the scores' size.
+    callback : callable, optional
+        Called with the round, the lower and the upper value.
+    """
+    p = mixes.p_hat
+    least = _LEAST_SHARE * mixes.p_hat
+    rounds: list[_Round] = []
+    centre: _Round | None = None
+    length = 1.0
+    converged = False
+    for n in range(max_iter):
+        risks = answer(p)
+        worst = mixes.worst_case(risks - references)
+        this = _Round(p, risks, risks - references, worst.distribution, float(worst.value))
+        rounds.append(this)
+        if callback is not None:
+            callback(n, this.lower, this.upper)
+        if mixes.is_point or this.gap <= tol * float(mixes.worst_case(np.abs(this.scores)).value):
+            converged = True
+            break
+        if centre is None or this.gap < centre.gap:
+            centre, length = this, 1.0
+        else:
+            length *= 0.5
+            if length < _SHORTEST_STEP:
+                converged = True
+                break
+        target = np.maximum(_proposal(rounds, centre, mixes), least)
+        direction = target / target.sum() - centre.p
+        p = centre.p + length * direction
+    best = min(rounds, key=lambda one: one.upper)
+    lower, upper = (np.array([getattr(one, name) for one in rounds]) for name in ("lower", "upper"))
+    # Under some weights an answer of another round may be better than the learner's own: then that one counts.
+    weights, scores = (np.array([getattr(one, name) for one in rounds]) for name in ("p", "scores"))
+    bound = float((weights @ scores.T).min(axis=1).max())
+    return Game(best.p, best.risks, lower, upper, bound, rounds.index(best), converged)
+
+
+@dataclass(frozen=True, eq=False)
+class _Round:
+    """Weights, and what the answer to them looks like."""
+
+    p: Array
+    risks: Array
+    scores: Array
+    worst: Array
+    upper: float
+
+    @property
+    def lower(self) -> float:
+        return float(self.p @ self.scores)
+
+    @property
+    def gap(self) -> float:
+        return self.upper - self.lower
+
+
+def _proposal(rounds: list[_Round], centre: _Round, mixes: ContextSet) -> Array:
+    """Return the weights that maximise the parabola around a round."""
+    bend = _curvature(rounds, 1.0 / mixes.p_hat) if len(mixes.p_hat) <= _MOST_CONTEXTS else None
+    if bend is None or not np.isfinite(bend).all():
+        return centre.p + _FIRST_STEP * (centre.worst - centre.p)
+    # The maximum over p of a concave parabola is the minimum over u of the worst case of linear scores:
+    # -v'Bv/2 = min over u of u'u/2 - u'L'v, with B = LL'.
+    bends, axes = np.linalg.eigh(bend)
+    factor = axes * np.sqrt(np.maximum(bends, 1e-10 * bends[-1]))
+    game = QuadraticOracle(
+        centre=np.zeros(len(factor)),
+        values=centre.scores,
+        gradients=factor.T @ centre.p - factor,
+        hessians=np.eye(len(factor))[None],
+        typical_risk=float(np.abs(centre.scores).max()),
+    )
+    objective = RobustObjective(game, mixes, ReferenceRisks.exactly(np.zeros_like(centre.p)))
+    return InteriorPoint(tol=1e-6, warm=True).solve(objective).p_worst
+
+
+def _curvature(rounds: list[_Round], shape: Array) -> Array | None:
+    """Return minus the Hessian of the game's value as far as the answers tell; None where they tell nothing."""
+    pairs = []
+    for before, after in pairwise(rounds):
+        step, fall = after.p - before.p, before.scores - after.scores
+        # A shift common to all scores changes nothing in the game.
+        fall = fall - fall.mean()
+        # More weight on a context should lower its score; where noise says otherwise, it says nothing.
+        if step @ fall > 1e-8 * float(np.linalg.norm(step) * np.linalg.norm(fall)):
+            pairs.append((step, fall))
+    if not pairs:
+        return None
+    step, fall = pairs[-1]
+    bend = np.diag(shape * float(fall @ fall) / float(fall @ (shape * step)) if fall @ (shape * step) > 0 else shape)
+    for step, fall in pairs:
+        image = bend @ step
+        bend = bend + np.outer(fall, fall) / float(fall @ step) - np.outer(image, image) / float(step @ image)
+    return 0.5 * (bend + bend.T)

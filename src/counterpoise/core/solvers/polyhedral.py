@@ -1,0 +1,59 @@
+"""Hinged losses in several dimensions: the interior-point method with the rows' duals kept apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from counterpoise.core.objective import RobustObjective
+from counterpoise.core.oracle._base import Point
+from counterpoise.core.solvers._base import Array, State
+from counterpoise.core.solvers._kkt import Duals, Linearisation, state_of
+from counterpoise.core.solvers.interior_point import InteriorPoint, bound_prices
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.sets._base import positive
+
+
+@dataclass(frozen=True)
+class PolyhedralInteriorPoint(InteriorPoint):
+    """For oracles whose points carry row-wise dual variables and eliminate them (``linearise``)."""
+
+    needs: ClassVar[tuple[str, ...]] = ("row_duals",)
+
+    def first_point(self, objective: RobustObjective, theta: Array) -> Point:
+        """Return the point itself: the rows' own variables start well inside their bounds."""
+        return objective.oracle.at(theta)
+
+    def linearise(self, objective: RobustObjective, point: Any, p: Array) -> Linearisation:
+        """Return the model in which the rows are eliminated."""
+        model: Linearisation = point.linearise(p, positive(objective.mixes.p_hat))
+        return model
+
+    def start(self, objective: RobustObjective, theta: Array) -> State:
+        """Begin at the centre of the set, with every product of a variable and its price about as large."""
+        point: Any = objective.oracle.at(theta)
+        mixes = objective.mixes
+        # Half the way from the centre, so inside every inequality, with some mass on every context.
+        p = 0.5 * (mixes.p_hat + mixes.project(positive(mixes.p_hat)))
+        if not p.all():
+            raise InvalidInputError(
+                f"no member of the set gives context {int(np.argmin(p))} a probability, so its risk does not count. "
+                "Drop it: PolyhedralInteriorPoint needs one for every context."
+            )
+        point = point.balanced(p)
+        model: Any = self.linearise(objective, point, p)
+        scores = model.risks - objective.references.upper
+        mu = model.complementarity()
+        constraints, depths = mixes.constraints(p), -mixes.constraints(mixes.p_hat).values
+        slacks = np.maximum(-constraints.values, 0.1 * depths)
+        prices = mu / slacks
+        reduced = scores - prices @ constraints.regular
+        nu = float(reduced.max()) + mu + float(prices.sum())
+        duals = Duals(nu, nu - reduced, prices, slacks, *bound_prices(objective, theta, mu))
+        return state_of(point, p, duals, model, constraints)
+
+    def finished(self, state: State) -> State:
+        """Return the state as it is: its certificate comes from the rows, not from a Hessian."""
+        return state

@@ -1,0 +1,237 @@
+"""What robustness costs and what it buys, level by level."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from counterpoise.contexts import shown
+from counterpoise.core.fit import LinearFit
+from counterpoise.core.objective import Certificate
+from counterpoise.core.path import solve_path
+from counterpoise.estimators.linear import RobustLinearModel
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.sets import Ball, KLBall, RadiusMethod, confidence_radius, implied_confidence, radius_ladder
+from counterpoise.tables.table import Table
+from counterpoise.threads import suited
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConfidencePath(Table):
+    """A table with a row per level of confidence, from the smallest set to the largest.
+
+    Columns are ``confidence``, ``radius`` (in bits), ``nominal_risk`` (the mean over the data), ``worst_risk`` and
+    ``worst_excess`` (the largest of any context), ``objective`` (the worst case over the set), ``gap`` (proven), and
+    ``excess[c]`` and ``weight[c]`` of every context ``c``. Risks are those of the fit: in sample, with the ridge.
+
+    Attributes
+    ----------
+    contexts : ndarray of shape (n_contexts,)
+    risks, excess_risks, context_weights : ndarray of shape (n_levels, n_contexts)
+    models : tuple
+        The fitted estimator of each level.
+    """
+
+    contexts: NDArray[Any] = ()  # type: ignore[assignment]
+    risks: Array = ()  # type: ignore[assignment]
+    excess_risks: Array = ()  # type: ignore[assignment]
+    context_weights: Array = ()  # type: ignore[assignment]
+    models: tuple[Any, ...] = ()
+
+
+def confidence_path(
+    model: Any,
+    X: Any,
+    y: Any,
+    contexts: Any = None,
+    confidences: Sequence[float] | None = None,
+    *,
+    radii: Sequence[float] | None = None,
+    levels: int = 50,
+    sample_weight: Any = None,
+    **columns: Any,
+) -> ConfidencePath:
+    """Fit a model at many levels of confidence.
+
+    Without ``confidences`` or ``radii`` the levels reach from empirical risk minimisation (radius 0) to minimax
+    regret (the whole simplex), in steps along which the solution moves evenly. The confidence beside each is the one
+    for which the model's method of sizing the set gives that radius: mostly 0 or nearly 1, so plot against the radius.
+
+    Parameters
+    ----------
+    model : estimator
+        A robust linear model, or a pipeline that ends in one; or any estimator with a parameter ``radius`` and the
+        attributes of :class:`counterpoise.ContextRobust`, which is fitted anew at every level.
+    contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+    confidences, radii : sequences of numbers, optional
+        The levels, as confidences or as radii in bits.
+    levels : int
+        How many, where neither is given.
+    **columns
+        What else the model's ``fit`` takes of every row, such as ``costs=``.
+
+    Returns
+    -------
+    ConfidencePath
+    """
+    if isinstance(model, Pipeline) and len(model.steps) > 1:
+        before, (name, final) = clone(model[:-1]), model.steps[-1]
+        X = before.fit_transform(X, y)
+        path = confidence_path(
+            final, X, y, contexts, confidences, radii=radii, levels=levels, sample_weight=sample_weight, **columns
+        )
+        whole = (clone(model).set_params(steps=[*before.steps, (name, one)]) for one in path.models)
+        return replace(path, models=tuple(whole))
+    model = model.steps[0][1] if isinstance(model, Pipeline) else model
+    if not hasattr(model, "get_params") or "radius" not in model.get_params():
+        raise InvalidInputError(
+            f"confidence_path needs a robust model such as RobustLogisticRegression(), got {model!r:.60}."
+        )
+    if contexts is None:
+        raise InvalidInputError(
+            "confidence_path needs contexts=, one label per row: with one context there is no path."
+        )
+    sized = _Levels(model, confidences, radii, levels)
+    if isinstance(model, RobustLinearModel):
+        return _linear_path(clone(model), sized, X, y, contexts, sample_weight, **columns)
+    return _refitted_path(model, sized, X, y, contexts, sample_weight, **columns)
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """Which levels were asked for."""
+
+    model: Any
+    confidences: Sequence[float] | None
+    radii: Sequence[float] | None
+    n_levels: int
+
+    @property
+    def mix(self) -> Any:
+        """The set that the model was given, if any."""
+        return self.model.get_params().get("mix")
+
+    def ball(self, counts: Array) -> Ball:
+        """Return the ball whose radius makes the levels."""
+        if self.mix is None:
+            return KLBall(counts / counts.sum(), 0.0)
+        if not isinstance(self.mix, Ball):
+            raise InvalidInputError(
+                f"mix is a {type(self.mix).__name__}, which has no radius, so there is no path. Pass a ball such as "
+                "Chi2Ball(p_hat, radius), or None."
+            )
+        return self.mix
+
+    def switches(self, ball: Ball) -> dict[str, Any]:
+        """Return the parameters of a model with that ball."""
+        return {"radius": ball.radius} if self.mix is None else {"mix": ball}
+
+    @property
+    def method(self) -> RadiusMethod:
+        return self.model.radius if isinstance(self.model.radius, str) else "types"  # type: ignore[return-value]
+
+    def bits(self, counts: Array) -> Array:
+        """Return the radii, ascending and distinct."""
+        if self.confidences is not None and self.radii is not None:
+            raise InvalidInputError("pass confidences or radii, not both.")
+        if self.confidences is not None:
+            levels = np.atleast_1d(np.asarray(self.confidences)).tolist()
+            asked = [confidence_radius(counts, one, self.method, draws=self.model.draws) for one in levels]
+        elif self.radii is not None:
+            try:
+                asked = np.atleast_1d(np.asarray(self.radii, dtype=np.float64)).tolist()
+            except (TypeError, ValueError) as error:
+                raise InvalidInputError(f"radii are numbers of bits, got {self.radii!r:.60}.") from error
+        else:
+            if not (isinstance(self.n_levels, (int, np.integer)) and self.n_levels >= 2):
+                raise InvalidInputError(f"levels = {self.n_levels!r}; a path has two or more.")
+            asked = radius_ladder(self.n_levels).tolist()
+        if not asked or not all(one >= 0.0 for one in asked):
+            raise InvalidInputError(f"levels are radii of 0 bits or more, got {asked!r:.60}.")
+        return np.unique(np.asarray(asked, dtype=np.float64))
+
+    def confidence(self, radius: float, counts: Array) -> float:
+        """Return the confidence of a level, NaN where the model was given its set."""
+        if self.mix is not None:
+            return math.nan
+        return implied_confidence(radius, counts, self.method, draws=self.model.draws)
+
+
+def _linear_path(
+    model: RobustLinearModel, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any
+) -> ConfidencePath:
+    problem = model.pose(X=X, y=y, contexts=contexts, sample_weight=sample_weight, **columns)
+    if not problem.oracle.rows.at_hand:
+        return _refitted_path(model, levels, X, y, contexts, sample_weight, **columns)
+    radii = levels.bits(problem.counts)
+    ball = levels.ball(problem.counts).resized(float(radii[-1]))
+    scoring = model.scoring(problem, ball)
+    fitted, like = [], clone(model)
+    for name in ("classes_", "n_features_in_", "feature_names_in_"):
+        if hasattr(model, name):
+            setattr(like, name, getattr(model, name))
+    with suited(problem.size):
+        solutions = solve_path(problem, scoring.scored, ball, radii, model.tol)
+        for radius, solution in zip(radii, solutions, strict=True):
+            one = copy(like)
+            vars(one).update(levels.switches(ball.resized(float(radius))))
+            fit = LinearFit.of(problem, ball.resized(radius), scoring.scored, solution)
+            fitted.append(one.keep(fit, scoring))
+    return _path(fitted, levels, problem.counts)
+
+
+def _refitted_path(
+    model: Any, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any
+) -> ConfidencePath:
+    weights = columns if sample_weight is None else {**columns, "sample_weight": sample_weight}
+    plain = {"radius": 0.0, "mix": None} if levels.mix is not None else {"radius": 0.0}
+    centre = clone(model).set_params(**plain).fit(X, y, contexts=contexts, **weights)
+    counts = np.asarray(centre.context_counts_, dtype=np.float64)
+    ball = levels.ball(counts)
+    fitted = [
+        centre
+        if radius == 0.0
+        else clone(model).set_params(**levels.switches(ball.resized(radius))).fit(X, y, contexts=contexts, **weights)
+        for radius in levels.bits(counts).tolist()
+    ]
+    return _path(fitted, levels, counts)
+
+
+def _proven(model: Any) -> Certificate:
+    """Return what a model proves; boosters prove nothing."""
+    return getattr(model, "certificate_", Certificate(math.nan, math.nan))
+
+
+def _path(models: list[Any], levels: _Levels, counts: Array) -> ConfidencePath:
+    shares = counts / counts.sum()
+    risks, excess, weights = (
+        np.array([getattr(model, name) for model in models])
+        for name in ("context_risks_", "excess_risks_", "context_weights_")
+    )
+    labels = models[0].contexts_
+    columns = {
+        "confidence": np.array([levels.confidence(model.radius_, counts) for model in models]),
+        "radius": np.array([model.radius_ for model in models]),
+        "nominal_risk": risks @ shares,
+        "worst_risk": risks.max(axis=1),
+        "worst_excess": excess.max(axis=1),
+        "objective": np.array([_proven(model).upper for model in models]),
+        "gap": np.array([_proven(model).gap for model in models]),
+    }
+    names = [shown(label) for label in labels]
+    if len(set(names)) < len(names):
+        # 1 and "1" are different contexts.
+        names = [repr(label) for label in labels.tolist()]
+    columns |= {f"excess[{name}]": excess[:, c] for c, name in enumerate(names)}
+    columns |= {f"weight[{name}]": weights[:, c] for c, name in enumerate(names)}
+    return ConfidencePath(columns, "", labels, risks, excess, weights, tuple(models))

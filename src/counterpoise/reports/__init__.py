@@ -1,0 +1,1 @@
+"""What people read: reports, explorers, pages and plots."""

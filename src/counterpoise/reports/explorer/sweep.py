@@ -1,0 +1,259 @@
+"""A model, or an order of stock, at every level of confidence: all that the page shows, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from counterpoise.contexts import encode
+from counterpoise.core.robustness import Criterion
+from counterpoise.estimators.learners import step_name
+from counterpoise.estimators.linear import (
+    RobustHuberRegressor,
+    RobustLinearModel,
+    RobustLinearRegression,
+    RobustLogisticRegression,
+    RobustPoissonRegressor,
+    RobustQuantileRegressor,
+)
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.judging.confidence import ConfidencePath, confidence_path
+from counterpoise.reports.explorer.decision import AffineDecision, StockDecision
+from counterpoise.reports.explorer.levels import Levels
+from counterpoise.sets import KLBall
+from counterpoise.stock.plans import Money, ProductPlan
+from counterpoise.validation import checked_row_weights
+
+Array = NDArray[np.float64]
+
+CRITERIA: tuple[Criterion, ...] = ("excess", "risk")
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What comes of every level when a criterion is made small.
+
+    Attributes
+    ----------
+    weights, risks, excess : ndarray of shape (n_levels, n_contexts)
+        The least favourable mix of each set, and the risk and the excess risk of each context.
+    nominal : ndarray of shape (n_levels,)
+        Mean risk over the data.
+    objective : ndarray of shape (n_levels,)
+        The largest mean score of any mix in the set.
+    gaps : ndarray of shape (n_levels,)
+        How far from optimal, at most.
+    """
+
+    criterion: Criterion
+    weights: Array
+    risks: Array
+    excess: Array
+    nominal: Array
+    objective: Array
+    gaps: Array
+
+    @property
+    def values(self) -> Array:
+        """What is scored, of each context at each level."""
+        return self.excess if self.criterion == "excess" else self.risks
+
+    @property
+    def worst(self) -> Array:
+        """The largest score of any context, at each level."""
+        return np.asarray(self.values.max(axis=1))
+
+    @property
+    def worst_contexts(self) -> NDArray[np.intp]:
+        """The index of the context with the largest score, at each level."""
+        return np.asarray(self.values.argmax(axis=1))
+
+    @property
+    def prices(self) -> Array:
+        """What robustness costs on average: mean risk above that of empirical risk minimisation."""
+        return self.nominal - self.nominal[0]
+
+    @property
+    def paid(self) -> NDArray[np.bool_]:
+        """Whether that price is more than what is proven, and more than rounding."""
+        return np.asarray(self.prices > self.gaps[0] + self.gaps + 1e-12 * np.abs(self.nominal).max())
+
+
+@dataclass(frozen=True)
+class Words:
+    """What things are called: a model has risks, an order has costs."""
+
+    context: str = "context"
+    subject: str = "the model"
+    risk: str = "risk"
+    best: str = "its best"
+    unit: str = ""
+    measure: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep:
+    """Every level, under both criteria.
+
+    Attributes
+    ----------
+    contexts : ndarray of shape (n_contexts,)
+    counts, shares : ndarray of shape (n_contexts,)
+    levels : Levels
+    intervals : ndarray of shape (n_levels, n_contexts, 2)
+        The least and the largest share of each context in each set.
+    by_criterion : mapping from criterion to Scored
+    criterion : {"excess", "risk"}
+        The one that was asked for.
+    decision : AffineDecision, StockDecision or None
+        What can be drawn of the decision itself.
+    words : Words
+    """
+
+    contexts: NDArray[Any]
+    counts: Array
+    levels: Levels
+    intervals: Array
+    by_criterion: Mapping[Criterion, Scored]
+    criterion: Criterion
+    decision: AffineDecision | StockDecision | None = None
+    words: Words = field(default_factory=Words)
+
+    @property
+    def shares(self) -> Array:
+        """The share of each context in the data."""
+        return self.counts / self.counts.sum()
+
+
+def sweep(model: Any, X: Any, y: Any, contexts: Any, *, sample_weight: Any = None, levels: int = 25) -> Sweep:
+    """Fit a model at every level, under both criteria.
+
+    Parameters
+    ----------
+    model : estimator
+        A robust linear model, or a pipeline that ends in one. It is not changed.
+    X, y, contexts, sample_weight
+        As in ``fit``.
+    levels : int
+        How many steps from empirical risk minimisation to every mix, beside those at round confidences.
+    """
+    final = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if not isinstance(final, RobustLinearModel):
+        raise InvalidInputError(
+            "the explorer needs a robust linear model such as RobustLogisticRegression(), or a pipeline that ends in "
+            f"one, got {final!r:.60}."
+        )
+    encoded = encode(contexts)
+    counts = np.bincount(encoded.codes, checked_row_weights(sample_weight, encoded)).astype(np.float64)
+    robustness = final.robustness
+    ladder = Levels.of(counts, robustness, levels)
+    paths: dict[Criterion, ConfidencePath] = {
+        criterion: confidence_path(
+            clone(model).set_params(**{f"{step_name(model)}criterion": criterion}),
+            X,
+            y,
+            contexts,
+            radii=ladder.radii.tolist(),
+            sample_weight=sample_weight,
+        )
+        for criterion in CRITERIA
+    }
+    models = {criterion: path.models for criterion, path in paths.items()}
+    return Sweep(
+        contexts=encoded.labels,
+        counts=counts,
+        levels=ladder,
+        intervals=ladder.intervals(counts / counts.sum()),
+        by_criterion={criterion: _of_path(criterion, path) for criterion, path in paths.items()},
+        criterion=robustness.criterion,
+        decision=AffineDecision.of(models, X, y, encoded),
+        words=Words(measure=next((words for kind, words in _MEASURES.items() if isinstance(final, kind)), "")),
+    )
+
+
+_MEASURES = {
+    RobustLogisticRegression: "the mean cross-entropy, in nats",
+    RobustLinearRegression: "half the mean squared error",
+    RobustPoissonRegressor: "the mean Poisson loss",
+    RobustHuberRegressor: "the mean Huber loss",
+    RobustQuantileRegressor: "the mean pinball loss",
+}
+
+
+def _of_path(criterion: Criterion, path: ConfidencePath) -> Scored:
+    return Scored(
+        criterion=criterion,
+        weights=path.context_weights,
+        risks=path.risks,
+        excess=path.excess_risks,
+        nominal=path["nominal_risk"],
+        objective=path["objective"],
+        gaps=path["gap"],
+    )
+
+
+def stock_sweep(plan: ProductPlan, money: Money, *, levels: int = 25) -> Sweep:
+    """Return the order of one product at every level, under both criteria.
+
+    Where products share a capacity, the room is charged for at the price that the plan found; at the level of the plan
+    the order is the plan's.
+
+    Parameters
+    ----------
+    plan : ProductPlan
+    money : Money
+        How amounts are written: ``money`` of the plan of all products.
+    levels : int
+        As in :func:`sweep`.
+    """
+    ladder = Levels.of(plan.counts, plan.robustness, levels)
+    scored, orders = {}, {}
+    for criterion in CRITERIA:
+        scored[criterion], orders[criterion] = _orders(plan, ladder, criterion)
+    return Sweep(
+        contexts=plan.contexts,
+        counts=plan.counts,
+        levels=ladder,
+        intervals=ladder.intervals(plan.shares),
+        by_criterion=scored,
+        criterion=plan.robustness.criterion,
+        decision=StockDecision.of(plan, orders),
+        words=Words("circumstance", "the order", "mean cost", "its best order", money.unit),
+    )
+
+
+def _orders(plan: ProductPlan, ladder: Levels, criterion: Criterion) -> tuple[Scored, Array]:
+    """Return what comes of the orders under one criterion, and the orders."""
+    solutions = []
+    for k, radius in enumerate(ladder.radii):
+        placed = plan.orders.get("robust") if (k, criterion) == (ladder.chosen, plan.robustness.criterion) else None
+        sized = replace(plan.robustness, radius=float(radius), criterion=criterion)
+        solutions.append(placed or plan.stock.solve(sized, plan.charge))
+    orders = np.array([float(solution.theta[0]) for solution in solutions])
+    # Not those of the solutions, which hold the charge for room as well.
+    risks = np.array([plan.stock.risks(order) for order in orders])
+    excess = risks - plan.stock.references.upper
+    values = excess if criterion == "excess" else risks
+    return (
+        Scored(
+            criterion=criterion,
+            weights=np.array([solution.p_worst for solution in solutions]),
+            risks=risks,
+            excess=excess,
+            nominal=risks @ plan.shares,
+            objective=np.array(
+                [
+                    KLBall(plan.shares, radius).worst_case(row).value
+                    for radius, row in zip(ladder.radii, values, strict=True)
+                ]
+            ),
+            gaps=np.array([solution.certificate.gap for solution in solutions]),
+        ),
+        orders,
+    )

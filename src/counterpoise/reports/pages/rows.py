@@ -1,0 +1,146 @@
+"""Charts with a row for each thing: bars, and dots side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from counterpoise.reports.pages.scales import Scale, extent, labelled, number, ticks
+from counterpoise.reports.pages.svg import CYCLE, LINE, SIZE, WIDTH, heading_height, legible, picture, spaced
+from counterpoise.reports.pages.words import Html, clean, fitted, width_of
+
+MOST_ROWS = 60
+_ROW = 24.0
+_NAMES = 150.0
+_KEYS = 220.0
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar, with the interval around its value where there is one."""
+
+    name: Any
+    value: float
+    low: float | None = None
+    high: float | None = None
+    colour: str | None = None
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether both ends are numbers, or infinite."""
+        return not any(end is None or math.isnan(end) for end in (self.low, self.high))
+
+
+@dataclass(frozen=True)
+class DotRow:
+    """One row, with a value of each series; those it lacks, or without a place (NaN, infinite), are left out."""
+
+    name: Any
+    values: Mapping[str, float]
+
+
+def bar_chart(rows: Sequence[Bar], *, title: str, x_label: str, alt: str, id: str | None = None) -> Html:
+    """Draw a horizontal bar for each row, from zero.
+
+    Parameters
+    ----------
+    rows : sequence of Bar
+        Sixty are drawn; how many more there are is said.
+    title, x_label : str
+    alt : str
+        What the picture shows, for those who cannot see it.
+    id : str, optional
+        Unique in the page; None derives it from the content.
+    """
+    shown = rows[:MOST_ROWS]
+    room = max((width_of(number(row.value), SIZE) for row in shown), default=0.0)
+    values = [0.0, *(value for row in shown for value in (row.value, row.low, row.high))]
+    end, top = WIDTH - room - 18, heading_height(title) + 4
+    words = {"title": title, "alt": alt, "id": id, "x_label": x_label}
+    return _picture("reports/pages/bars.svg", rows, values, end, top, **words, room=room)
+
+
+def dot_chart(
+    rows: Sequence[DotRow],
+    *,
+    colours: Mapping[str, str] | None = None,
+    title: str,
+    x_label: str,
+    alt: str,
+    id: str | None = None,
+) -> Html:
+    """Draw, for each row, a dot of each series on one horizontal line, with the series named on top.
+
+    Parameters
+    ----------
+    rows : sequence of DotRow
+        Sixty are drawn; how many more there are is said.
+    colours : mapping from series to ``#rrggbb``, optional
+        Also their order. Series without one follow, in colours of the cycle.
+    title, x_label : str
+    alt : str
+        What the picture shows, for those who cannot see it.
+    id : str, optional
+        Unique in the page; None derives it from the content.
+    """
+    present = dict.fromkeys(name for row in rows[:MOST_ROWS] for name in row.values)
+    colours = colours or {}
+    names = [name for name in colours if name in present] + [name for name in present if name not in colours]
+    series, top = _legend({name: colours.get(name, CYCLE[k % len(CYCLE)]) for k, name in enumerate(names)}, title)
+    values = [value for row in rows[:MOST_ROWS] for value in row.values.values()]
+    words = {"title": title, "alt": alt, "id": id, "x_label": x_label}
+    return _picture("reports/pages/dots.svg", rows, values, WIDTH - 14.0, top, **words, series=series, keys=_KEYS)
+
+
+_SHAPES = ("M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z", "M-6-6h12v12h-12z", "M0-6L6 0L0 6L-6 0z", "M0-8L8 6H-8z")
+
+
+@dataclass(frozen=True)
+class _Series:
+    """A kind of dot: its form as well as its colour tells it apart. And where it stands in the legend."""
+
+    name: str
+    colour: str
+    shape: str
+    hollow: bool
+    x: float
+    y: float
+
+
+def _legend(colours: Mapping[str, str], title: str) -> tuple[list[_Series], float]:
+    """Return the series in lines below the title, and where the rows begin."""
+    series: list[_Series] = []
+    top = heading_height(title)
+    x, y = 10.0, top + 8
+    for k, (name, colour) in enumerate(colours.items()):
+        width = width_of(fitted(clean(name), _KEYS, SIZE), SIZE)
+        if x > 10.0 and x + 14 + width > WIDTH:
+            x, y = 10.0, y + LINE + 2
+        series.append(_Series(name, legible(colour), _SHAPES[k % len(_SHAPES)], k % 2 == 1, x, y))
+        x += 14 + width + 24
+    return series, y + LINE if series else top
+
+
+def _picture(
+    template: str, rows: Sequence[Bar | DotRow], values: list[Any], end: float, top: float, **given: Any
+) -> Html:
+    """Return a picture of the first rows, with their names to the left of an axis that ends at round numbers."""
+    shown = rows[:MOST_ROWS]
+    round_ones = ticks(*extent(values), most=5)
+    start = 2 + max((width_of(fitted(clean(row.name), _NAMES, SIZE), SIZE) for row in shown), default=0.0)
+    x = Scale(round_ones[0], round_ones[-1], max(start + 8, 24.0), end)
+    bottom = top + _ROW * len(shown)
+    return picture(
+        template,
+        height=bottom + 2 * LINE + 8,
+        rows=[(row, top + _ROW * (k + 0.5)) for k, row in enumerate(shown)],
+        more=len(rows) - len(shown),
+        x=x,
+        ticks=spaced(labelled(round_ones), x),
+        top=top,
+        bottom=bottom,
+        names=_NAMES,
+        **given,
+    )

@@ -1,0 +1,388 @@
+"""A model as a page: what the worst plausible mix gains, what the average pays, and how that is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from counterpoise.contexts import plain, shown
+from counterpoise.core.objective import Certificate
+from counterpoise.estimators.learners import fit_routed, innermost, step_name
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.judging.comparison import Comparison, compare
+from counterpoise.judging.confidence import ConfidencePath, confidence_path
+from counterpoise.judging.intervals import ENDS, interval_in
+from counterpoise.judging.verdict import change_in_words
+from counterpoise.reports.methods import COLOURS, WORDS
+from counterpoise.reports.pages.document import page, save, table, versions
+from counterpoise.reports.pages.lines import NAMED, Line, Mark, line_chart, lines_of
+from counterpoise.reports.pages.rows import Bar, DotRow, bar_chart, dot_chart
+from counterpoise.reports.pages.scales import number
+from counterpoise.reports.pages.templates import prose
+from counterpoise.reports.pages.words import Html
+from counterpoise.sets import RADIUS_TICKS, along_radii
+from counterpoise.tables.table import Table, jsonable, plain_rows
+
+Array = NDArray[np.float64]
+
+_LISTED = ("confidence", "radius", "draws", "criterion", "alpha", "reference", "adjust", "quantile", "delta")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Report:
+    """What a robust model does in each context, beside its baselines, as one HTML file.
+
+    Parameters
+    ----------
+    model : estimator
+        A robust estimator or a pipeline that ends in one. It is fitted to the data unless it is fitted already.
+    X, y : the data
+    contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+    title : str
+    settings : mapping, optional
+        What the model was made from and with, listed at the end.
+    notes : sequence of str
+        What the reader should know first.
+    cv, groups, n_jobs
+        Of the comparison with the baselines, see :func:`counterpoise.compare`.
+    risk : str
+        What a risk is the mean of, in words.
+    levels : int
+        Of the confidence path.
+    n_rows : int, optional
+        How many rows the model was fitted to, where X, y and contexts are a sample of them. Baselines and path are of
+        the sample, with a set of the size of the model's.
+    """
+
+    model: Any
+    X: Any
+    y: Any
+    contexts: Any
+    _: KW_ONLY
+    title: str = ""
+    settings: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    cv: Any = 5
+    groups: Any = None
+    n_jobs: int | None = None
+    risk: str = ""
+    levels: int = 30
+    n_rows: int | None = None
+
+    @cached_property
+    def fitted(self) -> Any:
+        """The model, fitted."""
+        own = innermost(self.model)
+        if not hasattr(own, "get_params") or "radius" not in own.get_params():
+            raise InvalidInputError(
+                f"a report is about a robust model, got {self.model!r:.60}. Wrap it: ContextRobust(model)."
+            )
+        try:
+            check_is_fitted(self.model)
+        except NotFittedError:
+            return fit_routed(clone(self.model), self.X, self.y, contexts=self.contexts)
+        return self.model
+
+    @cached_property
+    def _judged(self) -> Any:
+        """What is compared and followed: the model, or where there is but a sample one like it."""
+        if self.n_rows is None:
+            return self.model
+        # A sample is a smaller table: its own set would be larger, and its in-sample minima too good to be true.
+        like: dict[str, Any] = {"draws": None, "reference": "cross-fit"}
+        if getattr(self._own, "mix", None) is None:
+            like["radius"] = self._own.radius_
+        adjust = innermost(self.model).get_params().get("adjust")
+        if isinstance(adjust, (int, float)):
+            # Over the root of the rows, of which a sample has fewer.
+            like["adjust"] = float(adjust) * math.sqrt(len(self.y) / self.n_rows)
+        prefix = step_name(self.model)
+        return clone(self.model).set_params(**{f"{prefix}{name}": value for name, value in like.items()})
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """The model beside its baselines, on held-out rows."""
+        return compare(
+            self.X,
+            self.y,
+            self.contexts,
+            estimator=self._judged,
+            cv=self.cv,
+            groups=self.groups,
+            n_jobs=self.n_jobs,
+        )
+
+    @cached_property
+    def path(self) -> ConfidencePath:
+        """All levels from empirical risk minimisation to minimax regret."""
+        return confidence_path(self._judged, self.X, self.y, contexts=self.contexts, levels=self.levels)
+
+    @cached_property
+    def by_context(self) -> Table:
+        """A row per context, those with the largest held-out excess risk first.
+
+        Share in the data and weight in the least favourable mix are those of the fit; ``risk``, ``least`` and
+        ``excess`` are on held-out rows, with intervals that hold for all contexts together, and ``erm_excess`` is that
+        of empirical risk minimisation. ``least_in_sample`` is the other end of what is known of the least risk, and
+        ``too_small`` tells where the two are too far apart to judge the context.
+        """
+        held_out = {name: self.comparison.by_context.where(method=name) for name in ("robust", "erm")}
+        ours, brackets = held_out["robust"], self.comparison.brackets
+        order = np.argsort(-ours["excess"], kind="stable")
+        own = self._own
+        at = self._places(ours["context"])
+        shares = np.asarray(own.context_counts_, dtype=np.float64) / np.sum(own.context_counts_)
+        columns = {
+            "context": ours["context"],
+            "n": ours["n"],
+            "share": shares[at],
+            "weight": own.context_weights_[at],
+            **{f"risk{end}": ours[f"risk{end}"] for end in ENDS},
+            "least": brackets["held_out"],
+            "least_in_sample": np.where(brackets["differ"], brackets["in_sample"], np.nan),
+            **{f"excess{end}": ours[f"excess{end}"] for end in ENDS},
+            "erm_excess": held_out["erm"]["excess"],
+            "too_small": brackets["too_small"],
+        }
+        return Table({name: column[order] for name, column in columns.items()})
+
+    def _places(self, labels: NDArray[Any]) -> NDArray[np.intp]:
+        """Return where contexts are among those of the model."""
+        place = {plain(label): k for k, label in enumerate(self._own.contexts_)}
+        strange = [label for label in labels if plain(label) not in place]
+        if strange:
+            raise InvalidInputError(
+                f"the model was not fitted to context {shown(strange[0]):.60}. Fit it to these data."
+            )
+        return np.array([place[plain(label)] for label in labels], dtype=np.intp)
+
+    @cached_property
+    def verdict(self) -> str:
+        """What the worst plausible mix gains and what the average pays, in one sentence."""
+        summary = self.comparison.summary
+        ours, plain_ = (next(row for row in summary.rows() if row["method"] == name) for name in ("robust", "erm"))
+        _, low, high = interval_in(ours, "mix_excess_change")
+        change = "" if math.isnan(low) else f" (a change between {_signed(low)} and {_signed(high)})"
+        pays, fewer, more = interval_in(ours, "nominal_risk_change")
+        noise = "" if fewer > 0 or more < 0 or math.isnan(fewer) else " (within the noise)"
+        return (
+            f"The robust model {change_in_words(low, high)} the excess risk in the worst plausible mix of contexts: "
+            f"from {number(plain_['mix_excess'])} to {number(ours['mix_excess'])}{change}; the average risk changes by "
+            f"{_signed(pays)}, from {number(plain_['nominal_risk'], 4)}{noise}."
+        )
+
+    @cached_property
+    def html(self) -> str:
+        """The page."""
+        return page(
+            "reports/report.html",
+            self.title or "A model for an uncertain mix of contexts",
+            self._facts,
+            report=self,
+            scored=self._scored,
+            proof=self._proof,
+            mixes=self.comparison.mixes,
+            contexts_chart=self._contexts_chart(),
+            contexts_table=self._contexts_table(),
+            baselines_chart=self._baselines_chart(),
+            baselines_table=self._baselines_table(),
+            path_chart=self._path_chart(),
+            weights_chart=self._weights_chart(),
+        )
+
+    def save(self, path: str | Path, force: bool = False) -> Path:
+        """Write the page; a file that exists is replaced only with ``force``."""
+        return save(path, lambda: self.html, force)
+
+    def _repr_html_(self) -> str:
+        return f'<p class="verdict">{prose(self.verdict)}</p>{self._contexts_table()}{self._baselines_table()}'
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """The numbers of the report, as what JSON can hold."""
+        sample = {} if self.n_rows is None else {"sample": {"rows": len(self.y), "of": self.n_rows}}
+        proof = self._proof
+        return {
+            "verdict": self.verdict,
+            **sample,
+            "contexts": plain_rows(self.by_context),
+            "methods": plain_rows(self.comparison.summary),
+            "radius_bits": jsonable(self._own.radius_),
+            "certificate": proof
+            and {"lower": jsonable(proof.lower), "upper": jsonable(proof.upper), "scope": proof.scope},
+            "settings": {name: str(value) for name, value in self._facts.items()},
+        }
+
+    def _contexts_chart(self) -> Html:
+        rows = self.by_context
+        return bar_chart(
+            [
+                Bar(row["context"], row["excess"], row["excess_low"], row["excess_high"], COLOURS["robust"])
+                for row in rows.rows()
+            ],
+            title="Excess risk of the robust model in each context",
+            x_label=f"excess risk{self._of}, held-out rows",
+            alt=f"{rows.n_rows} bars, from {number(rows['excess'][0])} down to {number(rows['excess'][-1])}.",
+        )
+
+    def _contexts_table(self) -> Html:
+        rows = self.by_context
+        cells = {
+            "context": rows["context"],
+            "rows" if self.n_rows is None else "sampled rows": rows["n"],
+            "share": rows["share"],
+            "weight": rows["weight"],
+            "excess": _with_interval(rows, "excess"),
+            "of ERM": rows["erm_excess"],
+            "risk": _with_interval(rows, "risk"),
+            "least risk": _bracket(rows),
+        }
+        return table(
+            Table(cells),
+            left=["context"],
+            formats={"context": shown, "share": "{:.1%}".format, "weight": "{:.1%}".format},
+            caption=f"Risks{self._of} on held-out rows",
+        )
+
+    def _baselines_chart(self) -> Html:
+        summary = self.comparison.summary
+        columns = {
+            "mix_excess": "worst plausible mix",
+            "worst_excess": "worst context",
+            "nominal_risk_change": "average change",
+        }
+        return dot_chart(
+            [
+                DotRow(words, {WORDS[row["method"]]: row[name] for row in summary.rows()})
+                for name, words in columns.items()
+            ],
+            colours={WORDS[name]: COLOURS[name] for name in summary["method"].tolist()},
+            title="What each method costs in the worst plausible mix, in the worst context, and on average",
+            x_label=f"risk{self._of}, held-out rows",
+            alt="; ".join(
+                f"{WORDS[row['method']]}: {number(row['mix_excess'])}, {number(row['worst_excess'])} and "
+                f"{number(row['nominal_risk_change'])}"
+                for row in summary.rows()
+            ),
+        )
+
+    def _baselines_table(self) -> Html:
+        summary = self.comparison.summary
+        cells = {
+            "method": summary["method"],
+            "worst plausible mix": _with_interval(summary, "mix_excess"),
+            "its change": _with_interval(summary, "mix_excess_change"),
+            "worst context": _with_interval(summary, "worst_excess"),
+            "in": summary["worst_context"],
+            "average risk": summary["nominal_risk"],
+            "change of average": _with_interval(summary, "nominal_risk_change"),
+        }
+        return table(
+            Table(cells),
+            left=["method", "in"],
+            formats={"method": WORDS.__getitem__, "in": shown},
+            caption=f"Excess risk{self._of} on held-out rows, with {self.comparison.level} intervals; changes are "
+            "against ERM",
+        )
+
+    def _path_chart(self) -> Html:
+        path = self.path
+        place = along_radii(path["radius"])
+        counts = np.asarray(self._own.context_counts_, dtype=np.float64)[self._places(path.contexts)]
+        largest, average = path["worst_excess"], path.excess_risks @ (counts / counts.sum())
+        worst = np.einsum("lc,lc->l", path.context_weights, path.excess_risks)
+        return line_chart(
+            [
+                Line("largest", place, largest, COLOURS["minimax-risk"]),
+                Line("average", place, average, COLOURS["erm"]),
+                Line("worst mix", place, worst, COLOURS["robust"], dashed=True),
+            ],
+            title="Excess risk as the set of plausible mixes grows",
+            x_label="size of the set (bits)",
+            y_label=f"excess risk{self._of}, in sample",
+            marks=[self._chosen],
+            x_ticks=RADIUS_TICKS,
+            alt=f"The largest excess goes from {number(largest[0])} to {number(largest[-1])}, the average from "
+            f"{number(average[0])} to {number(average[-1])}.",
+        )
+
+    def _weights_chart(self) -> Html:
+        path = self.path
+        prominent = np.argsort(-path.context_weights.max(axis=0), kind="stable")
+        return line_chart(
+            lines_of(path.contexts.tolist(), along_radii(path["radius"]), path.context_weights, prominent[:NAMED]),
+            title="The least favourable mix as the set grows",
+            x_label="size of the set (bits)",
+            y_label="weight of each context",
+            marks=[self._chosen],
+            x_ticks=RADIUS_TICKS,
+            alt="One line per context, from its share in the data to its weight when any mix is possible.",
+        )
+
+    @property
+    def _chosen(self) -> Mark:
+        own = self._own
+        words = f"{100 * own.confidence:g}%" if isinstance(own.radius, str) else f"{own.radius_:.3g} bits"
+        return Mark(float(along_radii(own.radius_)), f"chosen: {words}", COLOURS["robust"])
+
+    @property
+    def _of(self) -> str:
+        return f" ({self.risk})" if self.risk else ""
+
+    @cached_property
+    def _own(self) -> Any:
+        """The robust estimator at the end of the fitted model."""
+        return innermost(self.fitted)
+
+    @property
+    def _proof(self) -> Certificate | None:
+        return getattr(self._own, "certificate_", None)
+
+    @property
+    def _scored(self) -> str:
+        """What the fit takes the worst case of."""
+        adjusted = np.any(getattr(self._own, "adjustments_", 0.0) != 0.0)
+        return f"{'adjusted ' if adjusted else ''}{self._own.criterion}"
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        given = {name: value for name, value in self._own.get_params().items() if name in _LISTED and value is not None}
+        return {
+            **(self.settings or {}),
+            "model": type(self._own).__name__,
+            "contexts": len(self._own.contexts_),
+            **{name: value if isinstance(value, (str, float, int)) else "given" for name, value in given.items()},
+            **versions("numpy", "scipy", "scikit-learn", "pyarrow"),
+        }
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{number(value)}"
+
+
+def _bracket(rows: Table) -> NDArray[Any]:
+    """Return the least risk, from its lower to its higher end where these differ by more than noise."""
+    cells = [
+        number(high, 4) if math.isnan(low) else f"{number(low)} to {number(high)}"
+        for low, high in zip(rows["least_in_sample"], rows["least"], strict=True)
+    ]
+    return np.array(cells, dtype=object)
+
+
+def _with_interval(rows: Table, name: str) -> NDArray[Any]:
+    """Return values with their intervals below them."""
+    cells = np.empty(rows.n_rows, dtype=object)
+    for k, (value, low, high) in enumerate(interval_in(row, name) for row in rows.rows()):
+        interval = "" if math.isnan(low) else f"<br> [{number(low)}, {number(high)}]"
+        cells[k] = Html(f"{number(value)}{interval}")
+    return cells

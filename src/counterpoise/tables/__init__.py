@@ -1,0 +1,1 @@
+"""Tables: files in, columns, encoding, models kept."""

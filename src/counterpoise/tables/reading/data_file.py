@@ -1,0 +1,312 @@
+"""Columns of a file, and how they are spoken of."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.exceptions import CounterpoiseError, InvalidInputError
+from counterpoise.tables.reading import cells
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Where some rows of a table come from.
+
+    Attributes
+    ----------
+    path : Path
+    n_rows : int
+    first_row : int
+        The number of the first row, as a spreadsheet shows it.
+    rows : ndarray of int or None
+        The places in the file of the rows, from 0, where empty ones were left out.
+    """
+
+    path: Path
+    n_rows: int
+    first_row: int
+    rows: NDArray[np.intp] | None = None
+
+    def row_name(self, k: int) -> str:
+        """Return where a row, counted from 0, is found in the file."""
+        return f"row {(k if self.rows is None else int(self.rows[k])) + self.first_row}"
+
+
+@dataclass(frozen=True, eq=False)
+class DataFile:
+    """Columns that were read from a file, or from the files in a folder.
+
+    Attributes
+    ----------
+    path : Path
+    names : tuple of str
+        All columns of the file; one without a name has its place for one.
+    raw : pyarrow.Table
+        The columns that were read: text where the file is text, else of the types in the file.
+    first_row : int
+        The number of the first row, as a spreadsheet shows it.
+    rows : ndarray of int or None
+        The places in the file of the rows, from 0, where empty ones were left out.
+    delimiter : str or None
+        Of a text file.
+    written : mapping from column to Written, or None
+        How the columns of a text file are written, where that is not to be told from these rows alone.
+    parts : tuple of Part
+        The files of a folder, in the order of the rows.
+    is_piece : bool
+        Whether these are some of the rows of a larger table.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    raw: Any
+    first_row: int = 1
+    rows: NDArray[np.intp] | None = None
+    delimiter: str | None = None
+    written: Mapping[str, cells.Written] | None = None
+    parts: tuple[Part, ...] = ()
+    is_piece: bool = False
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that hold something."""
+        return int(self.raw.num_rows)
+
+    @cached_property
+    def table(self) -> Any:
+        """The columns that were read as a ``pyarrow.Table``; text has the type that fits all of a column."""
+        if self.delimiter is None:
+            return self.raw
+        import pyarrow as pa
+
+        return pa.table({name: own.read(self._text(name)) for name, own in self._spelt.items()})
+
+    @cached_property
+    def _spelt(self) -> Mapping[str, cells.Written]:
+        """How the columns of a text file are written."""
+        if self.written is not None:
+            return {name: self.written[name] for name in self.raw.column_names}
+        return {name: cells.spelling(self._text(name), self._comma) for name in self.raw.column_names}
+
+    def _text(self, name: str) -> Any:
+        return cells.plain_types(self.raw[name])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The beginning of the SHA-256 of the file, or of those of all files of a folder."""
+        return fingerprint([part.path for part in self.parts] or [self.path])
+
+    @property
+    def _comma(self) -> bool:
+        return self.delimiter not in (None, ",")
+
+    def row_name(self, k: int) -> str:
+        """Return where a row, counted from 0, is found in the file."""
+        for part in self.parts:
+            if k < part.n_rows:
+                return f"{part.row_name(k)} of {part.path.name}"
+            k -= part.n_rows
+        return Part(self.path, self.n_rows, self.first_row, self.rows).row_name(k)
+
+    def column(self, name: str, role: str = "") -> Any:
+        """Return a column as a ``pyarrow.ChunkedArray`` of the type of its values."""
+        return self.table[find_column(self.path, self.names, name, role)]
+
+    def numbers(
+        self, name: str, role: str = "", *, least: float | None = None, allow_missing: bool = False
+    ) -> NDArray[np.float64]:
+        """Return a column as finite floats, or name the cells that are in the way.
+
+        Parameters
+        ----------
+        role : str
+            The option that names the column, for messages.
+        least : float, optional
+            What a number must not be below.
+        allow_missing : bool
+            Whether empty cells become NaN.
+        """
+        import pyarrow as pa
+
+        found, column, said = self._plain(name, role)
+        kind = cells.kind(column)
+        if kind not in ("text", "numbers"):
+            raise InvalidInputError(f"{said} must be numbers, but it holds {kind}. Name another column.")
+        try:
+            values, missing = cells.numbers(column, self._comma and self._spelt[found].comma)
+        except pa.ArrowException as error:
+            raise InvalidInputError(f"{said} must be numbers, but it cannot be read as such: {error}.") from error
+        wrong = np.flatnonzero(~np.isfinite(values) & ~missing)
+        if wrong.size:
+            cell = self.raw[found][int(wrong[0])].as_py()
+            # A word has become NaN only now; infinity was written as such, or is 1e999.
+            infinite = bool(np.isinf(values[wrong[0]])) or str(cell).strip().lower().lstrip("+-") in ("inf", "infinity")
+            raise InvalidInputError(
+                f"{said} must be {'finite ' if infinite else ''}numbers; {self.row_name(wrong[0])} holds "
+                f"{cell!r:.60}{self._and_more(wrong.size)}. {cells.advice(cell)}"
+            )
+        if not allow_missing and missing.any():
+            raise InvalidInputError(self._absent(found, said, missing, ""))
+        if least is not None and (values < least).any():
+            low = np.flatnonzero(values < least)
+            bound = "cannot be negative" if least == 0 else f"must be {least:g} or more"
+            raise InvalidInputError(
+                f"{said} has {values[low[0]]:.12g} in {self.row_name(low[0])}"
+                f"{self._and_more(low.size)}; {_thing(role, found)} {bound}."
+            )
+        return values
+
+    def labels(self, name: str, role: str = "") -> NDArray[Any]:
+        """Return a column as plain Python values: the text in a text file, such as '007', else what the type says."""
+        distinct, codes = self.coded_labels(name, role)
+        values = np.empty(len(distinct), dtype=object)
+        values[:] = distinct
+        return values[codes]
+
+    def coded_labels(self, name: str, role: str = "") -> tuple[list[Any], NDArray[np.intp]]:
+        """Return the different values of a column, as in :meth:`labels`, and for every row which of them it holds."""
+        import pyarrow as pa
+
+        found, column, said = self._plain(name, role)
+        try:
+            distinct, codes, missing = cells.coded_labels(column, strip=self.delimiter is not None)
+        except pa.ArrowException:
+            raise InvalidInputError(f"{said} must hold words or numbers, but it holds {column.type}.") from None
+        if missing.any():
+            raise InvalidInputError(self._absent(found, said, missing, "for example with 'unknown', "))
+        return distinct, codes
+
+    def name(self, name: str, role: str = "") -> str:
+        """Return a column's name as the file has it, or suggest the one that was meant."""
+        return find_column(self.path, self.names, name, role)
+
+    def texts(self, name: str, role: str = "") -> Any:
+        """Return a column as a ``pyarrow.ChunkedArray`` of text, null where there is nothing.
+
+        Numbers, and true and false, are written alike whatever the file: 1, 2.5, True.
+        """
+        import pyarrow as pa
+
+        found, column, said = self._plain(name, role)
+        try:
+            return cells.texts(column, cells.plain_types(self.table[found]))
+        except pa.ArrowException:
+            raise InvalidInputError(f"{said} must hold words or numbers, but it holds {column.type}.") from None
+
+    def _plain(self, name: str, role: str) -> tuple[str, Any, str]:
+        import pyarrow as pa
+
+        found = find_column(self.path, self.names, name, role)
+        said = f"column {found!r} of {self.path.name}{_in_role(role)}"
+        try:
+            return found, cells.plain_types(self.raw[found]), said
+        except pa.ArrowException:
+            raise InvalidInputError(f"{said} is of the type {self.raw[found].type}, which cannot be used.") from None
+
+    def _absent(self, found: str, said: str, missing: NDArray[np.bool_], example: str) -> str:
+        rows = np.flatnonzero(missing)
+        if rows.size == len(missing) and not self.is_piece:
+            return f"{said} is empty in every row. Name another column."
+        cell = self.raw[found][int(rows[0])].as_py()
+        state = "is empty" if cell is None or not str(cell).strip() else f"holds {cell!r}, which stands for nothing,"
+        more = f" (and in {self._at_least}{rows.size - 1} more)" if rows.size > 1 else ""
+        return f"{said} {state} in {self.row_name(rows[0])}{more}. Fill these cells, {example}or remove the rows."
+
+    @property
+    def _at_least(self) -> str:
+        return "at least " if self.is_piece else ""
+
+    def _and_more(self, n: int) -> str:
+        return f" (and {self._at_least}{n - 1} more such cell{'s' if n > 2 else ''})" if n > 1 else ""
+
+
+def fingerprint(paths: Sequence[Path]) -> str:
+    """Return the beginning of the SHA-256 of a file, or of those of several files."""
+    digests = []
+    for path in paths:
+        with path.open("rb") as file:
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+    whole = digests[0] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
+    return whole[:16]
+
+
+def find_column(path: Path, names: Sequence[str], name: str, role: str = "") -> str:
+    """Return a column's name as the file has it, or suggest the one that was meant."""
+    found = [one for one in names if one == name] or [one for one in names if one.strip() == name.strip()]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InvalidInputError(
+            f"{path.name} has {len(found)} columns {name!r}{_in_role(role)}. Rename all but one of them."
+        )
+
+    def bare(text: str) -> str:
+        return text.lower().replace(" ", "").replace("_", "")
+
+    near = difflib.get_close_matches(bare(name), [bare(one) for one in names], n=1)
+    meant = next((one for one in names if near and bare(one) == near[0]), None)
+    hint = "" if meant is None else f" Did you mean {meant!r}?"
+    if role and "," in name and all(part.strip() in names for part in name.split(",")):
+        hint = f" Give {role} once for each column."
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    listed = ", ".join(f"{one:.60}" for one in names[:20])
+    raise InvalidInputError(
+        f"{path.name} has no column {name!r}{_in_role(role)}.{hint} Its columns are: {listed}{more}."
+    )
+
+
+def choose_columns(path: Path, names: Sequence[str], columns: Mapping[str, str] | None) -> list[int]:
+    """Return the places of the columns that are asked for."""
+    if columns is None:
+        for name in () if len(set(names)) == len(names) else names:
+            find_column(path, names, name)
+        return list(range(len(names)))
+    return sorted({names.index(find_column(path, names, name, role)) for name, role in columns.items()})
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn what reading a file may raise into one sentence about it."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except CounterpoiseError:
+        raise
+    except MemoryError:
+        raise CounterpoiseError(f"there is not enough memory to read {path.name}. Name fewer columns.") from None
+    except OSError as error:
+        if error.errno is not None:
+            raise CounterpoiseError(f"{path} could not be read: {error.strerror}.") from error
+        # Without a number it is not the system that complains, but a decoder.
+        raise InvalidInputError(_damaged(path, error)) from error
+    except (pa.ArrowException, UnicodeError) as error:
+        raise InvalidInputError(_damaged(path, error)) from error
+
+
+def _damaged(path: Path, error: Exception) -> str:
+    reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    return f"{path.name} is damaged, cut short or no table ({reason:.120}). Write or fetch it again."
+
+
+def no_rows(path: Path) -> str:
+    """Return what is wrong with a table of names only."""
+    return f"{path.name} has a header but no rows."
+
+
+def _in_role(role: str) -> str:
+    return f" ({role})" if role else ""
+
+
+def _thing(role: str, name: str) -> str:
+    return role.lstrip("-").replace("-", " ") or name

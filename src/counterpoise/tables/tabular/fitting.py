@@ -1,0 +1,150 @@
+"""A model of a table in memory: what it says, and the fit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.exceptions import CounterpoiseWarning
+from counterpoise.tables.reading import DataFile, read_table
+from counterpoise.tables.tabular.columns import Asked
+from counterpoise.tables.tabular.survey import Budget, Findings, Rows, Survey
+from counterpoise.tables.tabular.task import pipeline
+from counterpoise.threads import suited
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
+T = TypeVar("T")
+
+
+class Progress(Protocol):
+    """Who hears what is going on."""
+
+    def step(self, words: str) -> AbstractContextManager[None]:
+        """Hear what is being done, while it is."""
+
+    def note(self, *notes: str) -> None:
+        """Hear what the user may want to know."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelledRows(Findings):
+    """What a table says, and rows of it.
+
+    Attributes
+    ----------
+    X : pyarrow.Table
+    y, contexts : ndarray of shape (n_rows,)
+    groups : ndarray of shape (n_rows,) or None
+        Rows that belong together.
+    """
+
+    X: Any
+    y: NDArray[Any]
+    contexts: NDArray[Any]
+    groups: NDArray[Any] | None
+
+    def suited(self) -> AbstractContextManager[None]:
+        """Use as many threads as serve rows of this size."""
+        return suited(self.X.num_rows * self.X.num_columns)
+
+
+def labelled(found: Findings, rows: Rows) -> dict[str, Any]:
+    """Return the attributes of :class:`LabelledRows`: classes and contexts of rows by their names."""
+    y, contexts = found.target.named(rows.target), found.coding.named(rows.contexts)
+    return {**found.facts(Findings), "X": rows.X, "y": y, "contexts": contexts, "groups": rows.groups}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fitted(LabelledRows):
+    """A model of a table, and rows by which it can be judged.
+
+    Attributes
+    ----------
+    model : Pipeline
+    warned : tuple of str
+        What the fit warned about.
+    n_fitted : int or None
+        How many rows the model was fitted to, where the rows here are a sample of them.
+    n_passes : int
+        How often rows on disk were gone through to fit the model.
+    """
+
+    model: Pipeline
+    warned: tuple[str, ...]
+    n_fitted: int | None = None
+    n_passes: int = 0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Problem(LabelledRows):
+    """What a table in memory says, with the rows that have a target, ready to be fitted.
+
+    Attributes
+    ----------
+    data : DataFile
+    kept : ndarray of bool of shape (n_rows,)
+        Rows that have a target.
+    model : Pipeline
+        Not fitted.
+    """
+
+    data: DataFile
+    kept: NDArray[np.bool_]
+    model: Pipeline
+
+    def fitted(self) -> tuple[Pipeline, tuple[str, ...]]:
+        """Return a fitted copy of the model, and what the fit warned about."""
+        from sklearn.base import clone
+
+        return recording(lambda: clone(self.model).fit(self.X, self.y, model__contexts=self.contexts))
+
+    def fit(self) -> Fitted:
+        """Return a fitted copy of the model with what it was made from."""
+        model, warned = self.fitted()
+        return Fitted(**self.facts(LabelledRows), model=model, warned=warned)
+
+
+def pose(data: DataFile, target: str, context: Sequence[str], **options: Any) -> Problem:
+    """Find features, target, contexts and a model for them in a table.
+
+    Parameters
+    ----------
+    target, context, **options
+        See :class:`counterpoise.tables.tabular.columns.Asked`; switches of the model are given one by one.
+    """
+    return problem_of(data, Asked.of(target, context, **options).found_in(data.path, data.names))
+
+
+def problem_of(data: DataFile, asked: Asked) -> Problem:
+    """Do the same; what is asked names the columns as the table does."""
+    found = Survey(data.path, data.names, asked, Budget()).look([data])
+    rows, kept = found.rows(data)
+    model = pipeline(found.columns, found.task, **asked.switches)
+    return Problem(**labelled(found, rows), data=data, kept=kept, model=model)
+
+
+def read_problem(file: Path, asked: Asked, progress: Progress) -> Problem:
+    """Read a table, and tell what was found in it."""
+    with progress.step("reading"):
+        data = read_table(file)
+        problem = problem_of(data, asked.found_in(data.path, data.names))
+    progress.note(*problem.notes)
+    return problem
+
+
+def recording(fit: Callable[[], T]) -> tuple[T, tuple[str, ...]]:
+    """Return what a fit returns, and what it warned about."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CounterpoiseWarning)
+        fitted = fit()
+    said = [str(warning.message) for warning in caught if issubclass(warning.category, CounterpoiseWarning)]
+    return fitted, tuple(dict.fromkeys(said))

@@ -1,0 +1,187 @@
+"""A folder with a model of a table, its report and its metrics: what ``counterpoise fit`` writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from counterpoise.contexts import plain, shown
+from counterpoise.estimators.learners import innermost
+from counterpoise.reports.report import Report
+from counterpoise.rows.recorded import Recorded, check_checkpoint
+from counterpoise.tables.files import check_output_folder, whole_folder
+from counterpoise.tables.reading import TableOnDisk, memory, open_table
+from counterpoise.tables.tabular.columns import Asked
+from counterpoise.tables.tabular.fitting import Fitted, Progress, problem_of, recording
+from counterpoise.tables.tabular.large import large_problem_of
+from counterpoise.tables.tabular.saved import FILES, SavedModel
+from counterpoise.tables.tabular.task import RISKS
+
+if TYPE_CHECKING:
+    from counterpoise.rows import Blocks
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFolder:
+    """How a model of a table is made, judged and written.
+
+    Parameters
+    ----------
+    folder : Path
+    force : bool
+        Whether a folder of a model may be replaced.
+    progress : Progress
+    memory : float, optional
+        The most bytes to use; else what is free. A table that needs more is read in chunks.
+    checkpoint : Path, optional
+        A file from which a fit in chunks goes on that was cut short.
+    folds, n_jobs : int
+        Of the comparison with the baselines.
+    workers : context manager
+        Around that comparison.
+    """
+
+    folder: Path
+    progress: Progress
+    force: bool = False
+    memory: float | None = None
+    checkpoint: Path | None = None
+    folds: int = 5
+    n_jobs: int = 1
+    workers: AbstractContextManager[Any] = field(default_factory=nullcontext)
+
+    def write(self, file: Path, asked: Asked) -> Report:
+        """Fit a model to a table, compare it with the baselines, and write all of it.
+
+        Parameters
+        ----------
+        file : Path
+            A file or a folder.
+        asked : Asked
+            Without a reference among its switches, least risks are cross-fitted, or in sample where rows do not fit
+            into memory.
+        """
+        check_output_folder(self.folder, FILES, self.force)
+        if self.checkpoint is not None:
+            check_checkpoint(self.checkpoint)
+        table = open_table(file)
+        found = asked.found_in(table.path, table.names)
+        table = table.only(found.needed(table.names)) if found.drop or found.only else table
+        fitted = self._fitted(table, found)
+        report = self._judged(fitted, table, asked)
+        pooled = None if fitted.pool is None else fitted.pool.described
+        saved = SavedModel(fitted.model, fitted.columns, asked.target, fitted.task, pooled)
+
+        def write(folder: Path) -> None:
+            saved.write(folder)
+            (folder / "report.html").write_text(report.html, encoding="utf-8")
+            metrics = json.dumps(report.metrics, indent=1, ensure_ascii=False, allow_nan=False)
+            (folder / "metrics.json").write_text(metrics, encoding="utf-8")
+
+        with self.progress.step("writing"):
+            whole_folder(self.folder, write, lambda: check_output_folder(self.folder, FILES, self.force))
+        self.progress.note(
+            f"risk is the mean {RISKS[fitted.task]} on held-out rows; excess risk is what a context loses because one "
+            "model serves all"
+        )
+        return report
+
+    def _fitted(self, table: TableOnDisk, asked: Asked) -> Fitted:
+        """Fit a model, in memory or in chunks."""
+        free = 2.0 * memory.memory_budget() if self.memory is None else self.memory
+        size = memory.needed(table.size)
+        if size > free:
+            self.progress.note(
+                f"{table.path.name} takes about {memory.in_words(size)} of memory to fit and {memory.in_words(free)} "
+                "may be used: it is read in chunks"
+            )
+            # Half of what is free may be used in any case.
+            return self._fitted_in_chunks(table, asked, free / 2.0 if self.memory is None else free)
+        if self.checkpoint is not None:
+            self.progress.note("the table fits into memory, so there is nothing to keep in a checkpoint")
+        with self.progress.step("reading"):
+            problem = problem_of(table.read(), _with_reference(asked, "cross-fit"))
+        self.progress.note(*problem.notes)
+        with problem.suited(), self.progress.step("fitting"):
+            fitted = problem.fit()
+        self.progress.note(*fitted.warned)
+        return fitted
+
+    def _fitted_in_chunks(self, table: TableOnDisk, asked: Asked, budget: float) -> Fitted:
+        asked = _with_reference(asked, "in-sample")
+        with self.progress.step("looking through all rows"):
+            problem = large_problem_of(table, asked, budget)
+        self.progress.note(*problem.notes)
+        with self.progress.step("fitting"):
+            fitted = problem.fit(self._recorded(table, asked))
+        notes = [
+            f"the model is of all {problem.n_kept:,} rows, read in chunks; baselines and the path of confidence are of "
+            f"{len(fitted.y):,} of them, drawn at random"
+        ]
+        if problem.asked.switches.get("criterion", "excess") == "excess":
+            notes.append("the least risk of each context is in sample: held-out rows would have to be in memory")
+        notes += _unseen(fitted)
+        self.progress.note(*fitted.warned, *notes)
+        return replace(fitted, remarks=(*fitted.remarks, *notes))
+
+    def _recorded(self, table: TableOnDisk, asked: Asked) -> Callable[[Blocks], Blocks]:
+        """Return what keeps the answer of every pass, for a fit that is cut short and begun again."""
+        path, fingerprint = self.checkpoint, repr((table.fingerprint, asked)).encode()
+        return lambda blocks: blocks if path is None else Recorded(blocks, path, fingerprint)
+
+    def _judged(self, fitted: Fitted, table: TableOnDisk, asked: Asked) -> Report:
+        """Compare a model with the baselines, and follow the path of confidence."""
+        context = " x ".join(asked.context)
+        settings = {
+            "file": f"{table.path.name} ({fitted.n_rows:,} rows, fingerprint {table.fingerprint})",
+            "target": f"{asked.target} ({fitted.task})",
+            "context": context,
+            "features": f"{len(fitted.columns.features)}: {', '.join(fitted.columns.features)}",
+        }
+        if fitted.pool is not None:
+            settings["pooled"] = fitted.pool.note
+        if fitted.n_fitted is not None:
+            settings["read"] = f"in chunks; {fitted.n_passes} passes over the rows on disk to fit the model"
+        report = Report(
+            fitted.model,
+            fitted.X,
+            fitted.y,
+            fitted.contexts,
+            title=f"{asked.target} by {context}",
+            settings=settings,
+            notes=(*fitted.remarks, *fitted.warned),
+            cv=self.folds,
+            groups=fitted.groups,
+            n_jobs=self.n_jobs,
+            risk=RISKS[fitted.task],
+            n_rows=fitted.n_fitted,
+        )
+        with self.workers, fitted.suited(), self.progress.step("comparing with the baselines, on held-out rows"):
+            _, warned = recording(lambda: report.comparison)
+        self.progress.note(*warned)
+        with fitted.suited(), self.progress.step("following the path of confidence"):
+            _, warned = recording(lambda: report.path)
+        self.progress.note(*warned)
+        return report
+
+
+def _with_reference(asked: Asked, reference: str) -> Asked:
+    """Return what is asked with a reference, where none was chosen."""
+    return replace(asked, switches={**asked.switches, "reference": asked.switches.get("reference") or reference})
+
+
+def _unseen(fitted: Fitted) -> list[str]:
+    """Say which contexts have no row in a sample."""
+    seen = {plain(label) for label in fitted.contexts.tolist()}
+    labels = innermost(fitted.model).contexts_.tolist()
+    unseen = [shown(label) for label in labels if plain(label) not in seen]
+    if not unseen:
+        return []
+    more = f" and {len(unseen) - 3} more" if len(unseen) > 3 else ""
+    return [
+        f"no row of {', '.join(f'{one:.40}' for one in unseen[:3])}{more} was drawn; the model knows them all the same"
+    ]

@@ -1,0 +1,151 @@
+"""The game with a learner that answers exactly: its value is the certified optimum."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+
+from counterpoise.core.fit import fit_problem
+from counterpoise.core.objective import ReferenceRisks
+from counterpoise.core.problem import LinearProblem
+from counterpoise.core.solvers.best_response import best_response
+from counterpoise.losses import Logistic, Multinomial, Poisson, Squared
+from counterpoise.sets import KLBall
+from tests.problems import make
+
+LOSSES = [Logistic(), Squared(), Poisson(), Multinomial(3)]
+RADII = [0.01, 0.1, 1.0, math.inf]
+
+every_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+every_radius = pytest.mark.parametrize("radius", RADII)
+
+
+@functools.cache
+def posed(loss, n_contexts=4, seed=3):
+    X, y, codes = make(loss, n_contexts, 2, seed, (40, 80))
+    problem = LinearProblem.from_data(X, y, codes, loss, alpha=1e-3)
+    return problem, problem.references("in-sample", 1e-8)
+
+
+def exact_learner(problem):
+    """Return the answer of a learner that minimises its weighted risk, and a list of the weights it was asked for."""
+    asked, nothing = [], ReferenceRisks.exactly(np.zeros(problem.oracle.n_contexts))
+
+    def answer(p):
+        asked.append(p)
+        return fit_problem(problem, KLBall(p, 0.0), nothing, tol=1e-10).solution.risks
+
+    return answer, asked
+
+
+def play(problem, references, radius, **options):
+    ball = KLBall(problem.counts / problem.counts.sum(), radius)
+    answer, asked = exact_learner(problem)
+    game = best_response(answer, ball, references, **({"tol": 1e-3, "max_iter": 30} | options))
+    return game, ball, asked
+
+
+@functools.cache
+def played(loss, radius, seed=3):
+    problem, references = posed(loss, seed=seed)
+    certified = fit_problem(problem, KLBall(problem.counts / problem.counts.sum(), radius), references, tol=1e-9)
+    return *play(problem, references.upper, radius), certified.solution
+
+
+@every_loss
+@every_radius
+def test_value_of_the_game_is_the_certified_optimum(loss, radius):
+    game, ball, _, certified = played(loss, radius)
+    slack = 1e-8 * certified.certificate.scale
+    assert game.lower.max() <= certified.value + slack
+    assert game.upper[game.best] >= certified.certificate.lower - slack
+    # A round ends it within the tolerance of the worst-case risk.
+    assert game.converged
+    reached = 1e-3 * ball.worst_case(np.abs(game.risks)).value
+    assert game.upper[game.best] - game.lower.max() <= reached + slack
+
+
+@every_loss
+@every_radius
+def test_every_round_brackets_the_optimum_with_members_of_the_set(loss, radius):
+    game, ball, asked, certified = played(loss, radius)
+    slack = 1e-8 * certified.certificate.scale
+    assert len(asked) == len(game.lower) == len(game.upper)
+    for p, lower, upper in zip(asked, game.lower, game.upper, strict=True):
+        assert ball.contains(p)
+        assert lower <= certified.value + slack
+        assert upper >= certified.value - slack
+
+
+@every_loss
+def test_the_first_round_is_the_empirical_distribution_and_no_context_is_lost(loss):
+    for radius in RADII:
+        _, ball, asked, _ = played(loss, radius)
+        np.testing.assert_array_equal(asked[0], ball.p_hat)
+        for p in asked:
+            assert p.sum() == pytest.approx(1.0, abs=1e-12)
+            assert (p >= 0.9e-3 * ball.p_hat).all()
+
+
+@every_loss
+def test_the_best_round_is_the_one_with_the_least_worst_case(loss):
+    game, ball, asked, _ = played(loss, 0.1)
+    assert game.best == game.upper.argmin()
+    np.testing.assert_array_equal(game.p, asked[game.best])
+    references = posed(loss)[1].upper
+    assert ball.worst_case(game.risks - references).value == pytest.approx(game.upper[game.best], rel=1e-12)
+    assert game.p @ (game.risks - references) == pytest.approx(game.lower[game.best], rel=1e-12)
+
+
+def test_a_point_needs_one_round():
+    problem, references = posed(Logistic())
+    game, ball, asked = play(problem, references.upper, 0.0)
+    assert len(asked) == 1
+    assert game.converged
+    np.testing.assert_array_equal(game.p, ball.p_hat)
+    assert game.lower[0] == pytest.approx(game.upper[0])
+
+
+def test_rounds_that_run_out_are_told():
+    problem, references = posed(Squared())
+    game, _, asked = play(problem, references.upper, 1.0, tol=0.0, max_iter=2)
+    assert len(asked) == 2
+    assert not game.converged
+
+
+def test_the_callback_hears_of_every_round():
+    problem, references = posed(Squared())
+    heard = []
+    game, _, _ = play(problem, references.upper, 0.5, callback=lambda *told: heard.append(told))
+    assert heard == list(zip(range(len(game.lower)), game.lower, game.upper, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_more_contexts_and_wald(seed):
+    problem, _ = posed(Logistic(), 12, seed)
+    nothing = ReferenceRisks.exactly(np.zeros(12))
+    game, ball, _ = play(problem, nothing.upper, 0.3)
+    certified = fit_problem(problem, ball, nothing, tol=1e-9).solution
+    assert game.lower.max() <= certified.value + 1e-8
+    assert game.upper[game.best] <= certified.value + 2e-3 * ball.worst_case(game.risks).value
+
+
+def test_a_learner_that_cannot_change_ends_the_game():
+    ball = KLBall([0.5, 0.3, 0.2], 0.4)
+    risks = np.array([0.1, 0.5, 0.9])
+    game = best_response(lambda _: risks, ball, np.zeros(3), tol=1e-6, max_iter=100)
+    assert game.converged
+    assert game.upper[game.best] == pytest.approx(ball.worst_case(risks).value)
+    # Its own weights are least favourable in the end: nothing is left between the players but the least share.
+    assert len(game.lower) < 100
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_noisy_learner_ends_the_game_without_a_failure(seed):
+    rng = np.random.default_rng(seed)
+    ball = KLBall(rng.dirichlet(np.ones(6)), 0.5)
+    game = best_response(lambda _: rng.exponential(size=6), ball, np.zeros(6), tol=1e-6, max_iter=40)
+    assert np.isfinite(game.upper).all()
+    assert game.upper[game.best] == game.upper.min()
+    assert ball.contains(game.p)

@@ -1,0 +1,74 @@
+"""The certified solvers over the whole grid of problems they promise to solve."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from counterpoise.core.fit import Robustness, fit_linear
+from counterpoise.losses import Huber, Logistic, Multinomial, Newsvendor, Pinball, Poisson, Squared
+from counterpoise.sets import KLBall, confidence_radius
+from tests.problems import make
+
+LOSSES = [Logistic(), Multinomial(3), Squared(), Huber(1.0), Poisson(), Pinball(0.3), Newsvendor(10.0)]
+CONTEXTS = (1, 2, 3, 10, 50)
+FEATURES = (1, 3, 20)
+RADII = (0.0, 1e-6, "types", 1.0, 30.0, np.inf)
+CRITERIA = ("risk", "excess")
+
+
+def objective(fit, loss, X, y, codes, alpha):
+    """Recompute the worst-case score at the fitted coefficients, from scratch and context by context."""
+    z = X @ fit.coef.T + fit.intercept
+    z = z[:, 0] if loss.n_outputs == 1 else z
+    rows = loss.value(y, z)
+    risks = np.array([rows[codes == c].mean() for c in range(codes.max() + 1)]) + 0.5 * alpha * np.sum(fit.coef**2)
+    return KLBall(fit.ball.p_hat, fit.ball.radius).worst_case(risks - fit.references.upper).value
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("n_features", FEATURES)
+@pytest.mark.parametrize("n_contexts", CONTEXTS)
+@pytest.mark.parametrize("alpha", [0.0, 1e-4])
+def test_every_problem_is_certified(loss, n_contexts, n_features, alpha):
+    X, y, codes = make(loss, n_contexts, n_features, seed=100 * n_contexts + n_features)
+    promised = 1e-6 if loss.name in ("pinball", "newsvendor") else 1e-8
+    for radius, criterion in itertools.product(RADII, CRITERIA):
+        fit = fit_linear(
+            X, y, codes, loss, robustness=Robustness(radius=radius, criterion=criterion), alpha=alpha, tol=promised / 2
+        )
+        solution, certificate = fit.solution, fit.solution.certificate
+        assert solution.success, (radius, criterion, certificate)
+        assert certificate.gap <= promised * certificate.scale
+        assert certificate.scope == "global"
+        assert certificate.upper == pytest.approx(
+            objective(fit, loss, X, y, codes, alpha), abs=promised * certificate.scale
+        )
+        assert fit.ball.contains(solution.p_worst)
+
+
+@pytest.mark.parametrize("loss", [Pinball(0.3), Newsvendor(10.0)], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("n_contexts", CONTEXTS)
+def test_one_parameter_piecewise_linear_is_exact_to_rounding(loss, n_contexts):
+    X, y, codes = make(loss, n_contexts, 1, seed=n_contexts)
+    for radius, criterion in itertools.product(RADII, CRITERIA):
+        fit = fit_linear(
+            np.ones_like(X),
+            y,
+            codes,
+            loss,
+            robustness=Robustness(radius=radius, criterion=criterion),
+            alpha=0.0,
+            fit_intercept=False,
+            bounds=(np.array([0.0]), np.array([100.0])),
+            tol=1e-12,
+        )
+        assert fit.solution.success, (radius, criterion, fit.solution.certificate)
+
+
+def test_the_default_tolerance_is_a_millionth_and_a_billionth_is_within_reach():
+    X, y, codes = make(Logistic(), 5, 4, seed=0)
+    rough, fine = fit_linear(X, y, codes, Logistic()), fit_linear(X, y, codes, Logistic(), tol=1e-9)
+    assert rough.solution.certificate.relative_gap <= 1e-6
+    assert fine.solution.certificate.relative_gap <= 1e-9
+    assert fine.ball.radius == confidence_radius(np.bincount(codes), 0.99)

@@ -1,0 +1,381 @@
+"""The report of a model: its numbers are the library's, its names are only names, and it is one file."""
+
+import json
+import re
+from contextlib import suppress
+from functools import cache
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from counterpoise import (
+    ContextRobust,
+    RobustLinearRegression,
+    RobustLogisticRegression,
+    RobustXGBClassifier,
+    compare,
+)
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.reports.pages.scales import number
+from counterpoise.reports.report import Report
+from counterpoise.tables.table import plain_rows
+from tests.reports.pages.hostile import NAMES
+
+LABELS = [name for name in NAMES if isinstance(name, str)]
+QUICK = {"cv": 3, "levels": 5}
+
+
+def rows(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    c = rng.choice(3, n, p=[0.6, 0.25, 0.15])
+    X = rng.normal(size=(n, 2))
+    return X, X[:, 0] * (1.0 - c) + X[:, 1] + rng.normal(size=n), np.array(["north", "south", "east"])[c]
+
+
+def two_classes():
+    X, z, c = rows()
+    return X, np.where(z > 0.0, "ill", "well"), c
+
+
+@cache
+def two():
+    return Report(make_pipeline(StandardScaler(), RobustLogisticRegression()), *two_classes(), **QUICK)
+
+
+@cache
+def four():
+    X, z, c = rows(300)
+    return Report(RobustLogisticRegression(reference="cross-fit"), X, np.digitize(z, [-1.0, 0.0, 1.0]), c, **QUICK)
+
+
+@cache
+def line():
+    return Report(RobustLinearRegression(), *rows(), risk="half the squared error", **QUICK)
+
+
+REPORTS = {"two classes": two, "four classes": four, "a line": line}
+
+
+class Page(HTMLParser):
+    """The tags, the words of a page, and its tables as rows of cells."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.words, self.tables, self.inside = [], [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.inside.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        while self.inside and self.inside.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        if "style" not in self.inside:
+            self.words.append(data)
+        if "td" in self.inside or "th" in self.inside:
+            self.tables[-1][-1][-1] += data
+
+    @property
+    def text(self):
+        return " ".join(self.words)
+
+
+def row_of(table, **values):
+    return next(table.where(**values).rows())
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_verdict_says_what_the_comparison_found(name):
+    report = REPORTS[name]()
+    ours, erm = (row_of(report.comparison.summary, method=one) for one in ("robust", "erm"))
+    low, high = ours["mix_excess_change_low"], ours["mix_excess_change_high"]
+    verb = "lowers" if high < 0 else "raises" if low > 0 else "does not clearly change"
+    assert report.verdict.startswith(
+        f"The robust model {verb} the excess risk in the worst plausible mix of contexts: from "
+        f"{number(erm['mix_excess'])} to {number(ours['mix_excess'])} (a change between "
+    )
+    assert f"from {number(erm['nominal_risk'], 4)}" in report.verdict
+    assert number(ours["nominal_risk_change"]) in report.verdict
+    pays = ours["nominal_risk_change_low"] <= 0 <= ours["nominal_risk_change_high"]
+    assert report.verdict.endswith(" (within the noise).") == pays
+    assert report.verdict in Page(report.html).text
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_comparison_is_that_of_compare(name):
+    report = REPORTS[name]()
+    plain = compare(report.X, report.y, report.contexts, estimator=report.model, cv=report.cv)
+    for column in plain.summary:
+        assert report.comparison.summary[column].tolist() == plain.summary[column].tolist()
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_row_for_each_context_worst_first(name):
+    report = REPORTS[name]()
+    table = report.by_context
+    assert sorted(table["context"].tolist()) == ["east", "north", "south"]
+    assert table["excess"].tolist() == sorted(table["excess"].tolist(), reverse=True)
+    assert table["share"].sum() == pytest.approx(1.0)
+    assert table["weight"].sum() == pytest.approx(1.0)
+    own = report.fitted[-1] if hasattr(report.fitted, "steps") else report.fitted
+    weights = dict(zip(own.contexts_.tolist(), own.context_weights_.tolist(), strict=True))
+    for row in table.rows():
+        ours, erm = (
+            row_of(report.comparison.by_context, method=one, context=row["context"]) for one in ("robust", "erm")
+        )
+        assert (row["n"], row["risk"], row["excess"]) == (ours["n"], ours["risk"], ours["excess"])
+        assert row["n"] == np.count_nonzero(report.contexts == row["context"])
+        assert row["erm_excess"] == erm["excess"]
+        assert row["least"] == pytest.approx(report.comparison.references[row["context"]])
+        assert row["share"] == pytest.approx(row["n"] / len(report.contexts))
+        assert row["weight"] == weights[row["context"]]
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_tables_show_these_numbers(name):
+    report = REPORTS[name]()
+    contexts, methods, _ = Page(report.html).tables
+    assert len(contexts) == 1 + 3
+    for cells, row in zip(contexts[1:], report.by_context.rows(), strict=True):
+        assert cells[:4] == [row["context"], str(row["n"]), f"{row['share']:.1%}", f"{row['weight']:.1%}"]
+        assert cells[4] == "{} [{}, {}]".format(*(number(row[f"excess{end}"]) for end in ("", "_low", "_high")))
+        assert cells[5] == number(row["erm_excess"], 4)
+        assert cells[6].startswith(number(row["risk"]))
+        one_end = np.isnan(row["least_in_sample"])
+        both = f"{number(row['least_in_sample'])} to {number(row['least'])}"
+        assert cells[7] == (number(row["least"], 4) if one_end else both)
+    assert len(methods) == 1 + 5
+    for cells, row in zip(methods[1:], report.comparison.summary.rows(), strict=True):
+        assert cells[1].startswith(f"{number(row['mix_excess'])} [")
+        assert cells[2].startswith(number(row["mix_excess_change"]))
+        assert cells[3].startswith(f"{number(row['worst_excess'])} [")
+        assert cells[4] == row["worst_context"]
+        assert cells[5] == number(row["nominal_risk"], 4)
+        assert cells[6].startswith(number(row["nominal_risk_change"]))
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_metrics_are_strict_json_of_the_same_numbers(name):
+    report = REPORTS[name]()
+    metrics = json.loads(json.dumps(report.metrics, allow_nan=False))
+    assert metrics == report.metrics
+    assert metrics["verdict"] == report.verdict
+    assert metrics["contexts"] == plain_rows(report.by_context)
+    assert metrics["methods"] == plain_rows(report.comparison.summary)
+    own = report.fitted[-1] if hasattr(report.fitted, "steps") else report.fitted
+    assert metrics["certificate"]["upper"] == own.certificate_.upper
+    assert metrics["radius_bits"] == own.radius_
+
+
+def test_an_infinite_radius_is_no_number_in_json():
+    report = Report(RobustLinearRegression(radius=np.inf), *rows(), **QUICK)
+    assert json.loads(json.dumps(report.metrics, allow_nan=False))["radius_bits"] is None
+    assert "nan" not in Page(report.html).text.lower().split()
+
+
+def test_a_context_of_one_row_has_no_interval_and_settles_nothing():
+    X, y, c = rows(60, seed=4)
+    c = np.where(np.arange(60) == 7, "alone", c)
+    y[7] += 6.0
+    report = Report(RobustLinearRegression(reference="cross-fit"), X, y, c, **QUICK)
+    assert np.isnan(row_of(report.by_context, context="alone")["excess_low"])
+    json.dumps(report.metrics, allow_nan=False)
+    # What one row would have been otherwise, nobody knows: an interval of no width is not one.
+    ours = row_of(report.comparison.summary, method="robust")
+    assert ours["worst_context"] != "alone"
+    assert "Too small to judge: alone (1 row)" in report.comparison.verdict
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def test_names_with_full_stops_do_not_cut_sentences():
+    X, y, c = two_classes()
+    stops = {"north": "St. Mary", "south": "Dr. Who. ", "east": "A. B. C"}
+    report = Report(RobustLogisticRegression(), X, y, np.array([stops[one] for one in c]), **QUICK)
+    shown = Page(report.html).text
+    rest = report.comparison.verdict[report.comparison.verdict.index("In the worst single") :]
+    rest = " ".join(rest.split())
+    assert f"On held-out rows of a cross-validation. {rest}" in shown
+
+
+def test_notes_title_settings_and_the_unit_of_risk_are_shown():
+    X, y, c = rows()
+    told = {"title": "Costs <by> region", "notes": ("3 rows & more",), "settings": {"file": "costs.csv"}}
+    page = Page(Report(RobustLinearRegression(), X, y, c, risk="euro²", **told, **QUICK).html)
+    for words in ("Costs <by> region", "3 rows & more", "costs.csv", "euro²", "RobustLinearRegression"):
+        assert words in page.text
+
+
+def test_the_end_of_the_path_is_named():
+    chart = re.search(r"<svg[^>]*>(?:(?!</svg>).)*as the set of plausible mixes grows.*?</svg>", two().html, re.DOTALL)[
+        0
+    ]
+    words = [re.sub(r"[\u2066-\u2069]", "", text) for text in re.findall(r"<text[^>]*>([^<]*)</text>", chart)]
+    assert {"0", "all"} <= set(words)
+
+
+def test_hostile_names_are_only_text():
+    n = len(LABELS)
+    rng = np.random.default_rng(0)
+    c = np.repeat(np.arange(n), 12)
+    X = pd.DataFrame(rng.normal(size=(len(c), 2)), columns=[LABELS[0], LABELS[1]])
+    y = pd.Series(X.iloc[:, 0] * (c % 3) + rng.normal(size=len(c)), name=LABELS[2])
+    told = {"title": LABELS[3], "notes": tuple(LABELS), "risk": LABELS[0], "settings": {LABELS[0]: LABELS[1]}}
+    model = RobustLinearRegression(reference="cross-fit")
+    report = Report(model, X, y, [LABELS[k] for k in c], **told, **QUICK)
+    page = Page(report.html)
+    names = {tag for tag, _ in page.tags}
+    assert not names & {"script", "img", "b", "iframe", "object"}
+    assert not [key for _, attributes in page.tags for key in attributes if key.startswith("on")]
+    assert LABELS[0] in page.text
+    report.html.encode("utf-8")
+    json.dumps(report.metrics, allow_nan=False)
+    assert "<script" not in report._repr_html_()
+
+
+# --- one file --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_page_asks_nothing_of_anywhere(name):
+    html = REPORTS[name]().html
+    page = Page(html)
+    tags = [tag for tag, _ in page.tags]
+    assert not set(tags) & {"script", "link", "img", "iframe", "object", "embed", "base", "form", "audio", "video"}
+    for _, attributes in page.tags:
+        for key in ("src", "href", "xlink:href", "action", "data", "srcset"):
+            assert attributes.get(key, "#").startswith("#")
+    assert not re.search(r"@import|url\(", html)
+    policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy
+    assert "script-src" not in policy
+    assert tags.count("svg") == 4
+
+
+def test_two_hundred_contexts_are_less_than_two_megabytes():
+    rng = np.random.default_rng(0)
+    c = np.repeat(np.arange(200), 8)
+    X = rng.normal(size=(len(c), 2))
+    y = X[:, 0] * (c % 7) + rng.normal(size=len(c))
+    model = RobustLinearRegression(reference="cross-fit")
+    html = Report(model, X, y, [f"context {k}" for k in c], cv=2).html
+    assert len(html.encode()) < 2_000_000
+    assert "context 199" in html
+
+
+def test_a_page_is_the_same_every_time():
+    first, second = (Report(RobustLogisticRegression(), *two_classes(), **QUICK) for _ in range(2))
+    assert first.html == second.html
+    assert first.metrics == second.metrics
+
+
+def test_save_replaces_only_with_force(tmp_path):
+    path = tmp_path / "deep" / "report.html"
+    assert two().save(path) == path
+    assert path.read_text(encoding="utf-8") == two().html
+    path.write_text("mine")
+    with pytest.raises(InvalidInputError, match=r"exists already. Pass --force"):
+        two().save(str(path))
+    assert path.read_text() == "mine"
+    two().save(str(path), force=True)
+    assert path.read_text(encoding="utf-8") == two().html
+    assert [one.name for one in path.parent.iterdir()] == ["report.html"]
+
+
+def test_a_place_that_cannot_be_is_refused_before_the_work(tmp_path):
+    report = Report(RobustLogisticRegression(), *two_classes(), **QUICK)
+    with pytest.raises(InvalidInputError, match="is a folder"):
+        report.save(tmp_path)
+    assert "comparison" not in vars(report)
+
+
+# --- whatever model, whatever frame ----------------------------------------------------------------------------------
+
+
+def test_a_fitted_model_is_not_fitted_again_and_an_unfitted_one_not_touched():
+    X, y, c = two_classes()
+    unfitted = RobustLogisticRegression()
+    report = Report(unfitted, X, y, c, **QUICK)
+    assert not hasattr(unfitted, "coef_")
+    assert hasattr(report.fitted, "coef_")
+    assert not hasattr(unfitted, "coef_")
+    fitted = RobustLogisticRegression().fit(X, y, contexts=c)
+    again = Report(fitted, X, y, c, **QUICK)
+    assert again.fitted is fitted
+    assert again.html == report.html
+
+
+FRAMES = {
+    "pandas": lambda X: pd.DataFrame(X, columns=["a", "<b>"]),
+    "pandas with an index": lambda X: pd.DataFrame(X, columns=["a", "b"], index=range(1000, 1000 + len(X))),
+    "polars": lambda X: pl.DataFrame(X, schema=["a", "b"]),
+    "lists": lambda X: X.tolist(),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_any_frame_gives_the_same_report(kind):
+    X, y, c = two_classes()
+    contexts = pl.Series(c) if kind == "polars" else pd.Series(c) if kind == "pandas" else c.tolist()
+    report = Report(make_pipeline(StandardScaler(), RobustLogisticRegression()), FRAMES[kind](X), y, contexts, **QUICK)
+    assert report.html == two().html
+
+
+def test_crossed_contexts_are_shown_side_by_side():
+    X, y, c = two_classes()
+    crossed = np.column_stack([c, np.where(np.arange(len(c)) % 2, "day", "night")])
+    report = Report(RobustLogisticRegression(reference="cross-fit"), X, y, crossed, **QUICK)
+    assert "north x night" in Page(report.html).text
+    assert {row["context"] for row in report.metrics["contexts"]} >= {"north x day", "east x night"}
+
+
+def test_any_learner_that_was_made_robust_has_a_report():
+    X, y, c = two_classes()
+    report = Report(ContextRobust(LogisticRegression(), cv=3), X, y, c, cv=3, levels=3)
+    assert "ContextRobust" in report.html
+    json.dumps(report.metrics, allow_nan=False)
+
+
+def test_a_booster_has_a_report_or_is_refused():
+    X, y, c = two_classes()
+    report = Report(RobustXGBClassifier(n_estimators=4, n_jobs=1), X, y, c, cv=3, levels=3)
+    # Either will do, but not a crash after all the work.
+    with suppress(InvalidInputError):
+        assert "RobustXGBClassifier" in report.html
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_a_model_that_is_not_robust_is_refused(fitted):
+    X, y, c = rows()
+    model = LinearRegression().fit(X, y) if fitted else LinearRegression()
+    with pytest.raises(InvalidInputError, match="robust"):
+        _ = Report(model, X, y, c, **QUICK).html
+
+
+def test_a_model_of_other_contexts_is_refused():
+    X, y, c = two_classes()
+    fitted = RobustLogisticRegression().fit(X[c != "east"], y[c != "east"], contexts=c[c != "east"])
+    with pytest.raises(InvalidInputError, match="east"):
+        _ = Report(fitted, X, y, c, **QUICK).html
