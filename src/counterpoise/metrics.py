@@ -30,7 +30,7 @@ from counterpoise.judging.excess import (
     excess_bounds,
     excess_difference,
 )
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 from counterpoise.validation import check_aligned, unwrapped
 
 __all__ = [

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from counterpoise.cli import app
 from counterpoise.experiments import page
 from counterpoise.experiments.reproduce import Settings, Silent, reproduce
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 
 WORDS = [
     "<script>window.hacked = 1</script>",

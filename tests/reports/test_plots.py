@@ -24,7 +24,7 @@ from counterpoise.reports.plots import (
     plot_stock,
     plot_weights,
 )
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 
 
 def rows(names=("north", "south", "east")):

@@ -24,7 +24,7 @@ from counterpoise import (
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.reports.pages.scales import number
 from counterpoise.reports.report import Report
-from counterpoise.tables.table import plain_rows
+from counterpoise.table import plain_rows
 from tests.reports.pages.hostile import NAMES
 
 LABELS = [name for name in NAMES if isinstance(name, str)]

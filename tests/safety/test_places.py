@@ -9,12 +9,12 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from counterpoise import files
 from counterpoise.cli import app
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.experiments.mnist import keep
 from counterpoise.experiments.reproduce import Settings, Silent, reproduce
-from counterpoise.tables import files
-from counterpoise.tables.files import alone, check_output_folder, whole, whole_folder
+from counterpoise.files import alone, check_output_folder, whole, whole_folder
 from counterpoise.tables.tabular.saved import FILES, load
 from tests.safety.processes import MODEL, SALES, SOURCE, commands, environment, listing, start, table
 

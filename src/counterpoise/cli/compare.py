@@ -29,9 +29,9 @@ def compare(
 
     `counterpoise compare visits.csv --target ill --context clinic --group patient --json`
     """
-    from counterpoise.sets.size import radius_of
     from counterpoise.judging.comparison import compare as compared
-    from counterpoise.tables.table import jsonable, plain_rows
+    from counterpoise.sets.size import radius_of
+    from counterpoise.table import jsonable, plain_rows
     from counterpoise.tables.tabular.fitting import read_problem
 
     n_jobs = options.checked_jobs(jobs, cluster)

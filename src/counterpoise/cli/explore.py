@@ -50,8 +50,8 @@ def explore(
 
     `counterpoise explore sales.csv --demand units --cost unit_cost --price 12 --context weather`
     """
+    from counterpoise.files import check_output
     from counterpoise.reports.explorer import Explorer
-    from counterpoise.tables.files import check_output
 
     limit = options.checked_pool_below(columns.pool_below)
     check_output(out, force)

@@ -29,7 +29,7 @@ def predict(
     A model is read without running anything that is in it; one that holds anything but what counterpoise writes is
     refused.
     """
-    from counterpoise.tables.files import check_output, whole
+    from counterpoise.files import check_output, whole
     from counterpoise.tables.reading import read_table
     from counterpoise.tables.tabular.saved import load
     from counterpoise.tables.tabular.writing import writer

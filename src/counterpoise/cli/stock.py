@@ -59,9 +59,9 @@ def stock(
     `counterpoise stock sales.parquet --demand units --cost 0.4 --price 1 --context store --product sku --integer
     --currency EUR --period day`
     """
+    from counterpoise.files import check_output, whole
+    from counterpoise.reports.stock import written
     from counterpoise.stock.planning import plan_stock
-    from counterpoise.stock.report import written
-    from counterpoise.tables.files import check_output, whole
 
     check_output(out, force)
     data, sales = read_sales(file, demand, cost, price, context, product)
@@ -103,7 +103,7 @@ def _limit(value: float | None) -> str:
 
 
 def _print(plan: StockPlan) -> None:
-    from counterpoise.stock.report import CHOICES, LEVELS, REASONS, plain_table
+    from counterpoise.reports.stock import CHOICES, LEVELS, REASONS, plain_table
 
     if len(plan.plans) > 1:
         tell(f"{plan.summary}\n")
@@ -123,7 +123,7 @@ def _print(plan: StockPlan) -> None:
 def _plain(plan: StockPlan) -> dict[str, Any]:
     """Return a plan as what JSON can hold."""
     from counterpoise.contexts import shown
-    from counterpoise.tables.table import jsonable, plain_rows
+    from counterpoise.table import jsonable, plain_rows
 
     return {
         "verdicts": [plan.verdict(one) for one in plan.plans],

@@ -81,7 +81,7 @@ def minimize(
     tol : float
         Largest gap, relative to the objective's scale.
     solver : Solver, optional
-        Any of :mod:`counterpoise.core.solvers`, with its own ``tol``, ``max_iter`` and ``callback``; chosen by the shape
+        Any of :mod:`counterpoise.core.solvers`, with its own ``tol``, ``max_iter`` and ``callback``; by the shape
         of the problem when not given.
 
     Returns

@@ -26,7 +26,7 @@ def pose(reader: Any, columns: Mapping[str, Any]) -> LinearProblem:
 
     Parameters
     ----------
-    reader : counterpoise.core.homes.Reader
+    reader : counterpoise.estimators.homes.Reader
         How rows are checked.
     columns : mapping
         X, y, contexts, sample_weight and what else the estimator's fit takes.

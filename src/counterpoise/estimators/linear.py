@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from counterpoise.contexts import sorted_codes
 from counterpoise.core.fit import LinearFit, fit_problem
-from counterpoise.core.homes import home_of
 from counterpoise.core.objective import ReferenceRisks
 from counterpoise.core.problem import Adjust, LinearProblem, Reference
 from counterpoise.estimators._base import (
@@ -31,6 +30,7 @@ from counterpoise.estimators._base import (
     warn_of_small_contexts,
 )
 from counterpoise.estimators._robust import LinearParameters, MixParameters, RobustEstimator, with_parameters_of
+from counterpoise.estimators.homes import home_of
 from counterpoise.estimators.learners import least_probability
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poisson, Squared
@@ -82,7 +82,7 @@ class Scoring:
 
 @dataclass(frozen=True, eq=False)
 class RowReader:
-    """How a linear estimator reads rows; see :class:`counterpoise.core.homes.Reader`."""
+    """How a linear estimator reads rows; see :class:`counterpoise.estimators.homes.Reader`."""
 
     model: Any
     names: tuple[Any, ...] | None = None
@@ -265,7 +265,7 @@ class RobustLinearModel(RobustEstimator):
         return self.fit_problem(self.pose(X=X, y=y, contexts=contexts, sample_weight=sample_weight))
 
     def pose(self, **columns: Any) -> LinearProblem:
-        """Check the data, and return the problem they pose, wherever the rows are; see :mod:`counterpoise.core.homes`.
+        """Check the data, and return the problem they pose, wherever the rows are; see ``estimators.homes``.
 
         Parameters
         ----------

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
-from counterpoise.tables.files import whole
+from counterpoise.files import whole
 
 Pixels = NDArray[np.uint8]
 

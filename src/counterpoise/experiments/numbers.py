@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from counterpoise.experiments.results import Results
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 
 TITLES = {
     "illustration": "two contexts",

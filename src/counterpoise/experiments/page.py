@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from counterpoise.experiments.figures import Panel
 from counterpoise.reports.pages.document import page, table, versions
 from counterpoise.reports.pages.words import Html
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 
 # A page that is opened from a disk has no origin, so browsers need not take its neighbours for its own.
 _BESIDE = "'self' file:"

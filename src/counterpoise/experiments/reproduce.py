@@ -22,8 +22,8 @@ from counterpoise.experiments.mnist import load_digits
 from counterpoise.experiments.numbers import claim_table, number_table
 from counterpoise.experiments.results import Results, collect
 from counterpoise.experiments.stock_control import StockControl
-from counterpoise.tables.files import alone, check_output, whole
-from counterpoise.tables.table import Table
+from counterpoise.files import alone, check_output, whole
+from counterpoise.table import Table
 
 
 class Progress(Protocol):

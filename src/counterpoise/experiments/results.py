@@ -15,7 +15,7 @@ from joblib import Parallel, delayed
 
 import counterpoise
 from counterpoise.experiments._base import Array, Experiment, Row
-from counterpoise.tables.files import whole
+from counterpoise.files import whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ from counterpoise.judging.excess import ExcessBounds, ExcessDifference, HeldOut
 from counterpoise.judging.intervals import ENDS, NOTHING, interval_in
 from counterpoise.judging.verdict import negligible, verdict
 from counterpoise.sets import ContextSet
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 from counterpoise.validation import check_aligned, unwrapped
 
 Array = NDArray[np.float64]

@@ -20,7 +20,7 @@ from counterpoise.core.path import solve_path
 from counterpoise.estimators.linear import RobustLinearModel
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import Ball, KLBall, RadiusMethod, confidence_radius, implied_confidence, radius_ladder
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 from counterpoise.threads import suited
 
 Array = NDArray[np.float64]

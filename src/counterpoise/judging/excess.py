@@ -29,7 +29,7 @@ from counterpoise.judging.intervals import (
 from counterpoise.judging.paired import PairedMeans
 from counterpoise.judging.worst_mix import WorstMix
 from counterpoise.sets import ContextSet
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 from counterpoise.validation import checked_row_weights, unwrapped
 
 Array = NDArray[np.float64]

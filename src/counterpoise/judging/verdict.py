@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from counterpoise.contexts import shown
 from counterpoise.judging.excess import ExcessDifference, HeldOut
 from counterpoise.judging.intervals import Interval, interval_in
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 
 Array = NDArray[np.float64]
 

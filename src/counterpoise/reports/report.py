@@ -31,7 +31,7 @@ from counterpoise.reports.pages.scales import number
 from counterpoise.reports.pages.templates import prose
 from counterpoise.reports.pages.words import Html
 from counterpoise.sets import RADIUS_TICKS, along_radii
-from counterpoise.tables.table import Table, jsonable, plain_rows
+from counterpoise.table import Table, jsonable, plain_rows
 
 Array = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from counterpoise.core.solvers._base import solution_at
 from counterpoise.sets import RadiusMethod, implied_confidence, radius_ladder
 from counterpoise.sets.size import radius_of
 from counterpoise.stock.problem import StockProblem
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 
 Array = NDArray[np.float64]
 

@@ -68,8 +68,8 @@ def pool_rare(contexts: Any, below: int = 30, *, name: str | None = None, groups
     """Return labels among which all rare contexts are one.
 
     Contexts with fewer than ``below`` rows are pooled. If the pool is itself too small, the smallest other one joins
-    it, unless no other would remain. Pooling twice changes nothing. :func:`counterpoise.tables.pooling.find_pool` takes the
-    same arguments and tells which contexts are pooled.
+    it, unless no other would remain. Pooling twice changes nothing. :func:`find_pool` takes the same
+    arguments and tells which contexts are pooled.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from counterpoise.contexts import Contexts, encode
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.tables.files import check_output, whole
+from counterpoise.files import check_output, whole
 from counterpoise.torch.losses import ERMLoss
 from counterpoise.torch.training import RowLoss, context_risks, fit, per_sample
 

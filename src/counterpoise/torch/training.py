@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
-from counterpoise.tables.files import whole
-from counterpoise.tables.table import Table
+from counterpoise.files import whole
+from counterpoise.table import Table
 from counterpoise.torch.losses import ContextLoss, context_sums
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]

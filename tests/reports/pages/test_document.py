@@ -15,7 +15,7 @@ from counterpoise.reports.pages.document import save, table, versions
 from counterpoise.reports.pages.rows import Bar, bar_chart
 from counterpoise.reports.pages.templates import environment, prose, rendered, text
 from counterpoise.reports.pages.words import Html
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 from tests.reports.pages.hostile import NAMES
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}

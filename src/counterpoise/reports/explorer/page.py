@@ -14,7 +14,7 @@ from counterpoise.reports.pages.document import page, table, versions
 from counterpoise.reports.pages.scales import number
 from counterpoise.reports.pages.svg import INK, SIZE
 from counterpoise.reports.pages.words import Html, clean
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 
 _TITLE = "How much robustness?"
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from jinja2 import Template
 
+from counterpoise.files import check_output, whole
 from counterpoise.reports.pages.templates import cell, rendered
 from counterpoise.reports.pages.words import Html
-from counterpoise.tables.files import check_output, whole
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 
 
 def table(

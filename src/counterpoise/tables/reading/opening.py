@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.tables.files import check_name
+from counterpoise.files import check_name
 from counterpoise.tables.reading.data_file import DataFile
 from counterpoise.tables.reading.folders import Member, files_in
 from counterpoise.tables.reading.on_disk import TEXT, TableOnDisk, with_file

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from counterpoise.contexts import plain, shown
 from counterpoise.estimators.learners import innermost
+from counterpoise.files import check_output_folder, whole_folder
 from counterpoise.reports.report import Report
 from counterpoise.rows.recorded import Recorded, check_checkpoint
-from counterpoise.tables.files import check_output_folder, whole_folder
 from counterpoise.tables.reading import TableOnDisk, memory, open_table
 from counterpoise.tables.tabular.columns import Asked
 from counterpoise.tables.tabular.fitting import Fitted, Progress, problem_of, recording

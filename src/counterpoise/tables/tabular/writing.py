@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.tables.files import check_name
+from counterpoise.files import check_name
 
 Write = Callable[[Path, Any, Mapping[str, NDArray[Any]]], None]
 

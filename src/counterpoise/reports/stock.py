@@ -15,7 +15,7 @@ from counterpoise.reports.pages.lines import NAMED, Line, Mark, line_chart, line
 from counterpoise.reports.pages.words import Html
 from counterpoise.sets import RADIUS_TICKS, along_radii
 from counterpoise.stock.plans import ProductPlan, StockPlan, units
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 
 Array = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ def written(plan: StockPlan, settings: Mapping[str, Any] | None = None) -> str:
     shown_plans = sorted(plan.plans, key=lambda one: -_at_stake(one))[:CHARTED] if several else list(plan.plans)
     proofs = [one.orders["robust"].certificate for one in plan.plans]
     return page(
-        "stock/report.html",
+        "reports/stock.html",
         "How much to order" if several else f"Order {units(plan.plans[0].order)}",
         {**(settings or {}), **versions("numpy")},
         subtitle="A plan for an uncertain mix of circumstances",

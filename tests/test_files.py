@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.tables.files import check_output, check_output_folder, whole, whole_folder
+from counterpoise.files import check_output, check_output_folder, whole, whole_folder
 
 
 def test_a_file_is_written_with_the_folders_around_it(tmp_path):
@@ -105,7 +105,7 @@ def test_a_folder_that_may_not_be_written_is_refused(tmp_path, monkeypatch):
     def refuse(dir):
         raise PermissionError(13, "Permission denied", str(dir))
 
-    monkeypatch.setattr("counterpoise.tables.files.tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("counterpoise.files.tempfile.TemporaryFile", refuse)
     with pytest.raises(InvalidInputError, match=r"report.html cannot be written: Permission denied. Name another"):
         check_output(tmp_path / "report.html")
 

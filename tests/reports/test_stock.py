@@ -11,8 +11,8 @@ import pytest
 
 from counterpoise import plan_stock
 from counterpoise.reports.methods import WORDS
+from counterpoise.reports.stock import written
 from counterpoise.stock.plans import Money
-from counterpoise.stock.report import written
 from tests.reports.pages.hostile import NAMES
 from tests.stock.test_planning import PRODUCTS, market, referee
 

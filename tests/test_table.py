@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.tables.table import Table
+from counterpoise.table import Table
 
 CROSSED = np.empty(3, dtype=object)
 CROSSED[:] = [("north", 1), ("north", 2), ("south", 1)]
