@@ -120,6 +120,7 @@ WITH_CODE = {
     "estimators.md",
     "extending/experiment.md",
     "extending/loss.md",
+    "extending/rows.md",
     "extending/set.md",
     "extending/solver.md",
     "stock.md",
@@ -282,7 +283,7 @@ def test_files_that_pages_include_are_there():
             assert (page.parent / name).is_file(), f"{page.name} includes {name}"
 
 
-@pytest.mark.parametrize("kind", ["loss", "set", "solver", "experiment"])
+@pytest.mark.parametrize("kind", ["loss", "set", "rows", "solver", "experiment"])
 def test_pages_on_extending_show_a_real_file(kind):
     assert "{literalinclude} ../../src/counterpoise/" in _text(ROOT / "docs" / "extending" / f"{kind}.md")
 

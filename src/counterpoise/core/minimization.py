@@ -81,8 +81,8 @@ def minimize(
     tol : float
         Largest gap, relative to the objective's scale.
     solver : Solver, optional
-        Any of :mod:`counterpoise.core.solvers`, with its own ``tol``, ``max_iter`` and ``callback``; by the shape
-        of the problem when not given.
+        Any of :mod:`counterpoise.core.solvers`, with its own ``tol``, ``max_iter`` and ``callback``. Chosen
+        by the shape of the problem when not given.
 
     Returns
     -------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, Self, Unpack
 
 from sklearn.utils.validation import check_is_fitted
@@ -110,7 +109,9 @@ class RobustNewsvendor(RobustEstimator):
             if contexts is None:
                 contexts_or_one(self, None, 0, stacklevel=4)
             columns = {"demand": demand, "costs": costs, "contexts": contexts, "sample_weight": sample_weight}
-            stock: StockProblem = import_module("counterpoise.dask.stock").pose(self._terms, columns, self.reference)
+            from counterpoise.dask.stock import pose
+
+            stock: StockProblem = pose(self._terms, columns, self.reference)
             refuse_measurements(stock.problem.contexts.labels, int(stock.problem.contexts.counts.sum()))
             return stock
         rows = len(demand) if hasattr(demand, "__len__") else 0
