@@ -303,7 +303,10 @@ def test_the_reference_names_everything_public():
     listed = set(re.findall(r"^   ([\w.]+)$", page, re.MULTILINE))
     assert {*cpo.__all__, *losses.__all__, *solvers.__all__} - {"__version__"} <= listed
     last = {name.rpartition(".")[2] for name in listed}
-    others = [exported(f"{name}.py") for name in ("torch/__init__", "dask/__init__", "explorer/__init__", "plots")]
+    others = [
+        exported(f"{name}.py")
+        for name in ("torch/__init__", "dask/__init__", "reports/explorer/__init__", "reports/plots")
+    ]
     # Types and numbers that are public for the sake of other modules have no page.
     assert {name for names in others for name in names} | {*sets.__all__} - {"RADIUS_TICKS", "RadiusMethod"} <= last
 

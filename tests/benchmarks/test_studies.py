@@ -79,35 +79,11 @@ def test_a_backtest_prints_a_row_for_each_method(study, capsys):
 def test_the_passes_of_a_fit_on_a_device_are_counted(study, capsys):
     pytest.importorskip("torch")
     study("gpu").main(["--toy"])
-    first, second = capsys.readouterr().out.splitlines()
-    assert "certified True" in first
-    (passes,) = re.findall(r"(\d+) passes", first)
-    counts = [int(n) for n in re.findall(r"(\d+) x [\d.]+ s", second)]
-    assert int(passes) == sum(counts)
-    # Of all contexts at one theta, and at a theta of each.
-    assert len(counts) >= 2
-    assert " of each " in second
-
-
-def test_a_kind_of_rows_that_counts_answers_as_before(study):
-    pytest.importorskip("torch")
-
-    class Rows:
-        def sums(self, theta, **options):
-            return theta.sum(), options
-
-        def none(self, theta):
-            return None
-
-        def other(self, matrix):
-            return matrix
-
-    rows = study("gpu").counting(Rows)()
-    assert rows.sums(np.ones(3), cut=0.5) == (3.0, {"cut": 0.5})
-    assert rows.none(np.ones(3)) is None
-    assert rows.sums(np.ones((2, 3))) == (6.0, {})
-    assert rows.other(np.ones((2, 3))).shape == (2, 3)
-    assert {name: len(seconds) for name, seconds in rows.passes.items()} == {"sums": 1, "sums of each": 1}
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "certified True" in line
+    (passes,) = re.findall(r"(\d+) passes", line)
+    # Gradients and Hessians of references and of the robust fit, at one point each at least.
+    assert int(passes) >= 4
 
 
 def test_the_cost_of_a_path_is_printed_for_each_model(study, capsys):

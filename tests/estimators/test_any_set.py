@@ -6,11 +6,11 @@ import pytest
 from counterpoise import RobustNewsvendor
 from counterpoise.core.fit import Robustness
 from counterpoise.estimators.boosting_rounds import Rows, Split, play
-from counterpoise.sets import KLBall, WorstCase
+from counterpoise.sets import Constraints, ContextSet, KLBall, WorstCase
 from counterpoise.sets.size import radius_of
 
 
-class Contaminated:
+class Contaminated(ContextSet):
     """Mixes of which a share is arbitrary: ``(1 - share) p_hat + share q`` for any distribution ``q``."""
 
     def __init__(self, p_hat, share):
@@ -36,10 +36,14 @@ class Contaminated:
         low = (1.0 - self.share) * self.p_hat[context]
         return low, low + self.share
 
-    def constraint(self, p):
-        return None
+    @property
+    def centre(self):
+        return Contaminated(self.p_hat, 0.0)
 
-    def pull_inside(self, p):
+    def constraints(self, p):
+        return Constraints.none(p)
+
+    def project(self, p):
         p = np.maximum(p, (1.0 - self.share) * self.p_hat)
         return p / p.sum()
 

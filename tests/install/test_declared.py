@@ -55,7 +55,7 @@ def test_every_import_is_declared():
 
 def test_extras_are_imported_where_they_are_needed_only():
     """Modules that no extra names in their path import nothing but the core at their top."""
-    extras = ("torch", "dask", "plots", "experiments", "boost", "_cluster")
+    extras = ("torch", "rows/device", "dask", "plots", "experiments", "boost", "_cluster")
     for path in FILES:
         if not any(word in str(path.relative_to(ROOT / "src")) for word in extras):
             assert third_party(path, everywhere=False) <= modules(CORE), path

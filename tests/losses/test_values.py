@@ -151,7 +151,7 @@ def test_derivatives_agree_with_finite_differences(loss, entry):
         smooth = np.ones(40, dtype=bool)
         if isinstance(loss, Huber):
             smooth = np.abs(np.abs(z - target) - loss.delta) > 2 * step
-        elif hasattr(loss, "pieces"):
+        elif loss.is_hinged:
             smooth = np.abs(z - loss.pieces(repeated)[0]) > 2 * step
         unit = np.eye(loss.n_outputs) if loss.n_outputs > 1 else [1.0]
         for k, direction in enumerate(unit):

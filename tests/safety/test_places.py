@@ -132,7 +132,7 @@ def test_what_another_run_wrote_meanwhile_is_not_replaced_unasked(tmp_path):
 def test_a_file_that_another_run_wrote_meanwhile_is_not_replaced_unasked(tmp_path, monkeypatch, name):
     file, out = table(tmp_path), tmp_path / "out.csv"
     if name == "stock":
-        from counterpoise.stock import report as module
+        from counterpoise.reports import stock as module
 
         work, arguments = "written", ("stock", file, *SALES)
     else:

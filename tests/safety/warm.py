@@ -18,15 +18,16 @@ from pathlib import Path
 from counterpoise import cli
 
 for name in (
-    "comparison",
-    "explorer",
-    "path",
-    "reading",
-    "report",
+    "core.path",
+    "judging.comparison",
+    "reports.explorer",
+    "reports.report",
+    "reports.stock",
     "stock.planning",
-    "stock.report",
-    "tabular.fitting",
-    "tabular.saved",
+    "tables.reading",
+    "tables.tabular.fitting",
+    "tables.tabular.model_folder",
+    "tables.tabular.saved",
     "experiments.reproduce",
 ):
     importlib.import_module(f"counterpoise.{name}")

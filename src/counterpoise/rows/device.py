@@ -8,9 +8,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+try:
+    import torch
+    from torch import Tensor
+except ImportError as error:
+    raise ImportError("rows on a device need torch. Run: pip install 'counterpoise[torch]'") from error
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import solve_stack

@@ -51,7 +51,7 @@ def test_the_mean_over_rows_is_the_risk_and_its_gradient(loss, shape):
     point = oracle.at(theta)
     for c in range(3):
         mean_value, mean_gradient = 0.0, np.zeros_like(theta)
-        for k in range(oracle.starts[c + 1] - oracle.starts[c]):
+        for k in range(oracle.rows.sizes[c]):
             rng = Recorder(k)
             value, gradient = oracle.random_row(c, theta, rng)
             mean_value += rng.p[k] * value

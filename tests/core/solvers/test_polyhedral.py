@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from counterpoise.core.oracle.polyhedral import PolyhedralOracle
 from scipy import optimize
 
 from counterpoise.contexts import encode
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import LinearOracle
+from counterpoise.core.oracle.kinked import KinkedOracle
 from counterpoise.core.solvers import PolyhedralInteriorPoint
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Pinball
@@ -21,7 +21,7 @@ def posed(n_contexts, ball, radius, seed=5):
     X, y, codes = make(Pinball(QUANTILE), n_contexts, 2, seed=seed)
     oracle = LinearOracle.from_rows(X, y, encode(codes), Pinball(QUANTILE), alpha=0.0, fit_intercept=True)
     zero = ReferenceRisks.exactly(np.zeros(n_contexts))
-    objective = RobustObjective(PolyhedralOracle(oracle), ball(np.bincount(codes) / len(codes), radius), zero)
+    objective = RobustObjective(KinkedOracle(oracle), ball(np.bincount(codes) / len(codes), radius), zero)
     return objective, (X, y, codes)
 
 

@@ -53,7 +53,7 @@ class Read(HTMLParser):
 CHART = bar_chart([Bar("<north>", 1.0)], title="Bars", x_label="risk", alt="One bar.")
 
 
-EVERYTHING = """{% extends "pages/page.html" %}
+EVERYTHING = """{% extends "reports/pages/page.html" %}
 {% block content %}
 <p class="verdict">{{ words }}</p><p class="notice note" role="note">{{ words }}</p>
 <section id="all"><h2>{{ words }}</h2><p>{{ words }}</p><figure>{{ chart }}<figcaption>{{ words }}</figcaption></figure>
@@ -226,7 +226,7 @@ def test_a_table_without_rows_or_columns_is_a_table():
 
 def test_facts_are_written_like_cells():
     facts = {"samples": 12345, "risk": 0.123456, "none": None, "link": Html("<i>x</i>"), "done": True}
-    found = cells(page_of("pages/page.html", "title", facts))
+    found = cells(page_of("reports/pages/page.html", "title", facts))
     assert found == [["samples", "12\u202f345"], ["risk", "0.1235"], ["none", "–"], ["link", "x"], ["done", "yes"]]
 
 
