@@ -160,7 +160,7 @@ def linear_fit(
     start = time.perf_counter()
     references = problem.references("in-sample", 1e-6)
     middle = time.perf_counter()
-    fit = fit_problem(problem, robustness.ball(problem.counts), references, tol=1e-6)
+    fit = fit_problem(problem, robustness.mixes(problem.counts), references, tol=1e-6)
     _wait(device)
     end = time.perf_counter()
     passes = rows.n_passes

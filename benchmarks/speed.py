@@ -173,7 +173,7 @@ def _paper_objective(data: Any, criterion: str, confidence: float) -> tuple[Any,
     robustness = Robustness(confidence=confidence, criterion=criterion)  # type: ignore[arg-type]
     problem = LinearProblem.from_data(data.X, data.y, data.contexts, Logistic(), alpha=0.0)
     references = scored_references(problem, robustness.criterion, "in-sample", 1e-10)
-    ball = robustness.ball(problem.counts)
+    ball = robustness.mixes(problem.counts)
     best = fit_problem(problem, ball, references, tol=1e-10).solution.certificate.upper
     return RobustObjective(problem.oracle, ball, references), best
 

@@ -65,7 +65,7 @@ def classification(rng: np.random.Generator) -> None:
     robust = fit_linear(X, y, site, Logistic())
     weights = ", ".join(f"site {c}: {w:.2f}" for c, w in enumerate(robust.solution.p_worst))
     print(f"\n   The robust fit guards against the mix {weights}")
-    print(f"   (a confidence set of {robust.ball.radius:.3f} bits around the mix that was seen).")
+    print(f"   (a confidence set of {robust.mixes.radius:.3f} bits around the mix that was seen).")
     lower, upper = robust.solution.certificate.lower, robust.solution.certificate.upper
     print(f"   Proof: no linear classifier has a worst-case excess below {lower:.8f}; this one has {upper:.8f}.")
 

@@ -8,10 +8,10 @@ under which it does best in the worst plausible mix, judged by rows held out, an
 
 import matplotlib.pyplot as plt
 import numpy as np
+from counterpoise.methods import COLOURS
 from sklearn.ensemble import RandomForestClassifier
 
 import counterpoise as cpo
-from counterpoise.methods import COLOURS
 from counterpoise.metrics import by_context, reference_risks
 
 rng = np.random.default_rng(0)

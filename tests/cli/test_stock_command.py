@@ -350,7 +350,7 @@ def test_an_interruption_leaves_no_file(folder, monkeypatch, moment):
     if moment == "writing":
         monkeypatch.setattr(Path, "write_text", stopped)
     else:
-        name = {"planning": "stock.planning.plan_stock", "reading": "reading.read_table"}[moment]
+        name = {"planning": "stock.planning.plan_stock", "reading": "tables.reading.read_table"}[moment]
         monkeypatch.setattr(f"counterpoise.{name}", stopped)
     code, out, err = called("stock", "sales.csv", *PLAIN)
     assert (code, out) == (130, "")

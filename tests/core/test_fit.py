@@ -49,7 +49,7 @@ def referee(loss, data, fit, criterion, alpha, **options):
         X=X,
         y=y,
         codes=codes,
-        radius_bits=fit.ball.radius,
+        radius_bits=fit.mixes.radius,
         criterion=criterion,
         alpha=alpha,
         fit_intercept=True,
@@ -76,8 +76,8 @@ def test_parts_of_a_fit_agree(loss, method, seed, n_contexts, n_features, alpha)
     np.testing.assert_array_equal(theta_of(fit), solution.theta)
     np.testing.assert_array_equal(fit.counts, np.bincount(codes))
     np.testing.assert_allclose(solution.scores, solution.risks - fit.references.upper, rtol=1e-13, atol=1e-13)
-    assert fit.ball.worst_case(solution.scores).value == pytest.approx(solution.value, rel=1e-9, abs=1e-12)
-    assert fit.ball.contains(solution.p_worst)
+    assert fit.mixes.worst_case(solution.scores).value == pytest.approx(solution.value, rel=1e-9, abs=1e-12)
+    assert fit.mixes.contains(solution.p_worst)
 
 
 @every_loss
@@ -90,7 +90,7 @@ def test_no_other_theta_is_better_than_the_certificate_allows(loss, seed, radius
     for size in (1e-4, 1e-2, 1.0):
         theta = theta_of(fit) + size * rng.normal(size=fit.solution.theta.size)
         scores = risks_at(loss, X, y, codes, theta, 1e-4) - fit.references.upper
-        assert fit.ball.worst_case(scores).value >= fit.solution.certificate.lower - 1e-12
+        assert fit.mixes.worst_case(scores).value >= fit.solution.certificate.lower - 1e-12
 
 
 def risks_at(loss, X, y, codes, theta, alpha):
@@ -121,7 +121,7 @@ def test_certificate_brackets_the_optimum_of_a_convex_program(loss, criterion, r
 def test_likelihood_robust_is_the_worst_risk_over_the_confidence_set(loss):
     data = make(loss, 4, 2, 3, (10, 25))
     fit = fit_linear(*data, loss, robustness="likelihood-robust", alpha=1e-2, tol=1e-8)
-    assert fit.ball.radius == confidence_radius(np.bincount(data[2]), 0.99)
+    assert fit.mixes.radius == confidence_radius(np.bincount(data[2]), 0.99)
     answer = referee(loss, data, fit, "risk", alpha=1e-2)
     assert fit.solution.value == pytest.approx(answer.value, rel=1e-6)
     np.testing.assert_array_equal(fit.references.upper, 0.0)
@@ -197,7 +197,7 @@ def test_inverse_frequency_is_erm_with_inverse_counts_as_weights(loss):
     )
     assert fit.solution.value == pytest.approx(weighted.solution.value, rel=1e-8)
     np.testing.assert_allclose(identified(fit), identified(weighted), atol=1e-4)
-    np.testing.assert_allclose(fit.ball.p_hat, 0.25)
+    np.testing.assert_allclose(fit.mixes.p_hat, 0.25)
 
 
 @every_loss
@@ -248,9 +248,9 @@ def test_radius_follows_from_confidence_draws_and_method():
     counts = np.bincount(codes)
     for method in ("types", "agrawal", "chi2"):
         fit = fit_linear(X, y, codes, Logistic(), robustness=Robustness(confidence=0.9, radius=method))
-        assert fit.ball.radius == confidence_radius(counts, 0.9, method)
+        assert fit.mixes.radius == confidence_radius(counts, 0.9, method)
     fit = fit_linear(X, y, codes, Logistic(), robustness=Robustness(draws=40))
-    assert fit.ball.radius == confidence_radius(counts, 0.99, draws=40)
+    assert fit.mixes.radius == confidence_radius(counts, 0.99, draws=40)
 
 
 # --- weights ------------------------------------------------------------------------------------------------
@@ -266,9 +266,9 @@ def test_whole_weight_is_a_repeated_row(loss, method, seed):
     options = {"robustness": method, "alpha": 0.05, "tol": 1e-11}
     weighted = fit_linear(X, y, codes, loss, sample_weight=times, **options)
     repeated = fit_linear(*(np.repeat(rows, times, axis=0) for rows in (X, y, codes)), loss, **options)
-    assert weighted.ball.radius == repeated.ball.radius
+    assert weighted.mixes.radius == repeated.mixes.radius
     np.testing.assert_array_equal(weighted.counts, repeated.counts)
-    np.testing.assert_allclose(weighted.ball.p_hat, repeated.ball.p_hat, rtol=1e-15)
+    np.testing.assert_allclose(weighted.mixes.p_hat, repeated.mixes.p_hat, rtol=1e-15)
     assert weighted.solution.value == pytest.approx(repeated.solution.value, rel=1e-7, abs=1e-10)
     np.testing.assert_allclose(identified(weighted), identified(repeated), atol=1e-6 if loss in SMOOTH else 1e-4)
 
@@ -283,7 +283,7 @@ def test_row_of_no_weight_is_a_row_less(loss):
     less = fit_linear(X[keep], y[keep], codes[keep], loss)
     np.testing.assert_allclose(identified(fit), identified(less), rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(fit.counts, less.counts)
-    assert fit.ball.radius == less.ball.radius
+    assert fit.mixes.radius == less.mixes.radius
 
 
 def test_equal_weights_change_only_the_counts():

@@ -14,7 +14,7 @@ from counterpoise.rows import MemoryRows
 def fitted(loss, y, X, contexts, robustness):
     problem = LinearProblem.from_data(X, y, contexts, loss, alpha=1e-3)
     references = problem.references("in-sample", 1e-8)
-    return fit_problem(problem, robustness.ball(problem.counts), robustness.scored(references), tol=1e-8), references
+    return fit_problem(problem, robustness.mixes(problem.counts), robustness.scored(references), tol=1e-8), references
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 from counterpoise import RobustNewsvendor
 from counterpoise.core.fit import Robustness
 from counterpoise.estimators.boosting_rounds import Rows, Split, play
-from counterpoise.sets import Constraints, ContextSet, KLBall, WorstCase
-from counterpoise.sets.size import radius_of
+from counterpoise.sets import Constraints, ContextSet, KLBall, WorstCase, radius_of
 
 
 class Contaminated(ContextSet):
@@ -60,7 +59,7 @@ def test_stock_level_is_best_for_a_set_that_is_no_ball(monkeypatch, share, integ
     rng = np.random.default_rng(3)
     contexts = rng.permutation(np.repeat([0, 1, 2], (40, 15, 8)))
     costs, demand = rng.uniform(1.0, 8.0, 3)[contexts], rng.gamma(4.0, np.array([2.0, 5.0, 9.0])[contexts])
-    monkeypatch.setattr(Robustness, "ball", lambda self, counts: Contaminated(counts / counts.sum(), share))
+    monkeypatch.setattr(Robustness, "mixes", lambda self, counts: Contaminated(counts / counts.sum(), share))
     model = RobustNewsvendor(10.0, integer=integer).fit(costs, demand, contexts)
 
     def risks(level):

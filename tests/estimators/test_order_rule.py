@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 from counterpoise import RobustNewsvendor, RobustNewsvendorRegressor, RobustQuantileRegressor, confidence_path
 from counterpoise.core.references.cross_fit import folds_within
-from counterpoise.estimators._robust import LinearParameters
+from counterpoise.estimators._base import LinearParameters
 from counterpoise.estimators.linear import RobustLinearModel
 from counterpoise.exceptions import EmptyContextError, InvalidInputError, OneContextWarning
 from tests.estimators.test_newsvendor import worst_mean

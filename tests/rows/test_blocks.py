@@ -249,7 +249,7 @@ FITS = st.fixed_dictionaries(
 @given(FITS, st.integers(1, 6), st.booleans(), st.sampled_from([0.0, 0.2, np.inf]))
 def test_a_fit_to_blocks_is_the_fit_to_all_rows(tiles, loss, kind, shape, n_blocks, weighted, radius):
     whole, cut_up = problem_pair(loss, shape, n_blocks, kind, weighted)
-    ball = Robustness(radius=radius).ball(whole.counts)
+    ball = Robustness(radius=radius).mixes(whole.counts)
     references = whole.references("in-sample", 1e-6)
     expected = fit_problem(whole, ball, references).solution
     found = fit_problem(cut_up, ball, references).solution
@@ -292,7 +292,7 @@ def test_sparse_rows_on_disk_are_dense_rows_in_memory(loss):
     close(problems[1].at(theta).risks, problems[0].at(theta).risks)
     counts = np.bincount(codes)
     contexts = Contexts.counted(np.arange(3), counts)
-    ball = Robustness(radius=0.2).ball(counts.astype(float))
+    ball = Robustness(radius=0.2).mixes(counts.astype(float))
     nothing = ReferenceRisks.exactly(np.zeros(3))
     fits = [fit_problem(LinearProblem(problem, contexts, counts.astype(float)), ball, nothing) for problem in problems]
     close(fits[1].solution.theta, fits[0].solution.theta, 1e-9)

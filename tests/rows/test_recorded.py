@@ -58,7 +58,7 @@ def fit(loss, blocks, counts):
     summed = LinearOracle(BlockRows(blocks, loss, len(counts), 2), 0.05)
     problem = LinearProblem(summed, Contexts.counted(np.arange(len(counts)), counts), counts.astype(float))
     references = problem.references("in-sample", 1e-6)
-    solution = fit_problem(problem, Robustness(radius=0.2).ball(problem.counts), references).solution
+    solution = fit_problem(problem, Robustness(radius=0.2).mixes(problem.counts), references).solution
     ends = [solution.certificate.lower, solution.certificate.upper]
     return np.concatenate([solution.theta, solution.p_worst, references.upper, ends])
 

@@ -30,7 +30,7 @@ def compare(
     `counterpoise compare visits.csv --target ill --context clinic --group patient --json`
     """
     from counterpoise.judging.comparison import compare as compared
-    from counterpoise.sets.size import radius_of
+    from counterpoise.sets import radius_of
     from counterpoise.table import jsonable, plain_rows
     from counterpoise.tables.tabular.fitting import read_problem
 

@@ -15,7 +15,6 @@ from counterpoise.contexts import Contexts
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import Bounds, LinearOracle, Oracle
 from counterpoise.core.oracle.kinked import KinkedOracle
-from counterpoise.core.oracle.scalar import suits_scalar
 from counterpoise.core.oracle.scalar_blocks import BlockScalarOracle, scalar_form
 from counterpoise.core.problem import TOO_LARGE, LinearProblem, Reference, refusing_overflow
 from counterpoise.core.references.specialists import by_products
@@ -65,7 +64,7 @@ class LinearFit:
     contexts : Contexts
     counts : ndarray of shape (n_contexts,)
         Rows, or the sum of their weights, in each context.
-    ball : ContextSet
+    mixes : ContextSet
     references : ReferenceRisks
 
     Whatever there is one of per context is in the order of ``contexts.labels``.
@@ -76,11 +75,11 @@ class LinearFit:
     solution: Solution
     contexts: Contexts
     counts: Array
-    ball: ContextSet
+    mixes: ContextSet
     references: ReferenceRisks
 
     @classmethod
-    def of(cls, problem: LinearProblem, ball: ContextSet, references: ReferenceRisks, solution: Solution) -> LinearFit:
+    def of(cls, problem: LinearProblem, mixes: ContextSet, references: ReferenceRisks, solution: Solution) -> LinearFit:
         """Read the coefficients off a solution."""
         oracle = problem.oracle
         n_features, outputs = oracle.n_features, oracle.loss.n_outputs
@@ -93,11 +92,11 @@ class LinearFit:
             solution = replace(solution, theta=matrix.ravel())
             if np.abs(shift).max(initial=0.0) > _ADRIFT:
                 # So far out predictions were rounded; here they are not.
-                solution = judged_again(RobustObjective(oracle, ball, references), solution)
+                solution = judged_again(RobustObjective(oracle, mixes, references), solution)
         intercept = matrix[:, n_features] if oracle.fit_intercept else np.zeros(outputs)
         if problem.shift is not None:
             intercept = intercept - matrix[:, :n_features] @ problem.shift
-        return cls(matrix[:, :n_features], intercept, solution, problem.contexts, problem.counts, ball, references)
+        return cls(matrix[:, :n_features], intercept, solution, problem.contexts, problem.counts, mixes, references)
 
 
 def fit_linear(
@@ -170,8 +169,8 @@ def fit_linear(
         bounds=bounds,
     )
     references = scored_references(problem, robustness.criterion, reference, tol if solver is None else solver.tol)
-    ball = robustness.ball(problem.counts)
-    return fit_problem(problem, ball, references, solver=solver, tol=tol, max_iter=max_iter, callback=callback)
+    mixes = robustness.mixes(problem.counts)
+    return fit_problem(problem, mixes, references, solver=solver, tol=tol, max_iter=max_iter, callback=callback)
 
 
 def scored_references(problem: LinearProblem, criterion: Criterion, reference: Reference, tol: float) -> ReferenceRisks:
@@ -187,7 +186,7 @@ def scored_references(problem: LinearProblem, criterion: Criterion, reference: R
 
 def fit_problem(
     problem: LinearProblem,
-    ball: ContextSet,
+    mixes: ContextSet,
     references: ReferenceRisks,
     *,
     solver: Solver | None = None,
@@ -201,21 +200,21 @@ def fit_problem(
     with suited(problem.size), warnings.catch_warnings(), refusing_overflow():
         # Said below, once it is known that the problem has a minimum at all.
         warnings.simplefilter("ignore", NotCertifiedWarning)
-        solution = _solve(problem, ball, references, solver, tol, max_iter, callback)
+        solution = _solve(problem, mixes, references, solver, tol, max_iter, callback)
     if not (np.isfinite(solution.theta).all() and math.isfinite(solution.certificate.upper)):
         raise InvalidInputError(TOO_LARGE)
     if not solution.success:
-        _refuse_bottomless(problem, ball, solution)
+        _refuse_bottomless(problem, mixes, solution)
         if solver is None or solver.certifies:
             asked = tol if solver is None else solver.tol
             words = not_certified(solution.status, solution.certificate, asked)
             warnings.warn(f"{speaker}: {words}", NotCertifiedWarning, stacklevel=stacklevel)
-    return LinearFit.of(problem, ball, references, solution)
+    return LinearFit.of(problem, mixes, references, solution)
 
 
 def _solve(
     problem: LinearProblem,
-    ball: ContextSet,
+    mixes: ContextSet,
     references: ReferenceRisks,
     solver: Solver | None,
     tol: float,
@@ -227,17 +226,17 @@ def _solve(
     if solver is not None:
         shaped: Oracle = oracle
         if isinstance(solver, PolyhedralInteriorPoint) and oracle.loss.is_hinged:
-            shaped = KinkedOracle(oracle)
-        elif isinstance(solver, ScalarSearch) and suits_scalar(oracle):
-            shaped = _scalar(oracle, ball, references)
-        return solver.solve(RobustObjective(shaped, ball, references))
+            shaped = KinkedOracle.of(oracle)
+        elif isinstance(solver, ScalarSearch) and oracle.is_scalar:
+            shaped = _scalar(oracle, mixes, references)
+        return solver.solve(RobustObjective(shaped, mixes, references))
     options: dict[str, Any] = {"tol": tol, "callback": callback}
     if max_iter is not None:
         options["max_iter"] = max_iter
     best: Solution | None = None
-    for form, solver_type in _attempts(problem, ball, references):
-        more, start = _head_start(problem, ball, references, solver_type)
-        solution = solver_type(**options, **more).solve(RobustObjective(form, ball, references), start)
+    for form, solver_type in _attempts(problem, mixes, references):
+        more, start = _head_start(problem, mixes, references, solver_type)
+        solution = solver_type(**options, **more).solve(RobustObjective(form, mixes, references), start)
         if solution.success:
             return solution
         # A later answer has to be clearly better, or rounding would choose between them.
@@ -248,7 +247,7 @@ def _solve(
 
 
 def _head_start(
-    problem: LinearProblem, ball: ContextSet, references: ReferenceRisks, solver_type: type[Solver]
+    problem: LinearProblem, mixes: ContextSet, references: ReferenceRisks, solver_type: type[Solver]
 ) -> tuple[dict[str, Any], Array | None]:
     """Return how and where a solver begins, if not by itself: where references began, or where some rows lead."""
     sketch = problem.sketch if solver_type in (InteriorPoint, ModelNewton) else None
@@ -257,30 +256,30 @@ def _head_start(
     whole = sketch.oracle is problem.oracle
     if solver_type is InteriorPoint and whole:
         # The solver itself would seek what the sketch is, unless the set has another centre.
-        return {"warm": np.allclose(ball.p_hat * problem.counts.sum(), problem.counts)}, sketch.theta
+        return {"warm": np.allclose(mixes.p_hat * problem.counts.sum(), problem.counts)}, sketch.theta
     if solver_type is InteriorPoint or whole:
         return {}, None
     start = sketch.theta
-    if len(sketch.oracle.rows.target) >= _ENOUGH * ball.p_hat.size:
+    if len(sketch.oracle.rows.target) >= _ENOUGH * mixes.p_hat.size:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotCertifiedWarning)
             rough = ModelNewton(tol=1e-3, max_iter=20)
-            start = rough.solve(RobustObjective(sketch.oracle, ball, references), start).theta
+            start = rough.solve(RobustObjective(sketch.oracle, mixes, references), start).theta
     return {"thrifty": True}, start
 
 
 def _attempts(
-    problem: LinearProblem, ball: ContextSet, references: ReferenceRisks
+    problem: LinearProblem, mixes: ContextSet, references: ReferenceRisks
 ) -> list[tuple[Oracle, type[Solver]]]:
     """Return the problem in the forms that suit it, each with the solver for that form, the fastest first."""
     oracle = problem.oracle
-    if suits_scalar(oracle):
-        return [(_scalar(oracle, ball, references), ScalarSearch)]
+    if oracle.is_scalar:
+        return [(_scalar(oracle, mixes, references), ScalarSearch)]
     if not oracle.forms_hessian:
         return [(oracle, solver) for solver in by_products(oracle)]
     # Newton comes last, for data so separable that the empirical risk minimiser has no risk left in any context.
     smooth: list[tuple[Oracle, type[Solver]]] = [(oracle, Newton)]
-    if not ball.is_point:
+    if not mixes.is_point:
         smooth.insert(0, (oracle, InteriorPoint))
         large = problem.counts.sum() * oracle.n_parameters >= _LARGE
         if not oracle.loss.is_hinged:
@@ -288,25 +287,25 @@ def _attempts(
             smooth.insert(0 if first else 1, (oracle, ModelNewton))
     if not oracle.loss.is_hinged:
         return smooth
-    by_rows: tuple[Oracle, type[Solver]] = (KinkedOracle(oracle), PolyhedralInteriorPoint)
+    by_rows: tuple[Oracle, type[Solver]] = (KinkedOracle.of(oracle), PolyhedralInteriorPoint)
     # A soft hinge has curvature, unless most rows are far from it.
     return [smooth[0], by_rows] if oracle.loss.softness > 0.0 else [by_rows]
 
 
-def _scalar(oracle: LinearOracle, ball: ContextSet, references: ReferenceRisks) -> Oracle:
+def _scalar(oracle: LinearOracle, mixes: ContextSet, references: ReferenceRisks) -> Oracle:
     """Return a problem of one parameter; of rows in blocks, on the range between two kinks that holds the minimum."""
     form = scalar_form(oracle)
-    return narrowed(form, ball, references) if isinstance(form, BlockScalarOracle) else form
+    return narrowed(form, mixes, references) if isinstance(form, BlockScalarOracle) else form
 
 
-def _refuse_bottomless(problem: LinearProblem, ball: ContextSet, solution: Solution) -> None:
+def _refuse_bottomless(problem: LinearProblem, mixes: ContextSet, solution: Solution) -> None:
     """Say that a problem has no minimum, where going on in the direction of the answer lowers the risk for ever."""
     oracle = problem.oracle
     if solution.certificate.lower > -math.inf or not oracle.loss.is_hinged or oracle.alpha > 0.0:
         return
     directions = [np.ones(1), -np.ones(1)] if oracle.n_parameters == 1 else [solution.theta]
     for direction in directions:
-        if float(ball.worst_case(oracle.drift(direction)).value) < 0.0:
+        if float(mixes.worst_case(oracle.drift(direction)).value) < 0.0:
             raise InvalidInputError(
                 f"the risk has no minimum (the more extreme the decision, the better). {problem.remedy}"
             )

@@ -18,7 +18,6 @@ from counterpoise.contexts import Contexts, encode, plain, shown
 from counterpoise.core.objective import ReferenceRisks
 from counterpoise.core.oracle import Bounds, LinearOracle
 from counterpoise.core.oracle.linear import LinearPoint
-from counterpoise.core.oracle.scalar import suits_scalar
 from counterpoise.core.references import CrossFit, reference_risks
 from counterpoise.core.references.specialists import sketched
 from counterpoise.exceptions import InvalidInputError
@@ -246,7 +245,7 @@ def check_alpha(alpha: Any) -> None:
 
 
 def _checked_bounds(bounds: Any, oracle: LinearOracle) -> Bounds:
-    if not suits_scalar(oracle):
+    if not oracle.is_scalar:
         raise InvalidInputError(
             "bounds on theta need a piecewise linear loss, one parameter and alpha=0. "
             "Use counterpoise.minimize for other problems."

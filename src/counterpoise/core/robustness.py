@@ -73,7 +73,7 @@ class Robustness(Criterial):
         """Return what is taken off each risk: the references, or nothing where the criterion is the risk itself."""
         return references if self.criterion == "excess" else ReferenceRisks.exactly(np.zeros_like(references.upper))
 
-    def ball(self, counts: Array) -> ContextSet:
+    def mixes(self, counts: Array) -> ContextSet:
         """Return the set of context distributions for these counts."""
         if self.mix is not None:
             if self.mix.p_hat.size != len(counts):

@@ -21,8 +21,14 @@ from counterpoise.core.problem import Adjust, Reference, by_size, given_referenc
 from counterpoise.core.references import ContextRows
 from counterpoise.core.references.shrunk import reference_bracket, shrunk_references
 from counterpoise.core.solvers.best_response import best_response
-from counterpoise.estimators._base import Array, check_switches, speaking_as
-from counterpoise.estimators._robust import MixParameters, RobustEstimator, with_parameters_of
+from counterpoise.estimators._base import (
+    Array,
+    MixParameters,
+    RobustEstimator,
+    check_switches,
+    speaking_as,
+    with_parameters_of,
+)
 from counterpoise.estimators.learners import (
     Indices,
     RowLoss,
@@ -172,7 +178,7 @@ class ContextRobust(RobustEstimator):
             folds = fold_of_rows(self.estimator, X, y, encoded.codes, weight, self.cv)
             X, encoded, weight, y, folds = weighted_rows(X, encoded, weight, y, folds)
             rows = ContextRows(encoded.codes, weight, len(encoded.labels))
-            mixes = self.robustness.ball(rows.counts)
+            mixes = self.robustness.mixes(rows.counts)
             judge: dict[str, Any] = {"loss": self.loss, "floor": least_probability(n_rows), "n_jobs": self.n_jobs}
 
             def tilt(p: Array) -> Array:

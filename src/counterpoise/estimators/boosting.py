@@ -15,8 +15,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from counterpoise.core.problem import Reference, given_references
-from counterpoise.estimators._base import Array, ScoredOnHost, check_switches, share_parameters, speaking_as
-from counterpoise.estimators._robust import MixParameters, RobustEstimator, with_parameters_of
+from counterpoise.estimators._base import (
+    Array,
+    MixParameters,
+    RobustEstimator,
+    ScoredOnHost,
+    check_switches,
+    share_parameters,
+    speaking_as,
+    with_parameters_of,
+)
 from counterpoise.estimators.boosters import LightGBMRun, Recipe, Run, XGBoostRun
 from counterpoise.estimators.boosting_rounds import Rows, Split, least_risks, play
 from counterpoise.estimators.learners import LossName, row_losses
@@ -165,7 +173,7 @@ class RobustBooster(RobustEstimator):
             _refuse_wide(np.abs(y), "y", 0.0)
             _refuse_wide(np.abs(X[np.isfinite(X)]), "X", 0.0)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
-            mixes = self.robustness.ball(counts)
+            mixes = self.robustness.mixes(counts)
             rows = Rows(X, y, weight, encoded.codes)
             split = Split.of(rows, self.validation_fraction)
             if isinstance(self.reference, str):

@@ -19,7 +19,10 @@ from counterpoise.core.objective import ReferenceRisks
 from counterpoise.core.problem import Adjust, LinearProblem, Reference
 from counterpoise.estimators._base import (
     Array,
+    LinearParameters,
+    MixParameters,
     ProgressLine,
+    RobustEstimator,
     ScoredOnHost,
     check_switches,
     contexts_or_one,
@@ -28,8 +31,8 @@ from counterpoise.estimators._base import (
     share_parameters,
     speaking_as,
     warn_of_small_contexts,
+    with_parameters_of,
 )
-from counterpoise.estimators._robust import LinearParameters, MixParameters, RobustEstimator, with_parameters_of
 from counterpoise.estimators.homes import home_of
 from counterpoise.estimators.learners import least_probability
 from counterpoise.exceptions import InvalidInputError
@@ -283,7 +286,7 @@ class RobustLinearModel(RobustEstimator):
         """Fit the model to a problem that is posed already."""
         line = ProgressLine(type(self).__name__) if self.verbose else None
         with speaking_as(self):
-            mixes = self.robustness.ball(problem.counts)
+            mixes = self.robustness.mixes(problem.counts)
             scoring = self.scoring(problem, mixes)
             fit = fit_problem(
                 problem,
@@ -321,7 +324,7 @@ class RobustLinearModel(RobustEstimator):
         self._keep_contexts(
             fit.contexts,
             fit.counts,
-            fit.ball,
+            fit.mixes,
             weights=solution.p_worst,
             risks=solution.risks,
             references=scoring.references.upper,

@@ -9,12 +9,14 @@ from sklearn.utils.validation import check_is_fitted
 from counterpoise.core.problem import Reference
 from counterpoise.estimators._base import (
     Array,
+    MixParameters,
+    RobustEstimator,
     check_switches,
     contexts_or_one,
     refuse_measurements,
     speaking_as,
+    with_parameters_of,
 )
-from counterpoise.estimators._robust import MixParameters, RobustEstimator, with_parameters_of
 from counterpoise.stock.problem import StockProblem, Terms
 
 
@@ -84,7 +86,7 @@ class RobustNewsvendor(RobustEstimator):
             check_switches(self)
             stock = self._stock(costs, demand, contexts, sample_weight)
             solution = stock.solve(self.robustness, speaker=type(self).__name__)
-            mixes = self.robustness.ball(stock.problem.counts)
+            mixes = self.robustness.mixes(stock.problem.counts)
         stock.problem.finish()
         self.stock_level_ = float(solution.theta[0])
         self.context_levels_ = stock.context_levels

@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 
-from counterpoise.estimators._base import Array, speaking_as
-from counterpoise.estimators._robust import LinearParameters, with_parameters_of
+from counterpoise.estimators._base import Array, LinearParameters, speaking_as, with_parameters_of
 from counterpoise.estimators.linear import RobustRegressor
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Hinges, Newsvendor

@@ -204,7 +204,7 @@ def _plausible(last: Any, counts: Array) -> ContextSet:
     """Return the set of mixes for which an estimator is made."""
     given = last.get_params(deep=False)
     switches = {name: given[name] for name in ("confidence", "radius", "draws", "mix") if name in given}
-    return Robustness(**switches).ball(counts)
+    return Robustness(**switches).mixes(counts)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from counterpoise.rows._base import Array, Codes, Mask, Part, Rows, Slopes, Sums
 from counterpoise.rows.block_rows import BlockRows, BlockSlopes
 from counterpoise.rows.blocks import Answer, Block, Blocks, BlocksInMemory, Question, combined
-from counterpoise.rows.coefficients import Coefficients
+from counterpoise.rows.layouts import Coefficients
 from counterpoise.rows.memory import MemoryRows
 
 __all__ = [

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.losses import Loss
-from counterpoise.rows.coefficients import Coefficients
+from counterpoise.rows.layouts import Coefficients
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]

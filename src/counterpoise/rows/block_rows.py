@@ -12,8 +12,8 @@ from counterpoise.linalg import solve_stack
 from counterpoise.losses import Loss
 from counterpoise.rows._base import Array, Codes
 from counterpoise.rows.blocks import SHARED, Answer, Block, Blocks, of_all, of_contexts, of_problems
-from counterpoise.rows.coefficients import Coefficients
 from counterpoise.rows.elsewhere import AllContexts
+from counterpoise.rows.layouts import Coefficients
 from counterpoise.rows.slopes import RowSlopes
 
 _FUSED_ENTRIES = 1 << 25

@@ -20,8 +20,8 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.linalg import solve_stack
 from counterpoise.losses import Logistic, Loss, Multinomial, Poisson, Squared
 from counterpoise.rows._base import Codes
-from counterpoise.rows.coefficients import Coefficients
 from counterpoise.rows.elsewhere import AllContexts
+from counterpoise.rows.layouts import Coefficients
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from counterpoise.losses import Loss
 from counterpoise.rows._base import Array, Mask
-from counterpoise.rows.coefficients import Coefficients
+from counterpoise.rows.layouts import Coefficients
 
 
 @dataclass(eq=False)

@@ -20,7 +20,7 @@ one for the affine direction, one for the corrected one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -318,6 +318,11 @@ class StepAnswer(Answer):
     p: Array = of_contexts()
 
 
+def _by(what: str) -> Any:
+    """Declare an array with an entry per context, or per problem where every context is one."""
+    return field(default=None, metadata={"by": what})
+
+
 @dataclass(frozen=True)
 class Place:
     """Where rows are; what all questions about them have in common.
@@ -334,22 +339,23 @@ class Place:
         The mean product about which residuals are expanded.
     """
 
-    theta: Array
-    p: Array
-    p_hat: Array
+    theta: Array = _by("problems")
+    p: Array = _by("contexts")
+    p_hat: Array = _by("contexts")
     each: bool = False
-    active: Mask = field(default_factory=lambda: np.ones(1, dtype=bool))
+    active: Mask = _by("problems")
     around: float = 0.0
 
     answers: ClassVar[Any] = ModelAnswer
 
     def about(self, contexts: Codes) -> Self:
         """Return the question to a block with these contexts."""
-        own = ("theta", "active", "d_theta", "mu", "length", "new_theta", "margin") if self.each else ()
-        sliced = {name: vars(self)[name][contexts] for name in own if name in vars(self)}
-        for name in ("p", "p_hat", "d_p", "new_p"):
-            if name in vars(self):
-                sliced[name] = vars(self)[name][contexts]
+        sliced: dict[str, Any] = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value is None or not (one.metadata.get("by") == "contexts" or (one.metadata and self.each)):
+                continue
+            sliced[one.name] = tuple(part[contexts] for part in value) if isinstance(value, tuple) else value[contexts]
         return replace(self, **sliced)
 
     def tiles(self, block: Block, state: State | None) -> Iterator[tuple[int, RowModel | None, MemoryPart, Any, Codes]]:
@@ -398,7 +404,7 @@ class Place:
 class Begin(Place):
     """Every variable well inside its bounds; then the first-order model."""
 
-    margin: Array = field(default_factory=lambda: np.ones(1))
+    margin: Array = _by("problems")
 
     def __call__(self, block: Block, state: Any) -> tuple[State, ModelAnswer]:
         models = []
@@ -430,30 +436,24 @@ class Direction(Place):
     ----------
     d_theta, d_p, mu : ndarray
         The direction, and the target of each problem.
-    affine : pair of ndarray, optional
+    affine_theta, affine_p : ndarray, optional
         The changes of theta and p in the affine direction, by whose second order this one is corrected.
     """
 
-    d_theta: Array = field(default_factory=lambda: np.zeros(0))
-    d_p: Array = field(default_factory=lambda: np.zeros(0))
-    mu: Array = field(default_factory=lambda: np.zeros(1))
-    affine: tuple[Array, Array] | None = None
+    d_theta: Array = _by("problems")
+    d_p: Array = _by("contexts")
+    mu: Array = _by("problems")
+    affine_theta: Array | None = _by("problems")
+    affine_p: Array | None = _by("contexts")
 
     answers: ClassVar[Any] = StepAnswer
-
-    def about(self, contexts: Codes) -> Self:
-        own = super().about(contexts)
-        if self.affine is None:
-            return own
-        theta, p = self.affine
-        return replace(own, affine=(theta[contexts] if self.each else theta, p[contexts]))
 
     def step(self, model: RowModel, owner: Codes) -> RowStep:
         """Return the rows' part of the direction."""
         at, of = (owner, owner) if self.each else (slice(None), slice(None))
         affine = None
-        if self.affine is not None:
-            affine = model.expand(self.affine[0][at], self.affine[1][of], np.zeros(len(self.affine[0][at])), None)
+        if self.affine_theta is not None and self.affine_p is not None:
+            affine = model.expand(self.affine_theta[at], self.affine_p[of], np.zeros_like(self.mu[at]), None)
         return model.expand(self.d_theta[at], self.d_p[of], self.mu[at], affine)
 
     def __call__(self, block: Block, state: State) -> Any:
@@ -465,7 +465,7 @@ class Direction(Place):
             step = self.step(model, owner)
             np.minimum.at(longest, owner, model.longest(step))
             np.add.at(products, owner, model.products(step))
-            if self.affine is None:
+            if self.affine_theta is None:
                 shift, own = model.correction(step)
                 np.add.at(theta, owner, shift)
                 p = None if self.each else own
@@ -477,9 +477,9 @@ class Direction(Place):
 class Move(Direction):
     """A step in a direction, and the first-order model there."""
 
-    length: Array = field(default_factory=lambda: np.zeros(1))
-    new_theta: Array = field(default_factory=lambda: np.zeros(0))
-    new_p: Array = field(default_factory=lambda: np.zeros(0))
+    length: Array = _by("problems")
+    new_theta: Array = _by("problems")
+    new_p: Array = _by("contexts")
 
     answers: ClassVar[Any] = ModelAnswer
 
@@ -498,13 +498,9 @@ class Move(Direction):
 class DualSlopes(Place):
     """The slopes that the dual variables are, after some moves."""
 
-    moves: tuple[Array, ...] = ()
+    moves: tuple[Array, ...] = field(default=(), metadata={"by": "problems"})
 
     answers: ClassVar[Any] = SlopesAnswer
-
-    def about(self, contexts: Codes) -> Self:
-        own = super().about(contexts)
-        return replace(own, moves=tuple(move[contexts] for move in self.moves)) if self.each else own
 
     def __call__(self, block: Block, state: State) -> SlopesAnswer:
         if not self.each:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from counterpoise.rows.coefficients import Array, Coefficients
 from counterpoise.rows.products import LARGEST_BLOCK, some_rows, weighted_gram
 from counterpoise.threads import WORTHWHILE, parts, spread
 
+Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
@@ -23,6 +23,47 @@ _MANY_ROWS = 64
 
 _LONG = 512
 """Rows of a padded group from which its Gram product is taken alone, in pieces that stay in the cache."""
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """The shape of a linear model.
+
+    Attributes
+    ----------
+    n_outputs : int
+        Predictions per row.
+    n_features : int
+    fit_intercept : bool
+        Whether every output has an intercept; it is not penalised.
+    """
+
+    n_outputs: int
+    n_features: int
+    fit_intercept: bool
+
+    @property
+    def width(self) -> int:
+        """Columns of the coefficient matrix, the intercept counted."""
+        return self.n_features + self.fit_intercept
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of theta."""
+        return self.n_outputs * self.width
+
+    @cached_property
+    def penalised(self) -> Array:
+        """1 for the coefficients, 0 for the intercepts, in the order of theta."""
+        return self.for_each_output(np.ones(self.n_features), 0.0)
+
+    def for_each_output(self, columns: Array, intercept: float = 1.0) -> Array:
+        """Return what is known of each column of X, and of the intercept, in the order of theta."""
+        return np.tile(np.append(columns, intercept) if self.fit_intercept else columns, self.n_outputs)
+
+    def predicting(self, value: float) -> Array:
+        """Return the theta that predicts a constant, or 0 without an intercept."""
+        return self.for_each_output(np.zeros(self.n_features), value)
 
 
 @dataclass(frozen=True, eq=False)

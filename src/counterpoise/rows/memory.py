@@ -14,8 +14,7 @@ from counterpoise.contexts import Contexts
 from counterpoise.linalg import solve_stack
 from counterpoise.losses import Loss
 from counterpoise.rows._base import Array, Codes, Mask
-from counterpoise.rows.coefficients import Coefficients
-from counterpoise.rows.layouts import Grouped, Layout, Padded
+from counterpoise.rows.layouts import Coefficients, Grouped, Layout, Padded
 from counterpoise.rows.products import gathered, largest_entries, some_rows, squares_product, summed
 from counterpoise.rows.slopes import RowSlopes
 from counterpoise.threads import parts, spread

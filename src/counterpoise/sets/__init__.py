@@ -1,6 +1,6 @@
 """Sets of context distributions, and how large they must be."""
 
-from counterpoise.sets._base import Ball, Constraints, ContextSet, WorstCase
+from counterpoise.sets._base import Ball, Constraints, ContextSet, WorstCase, radius_of
 from counterpoise.sets.chi2 import Chi2Ball
 from counterpoise.sets.kl import KLBall
 from counterpoise.sets.ladder import RADIUS_TICKS, along_radii, radius_ladder
@@ -19,4 +19,5 @@ __all__ = [
     "confidence_radius",
     "implied_confidence",
     "radius_ladder",
+    "radius_of",
 ]

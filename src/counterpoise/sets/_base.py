@@ -327,6 +327,11 @@ class Ball(ContextSet):
         return p / p.sum()
 
 
+def radius_of(mixes: ContextSet) -> float:
+    """Return the radius of a ball, NaN of a set that is none."""
+    return mixes.radius if isinstance(mixes, Ball) else math.nan
+
+
 def checked_distribution(p: ArrayLike, name: str) -> Array:
     """Return a read-only float copy of ``p`` that sums to one, or say what is wrong with it."""
     try:

@@ -15,8 +15,7 @@ from counterpoise.contexts import objects, shown
 from counterpoise.core.robustness import METHODS, Robustness
 from counterpoise.core.solvers import Solution
 from counterpoise.core.solvers._base import solution_at
-from counterpoise.sets import RadiusMethod, implied_confidence, radius_ladder
-from counterpoise.sets.size import radius_of
+from counterpoise.sets import RadiusMethod, implied_confidence, radius_ladder, radius_of
 from counterpoise.stock.problem import StockProblem
 from counterpoise.table import Table
 
@@ -193,7 +192,7 @@ class ProductPlan:
 
     def radius_at(self, confidence: float) -> float:
         """Return the radius that the method of sizing the set gives for a confidence."""
-        return radius_of(replace(self.robustness, confidence=confidence, radius=self._method).ball(self.counts))
+        return radius_of(replace(self.robustness, confidence=confidence, radius=self._method).mixes(self.counts))
 
     @property
     def _method(self) -> RadiusMethod:
@@ -203,7 +202,7 @@ class ProductPlan:
     @property
     def radius(self) -> float:
         """Of the set, in bits; NaN for a set that has none."""
-        return radius_of(self.robustness.ball(self.counts))
+        return radius_of(self.robustness.mixes(self.counts))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -230,7 +230,7 @@ class StockProblem:
         oracle: Any = self.oracle
         if charge:
             oracle = replace(oracle, below=oracle.below + charge)
-        return RobustObjective(oracle, robustness.ball(self.problem.counts), robustness.scored(self.references))
+        return RobustObjective(oracle, robustness.mixes(self.problem.counts), robustness.scored(self.references))
 
     def solve(self, robustness: Robustness, charge: float = 0.0, speaker: str = "stock") -> Solution:
         """Return the best level for a set of mixes, with its proof; see :meth:`objective`."""

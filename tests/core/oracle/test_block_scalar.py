@@ -96,7 +96,7 @@ def test_the_robust_level_is_that_of_all_rows_and_of_brute_force(sales, terms, n
     for end in ("lower", "upper"):
         assert abs(getattr(found.certificate, end) - getattr(expected.certificate, end)) <= 1e-11 * scale
     # By hand: the worst excess cost at every candidate level is no less than what was found.
-    ball = robustness.ball(np.bincount(codes).astype(float))
+    ball = robustness.mixes(np.bincount(codes).astype(float))
     candidates = np.unique(np.concatenate([demand, found.theta, np.linspace(0.0, demand.max(), 7)]))
     candidates = np.unique(np.floor(candidates)) if terms.integer else candidates
     candidates = candidates[candidates <= terms.highest]

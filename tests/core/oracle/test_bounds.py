@@ -10,7 +10,7 @@ from scipy import optimize, sparse
 
 from counterpoise.core.oracle.bounds import balanced_bounds
 from counterpoise.core.oracle.kinked import KinkedOracle
-from counterpoise.core.oracle.linear import Mixture
+from counterpoise.core.oracle.linear import LinearOracle, Mixture
 from counterpoise.core.oracle.scalar import ScalarOracle
 from counterpoise.losses import Huber, Logistic, Multinomial, Newsvendor, Pinball, Poisson, Squared
 from counterpoise.rows import memory
@@ -473,6 +473,12 @@ def test_unbounded_profit_is_minus_infinity():
     assert scalar.at(np.zeros(1)).lower_bound(np.ones(1), np.zeros(1), None) == -np.inf
 
 
+def balanced(point, p):
+    """Return a point with every dual variable in the middle of its interval for ``p``."""
+    point.linearise(p, p)
+    return point
+
+
 def dual_bound(point, v, bend, p):
     """Return the bound of slopes that need not balance yet, each times the probability of its context."""
     part, oracle = point.oracle.rows.whole, point.oracle
@@ -491,12 +497,12 @@ def dual_bound(point, v, bend, p):
 def test_dual_bound_is_never_above_the_minimum(loss, seed, n_features, fit_intercept, distance):
     X, y, codes = make(loss, 3, n_features, seed, (4, 12))
     rng = np.random.default_rng(seed)
-    oracle = KinkedOracle(oracle_of(loss, X, y, codes, fit_intercept=fit_intercept))
+    oracle = KinkedOracle.of(oracle_of(loss, X, y, codes, fit_intercept=fit_intercept))
     p = random_distribution(3, rng)
     least, theta = minimise(loss, X, y, mixed_weights(codes, p), 0.0, fit_intercept)
     scale = 1.0 + abs(least) + float(np.abs(loss.pieces(y)[0]).max())
     for place in (theta, theta + 10.0**distance * rng.normal(size=len(theta)), np.zeros(len(theta))):
-        for point in (oracle.at(place), oracle.at(place).balanced(p)):
+        for point in (oracle.at(place), balanced(oracle.at(place), p)):
             assert point.lower_bound(p, p @ point.jacobian, None) <= least + 1e-8 * scale
 
 
@@ -506,14 +512,14 @@ def test_dual_bound_is_never_above_the_minimum(loss, seed, n_features, fit_inter
 def test_dual_bound_of_any_slopes_is_never_above_the_minimum(loss, seed, fit_intercept, size):
     X, y, codes = make(loss, 3, 2, seed, (4, 12))
     rng = np.random.default_rng(seed)
-    oracle = KinkedOracle(oracle_of(loss, X, y, codes, fit_intercept=fit_intercept))
+    oracle = KinkedOracle.of(oracle_of(loss, X, y, codes, fit_intercept=fit_intercept))
     p = random_distribution(3, rng)
     least, theta = minimise(loss, X, y, mixed_weights(codes, p), 0.0, fit_intercept)
     scale = 1.0 + abs(least) + float(np.abs(loss.pieces(y)[0]).max())
     point = oracle.at(theta + rng.normal(size=len(theta)))
     v = rng.normal(0.0, 10.0, len(y))
     bend = 10.0**size * rng.random(len(y))
-    bound = dual_bound(oracle.linear.at(point.theta), v, bend, p)
+    bound = dual_bound(LinearOracle.at(oracle, point.theta), v, bend, p)
     assert bound <= least + 1e-8 * scale
 
 
@@ -522,12 +528,12 @@ def test_dual_bound_of_any_slopes_is_never_above_the_minimum(loss, seed, fit_int
 def test_dual_bound_is_tight_at_the_slopes_of_the_linear_program(loss, seed):
     X, y, codes = make(loss, 3, 3, seed)
     p = np.array([0.2, 0.5, 0.3])
-    oracle = KinkedOracle(oracle_of(loss, X, y, codes))
+    oracle = KinkedOracle.of(oracle_of(loss, X, y, codes))
     least, theta = minimise(loss, X, y, mixed_weights(codes, p))
     order = np.argsort(codes, kind="stable")
     share = np.repeat(p, np.bincount(codes))
     v = share * _slopes_of_the_program(loss, X[order], y[order], mixed_weights(codes, p)[order])
-    bound = dual_bound(oracle.linear.at(theta), v, np.full(len(v), 1e-9), p)
+    bound = dual_bound(LinearOracle.at(oracle, theta), v, np.full(len(v), 1e-9), p)
     assert bound == pytest.approx(least, rel=1e-8)
 
 
@@ -565,10 +571,10 @@ def test_dual_bound_with_a_ridge_is_never_above_the_convex_program(loss, alpha):
         sample_weight=weight,
     )
     assert weighted_risk(loss, X, y, weight, answer.theta, alpha) == pytest.approx(answer.value, rel=1e-9)
-    oracle = KinkedOracle(oracle_of(loss, X, y, codes, alpha=alpha))
+    oracle = KinkedOracle.of(oracle_of(loss, X, y, codes, alpha=alpha))
     rng = np.random.default_rng(0)
     for size in (0.0, 1e-6, 1e-2, 1.0, 100.0):
-        point = oracle.at(answer.theta + size * rng.normal(size=4)).balanced(p)
+        point = balanced(oracle.at(answer.theta + size * rng.normal(size=4)), p)
         assert point.lower_bound(p, p @ point.jacobian, None) <= answer.value + 1e-7 * (1.0 + abs(answer.value))
 
 
@@ -577,5 +583,5 @@ def test_every_bound_says_it_is_a_theorem(loss):
     oracle = oracle_of(loss, *make(loss, 2, 1, 0), fit_intercept=False)
     assert oracle.is_rigorous
     if loss in SHARP:
-        assert KinkedOracle(oracle).is_rigorous
+        assert KinkedOracle.of(oracle).is_rigorous
         assert ScalarOracle.of(oracle).is_rigorous

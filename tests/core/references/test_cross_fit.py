@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from counterpoise.core.references import cross_fitted_risks, held_out_risks, reference_risks
+from counterpoise.core.references import CrossFit, reference_risks
 from counterpoise.core.references.cross_fit import N_FOLDS, folds_within
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Logistic, Pinball, Squared
@@ -128,12 +128,13 @@ def brute_force(loss, X, y, codes, alpha, theta_of, weight=None):
 
 def held_out(loss, X, y, codes, alpha, weight=None, tol=TOL):
     oracle = oracle_of(loss, X, y, codes, alpha=alpha, sample_weight=weight)
-    return np.stack(held_out_risks(oracle, np.bincount(codes, weight).astype(np.float64), tol))
+    found = CrossFit(oracle, np.bincount(codes, weight).astype(np.float64), tol)
+    return np.stack([found.rows.means(found.own_losses), found.rows.means(found.pooled_losses)])
 
 
 def cross_fitted(loss, X, y, codes, alpha, weight=None, tol=TOL):
     oracle = oracle_of(loss, X, y, codes, alpha=alpha, sample_weight=weight)
-    return cross_fitted_risks(oracle, np.bincount(codes, weight).astype(np.float64), tol)
+    return CrossFit(oracle, np.bincount(codes, weight).astype(np.float64), tol).references
 
 
 @pytest.mark.parametrize("alpha", [1e-2, 0.3])

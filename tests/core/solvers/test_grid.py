@@ -23,7 +23,7 @@ def objective(fit, loss, X, y, codes, alpha):
     z = z[:, 0] if loss.n_outputs == 1 else z
     rows = loss.value(y, z)
     risks = np.array([rows[codes == c].mean() for c in range(codes.max() + 1)]) + 0.5 * alpha * np.sum(fit.coef**2)
-    return KLBall(fit.ball.p_hat, fit.ball.radius).worst_case(risks - fit.references.upper).value
+    return KLBall(fit.mixes.p_hat, fit.mixes.radius).worst_case(risks - fit.references.upper).value
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -44,7 +44,7 @@ def test_every_problem_is_certified(loss, n_contexts, n_features, alpha):
         assert certificate.upper == pytest.approx(
             objective(fit, loss, X, y, codes, alpha), abs=promised * certificate.scale
         )
-        assert fit.ball.contains(solution.p_worst)
+        assert fit.mixes.contains(solution.p_worst)
 
 
 @pytest.mark.parametrize("loss", [Pinball(0.3), Newsvendor(10.0)], ids=lambda loss: loss.name)
@@ -71,4 +71,4 @@ def test_the_default_tolerance_is_a_millionth_and_a_billionth_is_within_reach():
     rough, fine = fit_linear(X, y, codes, Logistic()), fit_linear(X, y, codes, Logistic(), tol=1e-9)
     assert rough.solution.certificate.relative_gap <= 1e-6
     assert fine.solution.certificate.relative_gap <= 1e-9
-    assert fine.ball.radius == confidence_radius(np.bincount(codes), 0.99)
+    assert fine.mixes.radius == confidence_radius(np.bincount(codes), 0.99)

@@ -21,7 +21,7 @@ def posed(n_contexts, ball, radius, seed=5):
     X, y, codes = make(Pinball(QUANTILE), n_contexts, 2, seed=seed)
     oracle = LinearOracle.from_rows(X, y, encode(codes), Pinball(QUANTILE), alpha=0.0, fit_intercept=True)
     zero = ReferenceRisks.exactly(np.zeros(n_contexts))
-    objective = RobustObjective(KinkedOracle(oracle), ball(np.bincount(codes) / len(codes), radius), zero)
+    objective = RobustObjective(KinkedOracle.of(oracle), ball(np.bincount(codes) / len(codes), radius), zero)
     return objective, (X, y, codes)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from counterpoise.core.oracle._base import Array, OnlyKinks
 from counterpoise.core.oracle.bounds import balanced_bounds
-from counterpoise.core.oracle.linear import LinearOracle, Ridge
+from counterpoise.core.oracle.linear import LinearOracle, Ridge, RidgedAt
 from counterpoise.linalg import positive_solver
 from counterpoise.rows import BlockSlopes
 from counterpoise.rows.hinged import (
@@ -31,44 +31,21 @@ _NEAR = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class KinkedOracle:
-    """A linear oracle with a hinged loss; its points carry the dual variables of their rows."""
+class KinkedOracle(LinearOracle):
+    """Risks of a linear model with a hinged loss; points carry the dual variables of their rows."""
 
-    linear: LinearOracle
-
-    is_rigorous = True
-    forms_hessian = True
     offers = frozenset({"row_duals"})
+    forms_hessian = True
 
-    @property
-    def n_contexts(self) -> int:
-        """Contexts, that is risks."""
-        return self.linear.n_contexts
-
-    @property
-    def n_parameters(self) -> int:
-        """Length of theta."""
-        return self.linear.n_parameters
-
-    @property
-    def bounds(self) -> Any:
-        """Bounds on theta."""
-        return self.linear.bounds
-
-    @property
-    def lowest_risks(self) -> Array:
-        """As of the linear oracle."""
-        return self.linear.lowest_risks
-
-    @property
-    def typical_risk(self) -> float:
-        """As of the linear oracle."""
-        return self.linear.typical_risk
+    @classmethod
+    def of(cls, oracle: LinearOracle) -> KinkedOracle:
+        """Return the same risks in this form."""
+        return cls(oracle.rows, oracle.alpha, oracle.bounds)
 
     @property
     def blocks(self) -> Any:
         """The rows."""
-        return self.linear.rows.blocks
+        return self.rows.blocks
 
     @cached_property
     def uniform(self) -> Array:
@@ -77,13 +54,12 @@ class KinkedOracle:
 
     def start(self) -> Array:
         """Return the least-squares fit to the hinges, or one constant prediction if that is better."""
-        linear = self.linear
         answer = self.blocks.ask(LeastSquares(np.zeros((1, self.n_parameters)), self.uniform, self.uniform))
-        gram = linear.ridge.added(answer.gram[0] / self.n_contexts)
-        candidates = (positive_solver(gram)(answer.right[0] / self.n_contexts), linear.start())
-        return min(candidates, key=lambda theta: float(linear.at(theta).risks.mean()))
+        gram = self.ridge.added(answer.gram[0] / self.n_contexts)
+        candidates = (positive_solver(gram)(answer.right[0] / self.n_contexts), super().start())
+        return min(candidates, key=lambda theta: float(super(KinkedOracle, self).at(theta).risks.mean()))
 
-    def at(self, theta: Array) -> KinkedPoint:
+    def at(self, theta: Array) -> Any:
         """Return a point whose dual variables are well inside their bounds."""
         return KinkedPoint(self, theta, _Start())
 
@@ -113,7 +89,8 @@ class RowsStep:
             "d_theta": self.theta[None],
             "d_p": self.p,
             "mu": np.array([self.mu]),
-            "affine": None if self.affine is None else (self.affine.theta[None], self.affine.p),
+            "affine_theta": None if self.affine is None else self.affine.theta[None],
+            "affine_p": None if self.affine is None else self.affine.p,
         }
 
     @cached_property
@@ -144,7 +121,7 @@ class KinkedPoint(OnlyKinks):
     @property
     def ridge(self) -> Ridge:
         """The ridge of every risk."""
-        return self.oracle.linear.ridge
+        return self.oracle.ridge
 
     @property
     def _model(self) -> ModelAnswer:
@@ -162,10 +139,6 @@ class KinkedPoint(OnlyKinks):
     def jacobian(self) -> Array:
         """Gradients of the risks as the dual variables see them."""
         return self._model.jacobian + self.ridge.gradient(self.theta)
-
-    def balanced(self, p: Array) -> KinkedPoint:
-        """Return the point with every dual variable in the middle of its interval, whatever ``p``."""
-        return KinkedPoint(self.oracle, self.theta, _Start())
 
     def linearise(self, p: Array, p_hat: Array) -> KinkedLinearisation:
         """Return the first-order model an interior-point step is made of; the rows move there first."""
@@ -192,31 +165,11 @@ class KinkedPoint(OnlyKinks):
         floor = float(p[seen] @ oracle.lowest_risks[seen])
         height = float(np.abs(p @ self.risks - (floor if math.isfinite(floor) else 0.0)))
         finished = float(self._model.complementarity[0]) <= _NEAR * max(height, 1e-3 * oracle.typical_risk)
-        if not (finished or oracle.linear.rows.at_hand):
+        if not (finished or oracle.rows.at_hand):
             return floor
         question = DualSlopes(self.theta[None], p, p)
-        problem = _OneProblem(oracle.linear, self.theta[None])
+        problem = RidgedAt(oracle.ridge, oracle.reach, self.theta[None])
         return max(floor, float(balanced_bounds(BlockSlopes(oracle.blocks, question, self.states), problem)[0]))
-
-
-@dataclass(frozen=True, eq=False)
-class _OneProblem:
-    """All contexts as one problem with a ridge; see :class:`counterpoise.core.oracle.bounds.Ridged`."""
-
-    linear: LinearOracle
-    theta: Array
-
-    @property
-    def alpha(self) -> float:
-        return self.linear.alpha
-
-    @property
-    def penalised(self) -> Array:
-        return self.linear.coefficients.penalised
-
-    @property
-    def reach(self) -> Array:
-        return self.linear.reach
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,6 +39,23 @@ class Ridge:
 
 
 @dataclass(frozen=True, eq=False)
+class RidgedAt:
+    """Problems with a ridge at parameters, by their slopes alone; see ``bounds.Ridged``."""
+
+    ridge: Ridge
+    reach: Array
+    theta: Array
+
+    @property
+    def alpha(self) -> float:
+        return self.ridge.alpha
+
+    @property
+    def penalised(self) -> Array:
+        return self.ridge.penalised
+
+
+@dataclass(frozen=True, eq=False)
 class LinearOracle:
     r"""Risks of a linear model.
 
@@ -104,6 +121,11 @@ class LinearOracle:
         """What is known beyond risks and gradients; more where rows are at hand."""
         everywhere = frozenset({"hessian"})
         return everywhere | {"hessian_product", "curvature_share", "rows"} if self.rows.at_hand else everywhere
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether there is one parameter, no ridge and a loss of one kink a row: then every kink can be known."""
+        return self.loss.is_hinged and self.loss.softness == 0.0 and self.n_parameters == 1 and self.alpha == 0.0
 
     @property
     def forms_hessian(self) -> bool:

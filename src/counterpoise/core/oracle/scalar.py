@@ -15,12 +15,6 @@ from counterpoise.rows import MemoryRows
 UNBOUNDED: Bounds = (np.array([-np.inf]), np.array([np.inf]))
 
 
-def suits_scalar(oracle: LinearOracle) -> bool:
-    """Tell whether a linear oracle has one parameter, no ridge and a loss of one kink a row."""
-    kinked = oracle.loss.is_hinged and oracle.loss.softness == 0.0
-    return kinked and oracle.n_parameters == 1 and oracle.alpha == 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class ScalarOracle:
     r"""Risks of a scalar, with a loss of one kink a row.

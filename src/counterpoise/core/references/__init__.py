@@ -1,6 +1,6 @@
 """The least risk possible in each context: one fit per context, all of them side by side."""
 
-from counterpoise.core.references.cross_fit import CrossFit, cross_fitted_risks, folds_within, held_out_risks
+from counterpoise.core.references.cross_fit import CrossFit, folds_within
 from counterpoise.core.references.rows import ContextRows
 from counterpoise.core.references.specialists import Specialists, fit_specialists, reference_risks
 
@@ -8,9 +8,7 @@ __all__ = [
     "ContextRows",
     "CrossFit",
     "Specialists",
-    "cross_fitted_risks",
     "fit_specialists",
     "folds_within",
-    "held_out_risks",
     "reference_risks",
 ]

@@ -186,26 +186,3 @@ class CrossFit:
     def standard_errors(self) -> Array:
         """Of the pooled model's held-out risk in each context."""
         return self.rows.standard_errors(self.pooled_losses)
-
-
-def cross_fitted_risks(oracle: LinearOracle, counts: Array, tol: float, n_folds: int = N_FOLDS) -> Array:
-    """Estimate the least risk of each context with the help of rows held out; see :attr:`CrossFit.references`.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (n_contexts,)
-        The weight of each context in the data.
-    tol : float
-    """
-    found = CrossFit(oracle, counts, tol, n_folds)
-    found.check("reference='cross-fit'", "'in-sample'")
-    return found.references
-
-
-def held_out_risks(oracle: LinearOracle, counts: Array, tol: float, n_folds: int = N_FOLDS) -> tuple[Array, Array]:
-    """Return the risk of each context on rows held out: of a model of its own, and of one for all contexts.
-
-    The first is infinite where the rows that remain are none.
-    """
-    found = CrossFit(oracle, counts, tol, n_folds)
-    return found.rows.means(found.own_losses), found.rows.means(found.pooled_losses)

@@ -10,7 +10,7 @@ import numpy as np
 
 from counterpoise.core.oracle._base import Array
 from counterpoise.core.oracle.bounds import balanced_bounds
-from counterpoise.core.oracle.linear import LinearOracle, Ridge
+from counterpoise.core.oracle.linear import LinearOracle, Ridge, RidgedAt
 from counterpoise.linalg import solve_stack
 from counterpoise.rows import BlockSlopes, Mask
 from counterpoise.rows.hinged import Begin, Direction, Distance, DualSlopes, LeastSquares, ModelAnswer, Move, StepAnswer
@@ -150,7 +150,8 @@ class Programs:
             "d_theta": theta,
             "d_p": direction["d_p"],
             "mu": self._all(target),
-            "affine": (direction["d_theta"], direction["d_p"]),
+            "affine_theta": direction["d_theta"],
+            "affine_p": direction["d_p"],
         }
         room = self.blocks.ask(Direction(**self._place, **corrected), self.states).longest
         length = np.where(active, np.minimum(1.0, 0.995 * np.minimum(1.0, room)), 0.0)
@@ -164,27 +165,10 @@ class Programs:
         chosen = self.active.copy()
         chosen[self.active] = ready
         slopes = BlockSlopes(self.blocks, DualSlopes(**(self._place | {"active": chosen})), self.states)
-        return balanced_bounds(slopes, _Ridged(self.ridge, self.reach, self.all_theta))[chosen]
+        return balanced_bounds(slopes, RidgedAt(self.ridge, self.reach, self.all_theta))[chosen]
 
     def subset(self, keep: Mask) -> Programs:
         """Return some of the programs."""
         active = self.active.copy()
         active[self.active] = keep
         return replace(self, active=active)
-
-
-@dataclass(frozen=True, eq=False)
-class _Ridged:
-    """Problems with a ridge; see :class:`counterpoise.core.oracle.bounds.Ridged`."""
-
-    ridge: Ridge
-    reach: Array
-    theta: Array
-
-    @property
-    def alpha(self) -> float:
-        return self.ridge.alpha
-
-    @property
-    def penalised(self) -> Array:
-        return self.ridge.penalised

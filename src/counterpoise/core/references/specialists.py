@@ -13,7 +13,6 @@ from counterpoise.core.oracle import Oracle
 from counterpoise.core.oracle._base import Array
 from counterpoise.core.oracle.kinked import KinkedOracle
 from counterpoise.core.oracle.linear import EachContext, LinearOracle, LinearPoint
-from counterpoise.core.oracle.scalar import suits_scalar
 from counterpoise.core.oracle.scalar_blocks import scalar_form
 from counterpoise.core.references.kinked import Programs, solve_programs
 from counterpoise.core.references.newton import Fresh, Kept, minimise
@@ -69,7 +68,7 @@ def fit_specialists(oracle: LinearOracle, tol: float, sketch: LinearPoint | None
     sketch : LinearPoint, optional
         What :func:`sketched` says of these rows.
     """
-    if suits_scalar(oracle):
+    if oracle.is_scalar:
         least, theta = scalar_form(oracle).context_minima()
         return Specialists(ReferenceRisks.exactly(least), theta[:, None])
     alone = _too_large_to_join(oracle)
@@ -233,7 +232,7 @@ def _solve_alone(oracle: LinearOracle, tol: float) -> tuple[float, float, Array]
     if not oracle.forms_hessian:
         solvers = by_products(oracle)
     elif oracle.loss.is_hinged:
-        form, solvers = KinkedOracle(oracle), [PolyhedralInteriorPoint]
+        form, solvers = KinkedOracle.of(oracle), [PolyhedralInteriorPoint]
     point, nothing = KLBall(np.ones(1), 0.0), ReferenceRisks.exactly(np.zeros(1))
     solutions = []
     for solver in solvers:

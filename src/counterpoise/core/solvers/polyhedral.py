@@ -42,7 +42,6 @@ class PolyhedralInteriorPoint(InteriorPoint):
                 f"no member of the set gives context {int(np.argmin(p))} a probability, so its risk does not count. "
                 "Drop it: PolyhedralInteriorPoint needs one for every context."
             )
-        point = point.balanced(p)
         model: Any = self.linearise(objective, point, p)
         scores = model.risks - objective.references.upper
         mu = model.complementarity()

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from counterpoise.core.robustness import Robustness
 from counterpoise.exceptions import CoverageWarning, InvalidInputError
 from counterpoise.reports.pages.scales import number
-from counterpoise.sets import KLBall, RadiusMethod, confidence_radius, implied_confidence, radius_ladder
-from counterpoise.sets.size import radius_of
+from counterpoise.sets import KLBall, RadiusMethod, confidence_radius, implied_confidence, radius_ladder, radius_of
 
 Array = NDArray[np.float64]
 
@@ -65,7 +64,7 @@ class Levels:
         with warnings.catch_warnings():
             # Said on the page, where the method is chosen.
             warnings.simplefilter("ignore", CoverageWarning)
-            chosen = radius_of(robustness.ball(counts))
+            chosen = radius_of(robustness.mixes(counts))
         radii = np.unique(
             [*radius_ladder(n_levels), *(bits for own in exact.values() for bits in own.values()), chosen]
         )
