@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -151,8 +152,8 @@ class Rows(Protocol):
         serve both.
         """
 
-    def parts(self) -> list[tuple[Codes, Part]]:
-        """Return the contexts in parts whose references are sought together, and which contexts these are."""
+    def parts(self) -> list[tuple[Codes, Callable[[], Part]]]:
+        """Return which contexts' references are sought together, each with what makes the part that they are."""
 
     @property
     def blocks(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -329,9 +330,9 @@ class BlockRows:
             self._known[key] = BlockSums(self.blocks, self.loss, theta, 0.0, expecting)
         return self._known[key]
 
-    def parts(self) -> list[tuple[Codes, AllContexts]]:
+    def parts(self) -> list[tuple[Codes, Callable[[], AllContexts]]]:
         """Return all contexts as one part: they share the passes."""
-        return [(np.arange(self.n_contexts), AllContexts(self, np.ones(self.n_contexts, dtype=bool)))]
+        return [(np.arange(self.n_contexts), lambda: AllContexts(self, np.ones(self.n_contexts, dtype=bool)))]
 
     def solve(self, matrices: Array, rhs: Array) -> Array:
         """Solve many small systems."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -146,9 +146,9 @@ class TorchRows:
     def finish(self) -> None:
         """Nothing was kept."""
 
-    def parts(self) -> list[tuple[Codes, AllContexts]]:
+    def parts(self) -> list[tuple[Codes, Callable[[], AllContexts]]]:
         """Return all contexts as one part: they share the passes."""
-        return [(np.arange(self.n_contexts), AllContexts(self, np.ones(self.n_contexts, dtype=bool)))]
+        return [(np.arange(self.n_contexts), lambda: AllContexts(self, np.ones(self.n_contexts, dtype=bool)))]
 
     def solve(self, matrices: Array, rhs: Array) -> Array:
         """Solve the systems by Cholesky on the device, and those that are too nearly singular on the host."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -176,14 +176,18 @@ class MemoryRows:
 
     # --- contexts side by side ---------------------------------------------------------------------------------------
 
-    def parts(self, among: Mask | None = None) -> list[tuple[Codes, MemoryPart]]:
-        """Return contexts, or some of them, in parts: those of many rows as they lie, others padded to few lengths."""
+    def parts(self, among: Mask | None = None) -> list[tuple[Codes, Callable[[], MemoryPart]]]:
+        """Return contexts, or some of them, in parts: those of many rows as they lie, others padded to few lengths.
+
+        Each part is made when it is called, by whoever works on it.
+        """
         among = np.ones(self.n_contexts, dtype=bool) if among is None else among
         long = among & (self.sizes >= STRIP) & (not sparse.issparse(self.X))
         if not sparse.issparse(self.X) and (among & ~long).sum() < _FEW:
             long |= among & (self.sizes >= self.coefficients.n_parameters)
-        found = [(np.flatnonzero(long), self.grouped(np.flatnonzero(long)))] if long.any() else []
-        return found + [(contexts, self.padded(contexts)) for contexts in self.alike(among & ~long)]
+        groups = [(np.flatnonzero(long), self.grouped)] if long.any() else []
+        groups += [(contexts, self.padded) for contexts in self.alike(among & ~long)]
+        return [(contexts, partial(lay, contexts)) for contexts, lay in groups]
 
     def alike(self, among: Mask | None = None) -> Iterator[Codes]:
         """Group contexts, or some of them, whose sizes round up to the same multiple of about a quarter.

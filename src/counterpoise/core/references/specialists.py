@@ -122,7 +122,8 @@ def sketched(oracle: LinearOracle, counts: Array) -> LinearPoint | None:
 def _kinked(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
     """Minimise every risk of a hinged loss, part by part."""
     oracle, found = flat.oracle, []
-    for contexts, part in oracle.rows.parts():
+    for contexts, make in oracle.rows.parts():
+        part = make()
         blocks = in_memory(oracle.rows, part) if isinstance(part, MemoryPart) else oracle.rows.blocks
         programs = Programs.start(blocks, oracle, len(contexts))
         found.append((contexts, solve_programs(programs, part.lowest, tol, scale)))
@@ -150,7 +151,8 @@ def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
     longest = np.zeros(oracle.n_contexts, dtype=bool)
     found: list[tuple[Codes, Found]] = []
     if sketch is not None and rows.at_hand and len(rows.target) >= MANY_ROWS and not sparse.issparse(rows.X):
-        longest = rows.sizes >= max(LONG, 4 * oracle.n_parameters) if oracle.loss.third_order is not None else longest
+        longest = (rows.sizes >= max(LONG, 4 * oracle.n_parameters)) & (oracle.loss.third_order is not None)
+    if sketch is not None and longest.any():
         alike = pseudo_inverse(sketch.hessian(rows.sizes / rows.sizes.sum())[None])[0]
         # Each step is too short for threads. A twentieth of what is asked of the fit will do, where more is a look at
         # many rows.
@@ -161,7 +163,8 @@ def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
             ]
 
     def solve(chosen: tuple[Codes, Any]) -> tuple[Codes, Found]:
-        contexts, part = chosen
+        contexts, make = chosen
+        part = make()
         if isinstance(part, MemoryPart) and oracle.alpha > 0.0 and (condensed := part.condensed()) is not None:
             return contexts, _condensed(at(contexts, part), *condensed, tol, scale)
         return contexts, minimise(at(contexts, part), tol, scale, Fresh(rows.solve))
