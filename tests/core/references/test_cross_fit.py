@@ -134,7 +134,9 @@ def held_out(loss, X, y, codes, alpha, weight=None, tol=TOL):
 
 def cross_fitted(loss, X, y, codes, alpha, weight=None, tol=TOL):
     oracle = oracle_of(loss, X, y, codes, alpha=alpha, sample_weight=weight)
-    return CrossFit(oracle, np.bincount(codes, weight).astype(np.float64), tol).references
+    found = CrossFit(oracle, np.bincount(codes, weight).astype(np.float64), tol)
+    found.check("reference='cross-fit'", "'in-sample'")
+    return found.references
 
 
 @pytest.mark.parametrize("alpha", [1e-2, 0.3])
