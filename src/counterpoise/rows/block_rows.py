@@ -265,6 +265,7 @@ class BlockRows:
     n_features: int
     fit_intercept: bool = True
     _known: dict[Any, BlockSums] = field(default_factory=dict, repr=False)
+    _heights: dict[float, float] = field(default_factory=dict, repr=False)
 
     at_hand = False
 
@@ -291,7 +292,7 @@ class BlockRows:
         """Each context's mean lowest loss."""
         return self._facts.lowest
 
-    @property
+    @cached_property
     def typical(self) -> float:
         """A constant prediction that makes sense, every context with the same weight."""
         if self.loss.is_hinged:
@@ -311,7 +312,9 @@ class BlockRows:
 
     def above_lowest(self, constant: float) -> float:
         """Return how far the mean loss of a constant prediction is above the lowest, on average over contexts."""
-        return float(self.blocks.ask(_Above(constant)).number) / self.n_contexts
+        if constant not in self._heights:
+            self._heights[constant] = float(self.blocks.ask(_Above(constant)).number) / self.n_contexts
+        return self._heights[constant]
 
     def drift(self, direction: Array) -> Array:
         """Return how fast each risk of a hinged loss changes in the end along a direction."""

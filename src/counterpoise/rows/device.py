@@ -119,7 +119,7 @@ class TorchRows:
         """The largest absolute value of each column."""
         return _host(torch.maximum(self.X.amax(dim=(0, 1)), -self.X.amin(dim=(0, 1))))
 
-    @property
+    @cached_property
     def typical(self) -> float:
         """A constant prediction that makes sense."""
         means = _host(self._total((self.weight * self.target).sum(1)))

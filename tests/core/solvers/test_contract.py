@@ -52,7 +52,7 @@ def problem_for(name, ball="KLBall", tol=1e-11):
     alpha = 0.0 if name == "ScalarSearch" else 1e-2
     linear = LinearOracle.from_rows(X, y, encode(codes), loss, alpha=alpha, fit_intercept=intercept)
     references = reference_risks(linear, tol)
-    wrap = {"PolyhedralInteriorPoint": KinkedOracle, "ScalarSearch": ScalarOracle.of}.get(name, lambda o: o)
+    wrap = {"PolyhedralInteriorPoint": KinkedOracle.of, "ScalarSearch": ScalarOracle.of}.get(name, lambda o: o)
     radius = {"Newton": 0.0, "GroupDRO": np.inf}.get(name, 0.2)
     return RobustObjective(wrap(linear), make_set(np.bincount(codes) / len(codes), radius), references)
 
