@@ -16,7 +16,7 @@ does, and what the certificate says.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from counterpoise.methods import COLOURS
+from counterpoise.reports.methods import COLOURS
 
 import counterpoise as cpo
 

@@ -8,7 +8,7 @@ shows what is paid on average and what is gained in the worst case.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from counterpoise.plots import plot_path, plot_weights
+from counterpoise.reports.plots import plot_path, plot_weights
 
 import counterpoise as cpo
 

@@ -10,7 +10,7 @@ from textwrap import fill
 
 import matplotlib.pyplot as plt
 import numpy as np
-from counterpoise.plots import plot_levels, plot_stock
+from counterpoise.reports.plots import plot_levels, plot_stock
 
 import counterpoise as cpo
 

@@ -8,7 +8,7 @@ under which it does best in the worst plausible mix, judged by rows held out, an
 
 import matplotlib.pyplot as plt
 import numpy as np
-from counterpoise.methods import COLOURS
+from counterpoise.reports.methods import COLOURS
 from sklearn.ensemble import RandomForestClassifier
 
 import counterpoise as cpo

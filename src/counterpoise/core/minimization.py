@@ -46,7 +46,7 @@ def minimize(
     r"""Minimise the worst-case excess risk over a set of context distributions, a confidence set of counts by default.
 
     .. math:: \min_\theta \max_{p \in P} \sum_c p_c (R_c(\theta) - r_c), \qquad
-        P = \{p : D(\hat p \| p) \le \text{radius}\} \text{ or } \texttt{mix}
+        P = \{p : D(\hat p \| p) \le \text{radius}\} \text{ or } \text{mix}
 
     Parameters
     ----------
