@@ -16,9 +16,9 @@ does, and what the certificate says.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from counterpoise.reports.methods import COLOURS
 
 import counterpoise as cpo
+from counterpoise.reports.methods import COLOURS
 
 rng = np.random.default_rng(0)
 n = 2000

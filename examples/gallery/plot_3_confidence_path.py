@@ -8,9 +8,9 @@ shows what is paid on average and what is gained in the worst case.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from counterpoise.reports.plots import plot_path, plot_weights
 
 import counterpoise as cpo
+from counterpoise.reports.plots import plot_path, plot_weights
 
 rng = np.random.default_rng(1)
 n = 3000

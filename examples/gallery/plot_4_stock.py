@@ -10,9 +10,9 @@ from textwrap import fill
 
 import matplotlib.pyplot as plt
 import numpy as np
-from counterpoise.reports.plots import plot_levels, plot_stock
 
 import counterpoise as cpo
+from counterpoise.reports.plots import plot_levels, plot_stock
 
 rng = np.random.default_rng(5)
 weather = rng.choice(["fair", "rain", "storm"], size=90, p=[0.75, 0.17, 0.08])

@@ -8,11 +8,11 @@ under which it does best in the worst plausible mix, judged by rows held out, an
 
 import matplotlib.pyplot as plt
 import numpy as np
-from counterpoise.reports.methods import COLOURS
 from sklearn.ensemble import RandomForestClassifier
 
 import counterpoise as cpo
 from counterpoise.metrics import by_context, reference_risks
+from counterpoise.reports.methods import COLOURS
 
 rng = np.random.default_rng(0)
 
