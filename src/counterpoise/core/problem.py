@@ -181,8 +181,7 @@ class LinearProblem:
 
     def finish(self) -> None:
         """Forget what was kept in case the fit is cut short: it is done."""
-        if not self.oracle.rows.at_hand:
-            self.oracle.rows.finish()
+        self.oracle.rows.finish()
 
     @property
     def remedy(self) -> str:

@@ -159,5 +159,11 @@ class Rows(Protocol):
     def blocks(self) -> Any:
         """The rows as :class:`counterpoise.rows.Blocks`: hinged losses keep a state of every row."""
 
+    def drift(self, direction: Array) -> Array:
+        """Return how fast each mean loss, of a hinged loss, changes in the end along a direction."""
+
+    def finish(self) -> None:
+        """Forget what was kept in case the work is cut short: it is done."""
+
     def solve(self, matrices: Array, rhs: Array) -> Array:
         """Solve many small systems, as :func:`counterpoise.linalg.solve_stack` does, wherever that is fast."""

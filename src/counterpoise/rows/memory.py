@@ -162,6 +162,9 @@ class MemoryRows:
         """Return sums at one theta, or at one for each context."""
         return self.whole.at(theta)
 
+    def finish(self) -> None:
+        """Nothing was kept."""
+
     def solve(self, matrices: Array, rhs: Array) -> Array:
         """Solve many small systems."""
         return solve_stack(matrices, rhs)
