@@ -201,6 +201,14 @@ def test_functions_that_overflow_are_minimised_or_refused(case):
     sets.check_minimize({**plain, **own[case]})
 
 
+def test_weights_of_a_context_that_add_up_to_more_than_a_float():
+    recipe = {"contexts": "random", "features": "plain", "d": 2, "weights": "huge", "n_contexts": 4, "seed": 6507}
+    recipe |= {"n": 10, "form": "plain", "target": 0}
+    switches = {"draws": None, "adjust": None, "max_iter": 100, "tol": 1e-6, "radius": "types", "fit_intercept": True}
+    switches |= {"confidence": 0.097, "criterion": "excess", "reference": "in-sample", "alpha": 1e300}
+    linear.check("RobustLogisticRegression", (recipe, switches, {}))
+
+
 def test_numbers_too_large_for_a_float_are_refused_by_losses_for_torch():
     torch_losses = pytest.importorskip("counterpoise.torch")
     for counts, radius in (([10**400, 1], 0.1), ([1, 1], 10**400)):

@@ -80,8 +80,14 @@ class MemoryRows:
 
     def _normalised(self) -> MemoryRows:
         """Return the rows with weights that add up to one in each context."""
-        totals = np.add.reduceat(self.weight, self.starts[:-1])
-        return replace(self, weight=self.weight / np.repeat(totals, self.sizes))
+        weight, first = self.weight, self.starts[:-1]
+        with np.errstate(over="ignore"):
+            totals = np.add.reduceat(weight, first)
+        if not np.isfinite(totals).all():
+            # The largest weights are ones then, and no sum of them overflows.
+            weight = weight / np.repeat(np.maximum.reduceat(weight, first), self.sizes)
+            totals = np.add.reduceat(weight, first)
+        return replace(self, weight=weight / np.repeat(totals, self.sizes))
 
     @property
     def n_contexts(self) -> int:
