@@ -209,6 +209,27 @@ def test_weights_of_a_context_that_add_up_to_more_than_a_float():
     linear.check("RobustLogisticRegression", (recipe, switches, {}))
 
 
+def test_of_contexts_of_one_row_each_nothing_is_said():
+    recipe = {"seed": 2, "d": 2, "contexts": "one row each", "weights": "none", "target": 1, "features": "plain"}
+    recipe |= {"n_contexts": 2, "form": "plain", "n": 2}
+    assert rest.check_compare((recipe, "squared", 2))
+
+
+def test_losses_next_to_nothing_are_judged_in_units_that_do_not_overflow():
+    recipe = {"n_contexts": 3, "features": "plain", "n": 1, "target": 4, "seed": 1, "weights": "huge", "d": 4}
+    recipe |= {"contexts": "random", "form": "plain"}
+    rest.check_metrics((recipe, "half_squared_error", [0.0], 0.95, None))
+
+
+def test_a_typed_file_without_columns_is_refused(tmp_path):
+    path = tmp_path / "table.arrow"
+    table = pa.table({"c": [1.0]}).select([])
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(InvalidInputError, match=r"table\.arrow"):
+        read_table(path)
+
+
 def test_numbers_too_large_for_a_float_are_refused_by_losses_for_torch():
     torch_losses = pytest.importorskip("counterpoise.torch")
     for counts, radius in (([10**400, 1], 0.1), ([1, 1], 10**400)):

@@ -85,7 +85,7 @@ class PairedMeans:
         known = _sums(~np.isfinite(values), codes, n_contexts) == 0
         values = np.where(known[codes], values, 0.0)
         # In units in which squares and cubes are floats; a power of two, which rounds nothing.
-        size = 2.0 ** int(np.frexp(np.abs(values).max(initial=0.0))[1])
+        size = 2.0 ** max(int(np.frexp(np.abs(values).max(initial=0.0))[1]), -900)
         values, event = values / size, event / size
         # Weights count relative to each other, and as they stand their products may overflow.
         weight = weight / weight.max()

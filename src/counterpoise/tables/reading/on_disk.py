@@ -155,6 +155,8 @@ class TableOnDisk:
 
     def _own(self, wanted: Sequence[str]) -> list[str]:
         """Return the columns that are in the files themselves; one at least, which knows how many rows there are."""
+        if not self.names:
+            raise InvalidInputError(f"{self.path} holds no columns.")
         return [name for name in wanted if name not in self._keys] or [self.names[0]]
 
     def _places(self, own: Sequence[str]) -> list[int]:
