@@ -64,7 +64,7 @@ def minimise(
     upper, lower, theta = np.full(n, np.inf), at.lowest.copy(), at.theta.copy()
     active = np.arange(n)
     for n_iter in range(_MAX_ITER):
-        policy = fresh if n_iter == _MOST_KEPT else policy
+        policy = fresh if policy.is_thrifty and n_iter == _MOST_KEPT else policy
         direction = policy.direction(at)
         slope = np.einsum("bd,bd->b", at.gradient, direction)
         if policy.is_thrifty and (-0.5 * slope > tol * scale).all() and n_iter < _MAX_ITER - 1:
