@@ -10,8 +10,8 @@ import numpy as np
 from counterpoise.core.objective import RobustObjective
 from counterpoise.core.oracle._base import Point
 from counterpoise.core.solvers._base import Array, State
-from counterpoise.core.solvers._kkt import Duals, Linearisation, state_of
-from counterpoise.core.solvers.interior_point import InteriorPoint, bound_prices
+from counterpoise.core.solvers._kkt import Linearisation, state_of
+from counterpoise.core.solvers.interior_point import InteriorPoint, bound_prices, first_duals
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets._base import positive
 
@@ -45,13 +45,15 @@ class PolyhedralInteriorPoint(InteriorPoint):
         model: Any = self.linearise(objective, point, p)
         scores = model.risks - objective.references.upper
         mu = model.complementarity()
-        constraints, depths = mixes.constraints(p), -mixes.constraints(mixes.p_hat).values
+        x = mixes.lift(p)
+        constraints, depths = mixes.constraints(x), -mixes.constraints(mixes.lift(mixes.p_hat)).values
         slacks = np.maximum(-constraints.values, 0.1 * depths)
         prices = mu / slacks
-        reduced = scores - prices @ constraints.regular
+        reduced = scores - (prices @ constraints.regular)[: len(p)]
         nu = float(reduced.max()) + mu + float(prices.sum())
-        duals = Duals(nu, nu - reduced, prices, slacks, *bound_prices(objective, theta, mu))
-        return state_of(point, p, duals, model, constraints)
+        bounds = bound_prices(objective, theta, mu)
+        duals = first_duals(mixes, constraints, nu - reduced, nu, prices, slacks, mu, bounds)
+        return state_of(point, duals, model, constraints)
 
     def finished(self, state: State) -> State:
         """Return the state as it is: its certificate comes from the rows, not from a Hessian."""
