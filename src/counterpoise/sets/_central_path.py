@@ -87,7 +87,7 @@ def maximise(
             best.put(active[better], now.at(better))
             idle[active] = np.where(after < 0.9 * error[active], 0, idle[active] + 1)
             error[active[better]] = after[better]
-            going = (error[active] > _ENOUGH) & (idle[active] < 25)
+            going = (error[active] > _ENOUGH) & (idle[active] < 15)
             active, now = active[going], now.at(going)
             if active.size == 0:
                 break

@@ -146,6 +146,12 @@ class Joint:
         good = (p >= linear.low - slack).all(axis=1) & (p <= linear.high + slack).all(axis=1)
         return np.asarray(good & (p @ linear.A.T <= linear.b + slack * size).all(axis=1))
 
+    def excess(self, p: Array) -> float:
+        """Return how far outside a distribution is: convex, and not positive inside."""
+        linear = self.linear
+        beyond = np.concatenate([linear.low - p, p - linear.high, linear.A @ p - linear.b])
+        return max(float(beyond.max()), *(part.excess(p) for part in self.smooth)) if self.smooth else float(beyond.max())
+
     def project(self, p: Array, centre: Array) -> Array:
         """Return a member close to ``p``: moved to what is fixed, then towards the centre as far as needed."""
         linear, inside = self.linear, self.inside

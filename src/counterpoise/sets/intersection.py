@@ -24,11 +24,15 @@ from counterpoise.sets._base import (
 from counterpoise.sets._central_path import maximise
 from counterpoise.sets._geometry import Array, Constraints, Geometry
 from counterpoise.sets._joint import Joint
+from counterpoise.sets._one_limit import at_one_limit
 from counterpoise.sets._polyhedron import Polyhedron
 from counterpoise.sets._within_bounds import worst_within_bounds
 from counterpoise.sets.kl import KLBall
 from counterpoise.sets.shares import Marginal, MarginalBall, ShareBounds, ShareLimits, Stated
 from counterpoise.sets.total_variation import TotalVariationBall, greedy, moved_mass
+
+_FEW = 4
+"""Limits up to which each is tried alone."""
 
 _BATCH_ENTRIES = 1 << 20
 """Entries of the largest array of a batch that is solved at once."""
@@ -133,6 +137,10 @@ class Intersection(ContextSet):
         parts = tuple(part.resized(radius) if isinstance(part, Ball) else part for part in self.parts)
         return replace(self, parts=parts)
 
+    def excess(self, p: Array) -> float:
+        """Return how far outside a distribution is: convex, and not positive for members."""
+        return self.joint.excess(p)
+
     def contains(self, p: ArrayLike) -> bool:
         """Tell whether the distribution ``p`` is a member, up to rounding."""
         p = checked_member(p, len(self.p_hat))
@@ -193,24 +201,59 @@ class Intersection(ContextSet):
             return greedy(linear.low, linear.high, scores)
         if len(linear.b) == 0 and isinstance(only, TotalVariationBall):
             return moved_mass(only, linear.low, linear.high, scores)
-        if all(isinstance(part, TotalVariationBall) for part in smooth):
-            return np.array([self.joint.project(self.joint.corner(row), self.p_hat) for row in scores])
         # The worst of one part alone is the worst of all where it meets everything else.
         p, todo = np.empty(scores.shape), np.ones(len(scores), dtype=bool)
         if only is not None:
-            p[:] = only.worst_case(scores).distribution
+            p[:] = only.worst_case(scores[0] if len(scores) == 1 else scores).distribution
             todo = ~self.joint.meet(p)
-        if len(linear.b) == 0 and isinstance(only, Ball):
-            for k in np.flatnonzero(todo):
-                found = worst_within_bounds(only, linear.low, linear.high, scores[k], p[k])
-                if found is not None:
-                    p[k], todo[k] = found, False
+        for k in np.flatnonzero(todo):
+            found = self._worst_row(scores[k], p[k])
+            if found is not None:
+                p[k], todo[k] = found, False
         rows = np.flatnonzero(todo)
         entries = self.geometry.size * (self.geometry.equalities.shape[0] + len(linear.b) + len(smooth))
         at_once = max(1, _BATCH_ENTRIES // entries)
         for k in range(0, len(rows), at_once):
             p[rows[k : k + at_once]] = self._along_central_path(scores[rows[k : k + at_once]])
         return p
+
+    def _worst_row(self, scores: Array, first: Array) -> Array | None:
+        """Return the worst case by what is particular to the parts; None where there is no such way.
+
+        ``first`` is the worst case of the only smooth part, where there is one.
+        """
+        linear, smooth = self.joint.linear, self.joint.smooth
+        if len(linear.b):
+            return self._limited(scores)
+        if len(smooth) != 1 or not isinstance(smooth[0], Ball):
+            return None
+        corner = greedy(linear.low, linear.high, scores[None])[0]
+        if smooth[0].excess(corner) <= 0.0:
+            return corner
+        return worst_within_bounds(smooth[0], linear.low, linear.high, scores, first)
+
+    @cached_property
+    def _unlimited(self) -> ContextSet:
+        """The set without its limits."""
+        linear = self.joint.linear
+        bounds = ShareBounds(linear.low, linear.high, labels=self.labels)
+        kept = [part for part in self.parts if part in self.joint.smooth]
+        return Intersection((bounds, *kept)) if kept else bounds
+
+    def _limited(self, scores: Array) -> Array | None:
+        """Return the worst case where one limit binds at most, else by linear programming or not at all."""
+        joint = self.joint
+        linear = all(isinstance(part, TotalVariationBall) for part in joint.smooth)
+        if len(joint.smooth) <= 1 and all(isinstance(part, Ball) for part in joint.smooth):
+            p = self._unlimited.worst_case(scores).distribution
+            beyond = np.flatnonzero(joint.linear.A @ p > joint.linear.b)
+            if not beyond.size:
+                return p
+            for k in beyond if len(beyond) <= _FEW else ():
+                p = at_one_limit(self._unlimited, joint.linear.A[k], float(joint.linear.b[k]), scores)
+                if p is not None and joint.meet(p[None])[0]:
+                    return p
+        return joint.project(joint.corner(scores), self.p_hat) if linear else None
 
     def _along_central_path(self, scores: Array) -> Array:
         spread = np.ptp(scores, axis=1, keepdims=True)

@@ -22,8 +22,8 @@ from counterpoise.sets._base import positive
 class Duals:
     """The dual variables, positive but for ``nu``, which belongs to the set's equalities.
 
-    ``prices`` and ``slacks`` belong to its inequalities, ``s`` to its coordinates, ``distances`` to its bounds and links;
-    ``low`` and ``high`` to the bounds on theta.
+    ``prices`` and ``slacks`` belong to its inequalities, ``s`` to its coordinates, ``distances`` to its bounds and
+    links; ``low`` and ``high`` to the bounds on theta.
     """
 
     nu: Array

@@ -77,7 +77,7 @@ class InteriorPoint(Solver):
     def centred(self, objective: RobustObjective, point: Point) -> State:
         """Return a state at a point whose other variables are well inside their bounds."""
         mixes, scores = objective.mixes, objective.scores(point)
-        inside, geometry = mixes.interior(scores), mixes.geometry
+        inside = mixes.interior(scores)
         p, x = inside.distribution, mixes.lift(inside.distribution)
         constraints, depths = mixes.constraints(x), -mixes.constraints(mixes.lift(mixes.p_hat)).values
         # Scores that happen to agree here will not stay so: the prices start as if they differed a little.

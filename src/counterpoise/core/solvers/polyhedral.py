@@ -12,8 +12,9 @@ from counterpoise.core.oracle._base import Point
 from counterpoise.core.solvers._base import Array, State
 from counterpoise.core.solvers._kkt import Linearisation, state_of
 from counterpoise.core.solvers.interior_point import InteriorPoint, bound_prices, first_duals
-from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets._base import positive
+
+_NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,9 @@ class PolyhedralInteriorPoint(InteriorPoint):
 
     def linearise(self, objective: RobustObjective, point: Any, p: Array) -> Linearisation:
         """Return the model in which the rows are eliminated."""
-        model: Linearisation = point.linearise(p, positive(objective.mixes.p_hat))
+        # Rows of a context that has no probability in any member count next to nothing, but their duals need room.
+        weights = np.where(p > 0.0, positive(objective.mixes.p_hat), _NOTHING)
+        model: Linearisation = point.linearise(np.where(p > 0.0, p, _NOTHING), weights)
         return model
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
@@ -37,11 +40,6 @@ class PolyhedralInteriorPoint(InteriorPoint):
         mixes = objective.mixes
         # Half the way from the centre, so inside every inequality, with some mass on every context.
         p = 0.5 * (mixes.p_hat + mixes.project(positive(mixes.p_hat)))
-        if not p.all():
-            raise InvalidInputError(
-                f"no member of the set gives context {int(np.argmin(p))} a probability, so its risk does not count. "
-                "Drop it: PolyhedralInteriorPoint needs one for every context."
-            )
         model: Any = self.linearise(objective, point, p)
         scores = model.risks - objective.references.upper
         mu = model.complementarity()
