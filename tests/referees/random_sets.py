@@ -3,7 +3,6 @@
 import numpy as np
 
 from counterpoise import sets
-from counterpoise.exceptions import EmptySetError
 
 
 def random_shares(rng, n):
@@ -20,7 +19,9 @@ def random_bounds(rng, around):
     n = len(around)
     width = rng.choice([1e-3, 0.1, 0.5, 2.0])
     low = np.maximum(around * (1.0 - width * rng.uniform(size=n)), 0.0) * (rng.uniform(size=n) < rng.choice([0.3, 1.0]))
-    high = np.where(rng.uniform(size=n) < rng.choice([0.3, 1.0]), np.minimum(around * (1.0 + width * rng.uniform(size=n)), 1.0), 1.0)
+    high = np.where(
+        rng.uniform(size=n) < rng.choice([0.3, 1.0]), np.minimum(around * (1.0 + width * rng.uniform(size=n)), 1.0), 1.0
+    )
     if rng.uniform() < 0.2:
         k = rng.integers(n)
         low[k] = high[k] = around[k]
@@ -78,6 +79,3 @@ def random_scores(rng, n):
     if kind == 3:
         scores = scores * 1e-3 + 5.0
     return scores
-
-
-__all__ = ["KINDS", "EmptySetError", "random_scores", "random_set"]

@@ -14,7 +14,6 @@ from tests.test_documentation import ROOT, run_blocks
 PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
 
 
-
 def bounded(p_hat, width):
     return sets.ShareBounds(np.maximum(p_hat - width, 0.0), np.minimum(p_hat + width, 1.0))
 
@@ -214,7 +213,11 @@ def test_the_dual_variables_meet_the_conditions_of_optimality(problem):
     contexts, scores, _, _ = problem
     worst = contexts.worst_case(scores)
     price = np.atleast_1d(worst.multiplier)
-    if contexts.is_simplex or not contexts.geometry.is_plain or not (np.isfinite(price).all() and np.isfinite(worst.nu)):
+    if (
+        contexts.is_simplex
+        or not contexts.geometry.is_plain
+        or not (np.isfinite(price).all() and np.isfinite(worst.nu))
+    ):
         return
     here, p = contexts.constraints(worst.distribution), worst.distribution
     if here.values.size == 0:

@@ -18,6 +18,9 @@ from counterpoise.core.solvers import InteriorPoint, Newton, Solution, Status
 from counterpoise.linalg import positive_solver
 from counterpoise.sets import Ball, Intersection
 
+Growing = Ball | Intersection
+"""A set whose radius makes a path; of an intersection, the radius of its only ball."""
+
 _MOST_ENTRIES = 1 << 25
 """Entries of all contexts' Hessians together, up to which they are kept (256 MB)."""
 
@@ -35,7 +38,7 @@ _MOST_STEPS = 6
 
 
 def solve_path(
-    problem: LinearProblem, references: ReferenceRisks, ball: Ball | Intersection, radii: Array, tol: float
+    problem: LinearProblem, references: ReferenceRisks, ball: Growing, radii: Array, tol: float
 ) -> Iterator[Solution]:
     """Solve a problem for sets of growing radius around one distribution.
 
@@ -73,7 +76,9 @@ def solve_path(
 
 
 @refusing_overflow()
-def _bisect(problem: LinearProblem, references: ReferenceRisks, ball: Ball | Intersection, radii: Array, tol: float) -> list[Solution]:
+def _bisect(
+    problem: LinearProblem, references: ReferenceRisks, ball: Growing, radii: Array, tol: float
+) -> list[Solution]:
     """Solve some levels, and fill in those between where that is good enough to look at.
 
     The minimum under a distribution is concave in it, so a mixture of two levels' distributions proves the mixture of
@@ -135,7 +140,7 @@ def _bisect(problem: LinearProblem, references: ReferenceRisks, ball: Ball | Int
     return [solutions[k] for k in range(len(radii))]
 
 
-def _largest_share(ball: Ball | Intersection, inside: Array, beyond: Array) -> float:
+def _largest_share(ball: Growing, inside: Array, beyond: Array) -> float:
     """Return how much of ``beyond`` a mixture with ``inside`` may hold and still be a member."""
     low, high = 0.0, 1.0
     if ball.is_simplex or ball.excess(beyond) <= 0.0:
@@ -167,7 +172,7 @@ class _Follower:
     kinked: bool = False
     scale: float | None = None
 
-    def tried(self, ball: Ball | Intersection) -> Solution | None:
+    def tried(self, ball: Growing) -> Solution | None:
         """Return the solution for a set that contains those before; None also where numbers grow too large."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
@@ -175,7 +180,7 @@ class _Follower:
             except ArithmeticError:
                 return None
 
-    def solve(self, ball: Ball | Intersection) -> Solution | None:
+    def solve(self, ball: Growing) -> Solution | None:
         """Return the solution for a set that contains those before; None where parabolas do not lead to it."""
         oracle = self.problem.oracle
         objective = RobustObjective(oracle, ball, self.references)
@@ -234,7 +239,7 @@ class _Follower:
         self.last = Solution.of(objective, point, p, certificate, Status.CERTIFIED, n_iter)
         return self.last
 
-    def _solve(self, parabolas: RobustObjective, ball: Ball | Intersection) -> tuple[Array, Array]:
+    def _solve(self, parabolas: RobustObjective, ball: Growing) -> tuple[Array, Array]:
         """Return the solution of a problem whose risks are parabolas, and the distribution that goes with it."""
         if self.scale is None:
             self.scale = parabolas.scale(parabolas.oracle.at(parabolas.oracle.start()))
@@ -251,7 +256,7 @@ class _Follower:
         self.hessians = point.context_hessians()
 
 
-def _newton(objective: RobustObjective, ball: Ball | Intersection, accuracy: float) -> tuple[Array, Array] | None:
+def _newton(objective: RobustObjective, ball: Growing, accuracy: float) -> tuple[Array, Array] | None:
     """Solve a problem whose risks are parabolas by Newton steps on the worst-case value; None near a kink of it."""
     point = objective.oracle.at(objective.oracle.start())
     for _ in range(_MOST_STEPS):

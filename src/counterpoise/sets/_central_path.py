@@ -61,8 +61,8 @@ class Variables:
 
 def maximise(
     geometry: Geometry, constraints: Callable[[Array], Constraints], scores: Array, start: Array, masses: Array
-) -> Variables:
-    """Return the coordinates of the largest scores, and their prices.
+) -> tuple[Variables, Array]:
+    """Return the coordinates of the largest scores with their prices, and by how much at most they miss.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def maximise(
             active, now = active[going], now.at(going)
             if active.size == 0:
                 break
-    return best
+    return best, error
 
 
 @dataclass(frozen=True, eq=False)

@@ -150,7 +150,9 @@ class Joint:
         """Return how far outside a distribution is: convex, and not positive inside."""
         linear = self.linear
         beyond = np.concatenate([linear.low - p, p - linear.high, linear.A @ p - linear.b])
-        return max(float(beyond.max()), *(part.excess(p) for part in self.smooth)) if self.smooth else float(beyond.max())
+        return (
+            max(float(beyond.max()), *(part.excess(p) for part in self.smooth)) if self.smooth else float(beyond.max())
+        )
 
     def project(self, p: Array, centre: Array) -> Array:
         """Return a member close to ``p``: moved to what is fixed, then towards the centre as far as needed."""
@@ -263,7 +265,9 @@ class Joint:
         scale = float(np.max(values / depths[n_limits:])) + 1.0
         cost = np.zeros((1, self.size + 1))
         cost[0, -1] = -1.0 / max(scale, 1.0)
-        found = maximise(wider, relaxed, cost, np.append(start, 1.5 * max(scale, 0.0) + 0.5), positive(self.inside.p))
+        found, _ = maximise(
+            wider, relaxed, cost, np.append(start, 1.5 * max(scale, 0.0) + 0.5), positive(self.inside.p)
+        )
         p, level = np.clip(found.x[0, : self.n_contexts], self.linear.low, self.linear.high), float(found.x[0, -1])
         p = p / p.sum()
         if level > 1.0 + _THIN:

@@ -186,21 +186,28 @@ class Intersection(ContextSet):
         values = shaped_scores(scores, len(self.p_hat))
         refuse_infinite(values)
         batch = np.atleast_2d(values)
-        p = np.tile(self.p_hat, (len(batch), 1)) if self.is_point else self._worst_rows(batch)
+        if self.is_point:
+            p, missed = np.tile(self.p_hat, (len(batch), 1)), np.zeros(len(batch))
+        else:
+            p, missed = self._worst_rows(batch)
+        # What an iterative method may have missed belongs to the value, which bounds the objective from above.
+        largest = np.einsum("bc,bc->b", p, batch) + missed
         unknown = np.full(len(batch), math.inf)
         if values.ndim == 1:
-            return WorstCase(p[0], float(p[0] @ values), math.inf, math.inf, self.p_hat)
-        return WorstCase(p, np.einsum("bc,bc->b", p, values), unknown, unknown, self.p_hat)
+            return WorstCase(p[0], float(largest[0]), math.inf, math.inf, self.p_hat)
+        return WorstCase(p, largest, unknown, unknown, self.p_hat)
 
-    def _worst_rows(self, scores: Array) -> Array:
+    def _worst_rows(self, scores: Array) -> tuple[Array, Array]:
+        """Return least favourable members, and by how much their expected scores may miss the largest."""
         # Powers of two scale exactly: no difference of scores can overflow.
-        scores = np.ldexp(scores, -np.frexp(np.abs(scores).max(axis=1, keepdims=True))[1])
+        exponent = np.frexp(np.abs(scores).max(axis=1, keepdims=True))[1]
+        scores, missed = np.ldexp(scores, -exponent), np.zeros(len(scores))
         linear, smooth = self.joint.linear, self.joint.smooth
         only = smooth[0] if len(smooth) == 1 else None
         if len(linear.b) == 0 and not smooth:
-            return greedy(linear.low, linear.high, scores)
+            return greedy(linear.low, linear.high, scores), missed
         if len(linear.b) == 0 and isinstance(only, TotalVariationBall):
-            return moved_mass(only, linear.low, linear.high, scores)
+            return moved_mass(only, linear.low, linear.high, scores), missed
         # The worst of one part alone is the worst of all where it meets everything else.
         p, todo = np.empty(scores.shape), np.ones(len(scores), dtype=bool)
         if only is not None:
@@ -214,8 +221,9 @@ class Intersection(ContextSet):
         entries = self.geometry.size * (self.geometry.equalities.shape[0] + len(linear.b) + len(smooth))
         at_once = max(1, _BATCH_ENTRIES // entries)
         for k in range(0, len(rows), at_once):
-            p[rows[k : k + at_once]] = self._along_central_path(scores[rows[k : k + at_once]])
-        return p
+            some = rows[k : k + at_once]
+            p[some], missed[some] = self._along_central_path(scores[some])
+        return p, np.ldexp(missed, exponent[:, 0])
 
     def _worst_row(self, scores: Array, first: Array) -> Array | None:
         """Return the worst case by what is particular to the parts; None where there is no such way.
@@ -255,12 +263,15 @@ class Intersection(ContextSet):
                     return p
         return joint.project(joint.corner(scores), self.p_hat) if linear else None
 
-    def _along_central_path(self, scores: Array) -> Array:
-        spread = np.ptp(scores, axis=1, keepdims=True)
-        scaled = (scores - scores.max(axis=1, keepdims=True)) / np.where(spread > 0.0, spread, 1.0)
+    def _along_central_path(self, scores: Array) -> tuple[Array, Array]:
+        spread = np.ptp(scores, axis=1)
+        spread = np.where(spread > 0.0, spread, 1.0)
+        scaled = (scores - scores.max(axis=1, keepdims=True)) / spread[:, None]
         padded = np.concatenate([scaled, np.zeros((len(scores), self.geometry.size - scores.shape[1]))], axis=1)
-        found = maximise(self.geometry, self.constraints, padded, self.lift(self.p_hat), positive(self.p_hat))
-        return np.array([self.project(p) for p in found.x[:, : scores.shape[1]]])
+        found, error = maximise(self.geometry, self.constraints, padded, self.lift(self.p_hat), positive(self.p_hat))
+        members = np.array([self.project(p) for p in found.x[:, : scores.shape[1]]])
+        lost = np.einsum("bc,bc->b", found.x[:, : scores.shape[1]] - members, scaled)
+        return members, spread * (error + np.maximum(lost, 0.0))
 
 
 def _flattened(parts: tuple[ContextSet, ...]) -> Iterator[ContextSet]:

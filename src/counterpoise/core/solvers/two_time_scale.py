@@ -18,7 +18,8 @@ class TwoTimeScale(Solver):
     The ascent multiplies by :math:`e^{\eta s_c}` and, where that leaves the set, moves straight back towards
     :math:`\hat p`. A distribution that this leaves in place has
     :math:`p_c (s_c - \bar s) \propto p_c - \hat p_c`, which is the form
-    :math:`\lambda \hat p_c / (\nu - s_c)` of the least favourable one.
+    :math:`\lambda \hat p_c / (\nu - s_c)` of the least favourable one. In a set that bounds or links have a part in
+    it moves towards the least favourable member instead, which needs no way back.
 
     Parameters
     ----------
@@ -46,6 +47,9 @@ class TwoTimeScale(Solver):
         point = objective.oracle.at(projected(objective, theta))
         if not np.isfinite(point.risks).all():
             return State(state.point, state.p, stalled=True)
+        if not objective.mixes.geometry.is_plain:
+            share = min(0.05 * self.p_step_size, 1.0)
+            return State(point, state.p + share * (objective.mixes.worst_case(scores).distribution - state.p))
         spread = max(float(scores.max() - scores.min()), 1e-300)
         p = state.p * np.exp(self.p_step_size * (scores - scores.max()) / max(spread, 1.0))
         return State(point, objective.mixes.project(p))
