@@ -19,7 +19,7 @@ import numpy as np
 from counterpoise.linalg import solve_stack
 from counterpoise.sets._geometry import Array, Constraints, Geometry, Stiffness
 
-_MOST_STEPS = 120
+_MOST_STEPS = 150
 
 _TO_BOUNDARY = 0.99
 """Share of the way to the boundary that a step may go."""
@@ -87,7 +87,7 @@ def maximise(
             best.put(active[better], now.at(better))
             idle[active] = np.where(after < 0.9 * error[active], 0, idle[active] + 1)
             error[active[better]] = after[better]
-            going = (error[active] > _ENOUGH) & (idle[active] < 15)
+            going = (error[active] > _ENOUGH) & (idle[active] < 40)
             active, now = active[going], now.at(going)
             if active.size == 0:
                 break
@@ -140,7 +140,7 @@ class _CentralPath:
         centring = system.direction(v.mu)
         near = system.rise(centring, v.mu) <= _NEAR * v.mu
         reach = np.minimum(1.0, _TO_BOUNDARY * system.longest(system.direction(np.zeros(len(scores)))))
-        target = np.where(near, np.clip(1.0 - reach, 0.01, 0.5), 1.0) * v.mu
+        target = np.where(near, np.clip(1.0 - reach, 0.02, 0.5), 1.0) * v.mu
         return system.moved(system.direction(target), target)
 
 
@@ -199,10 +199,9 @@ class _System:
 
     def moved(self, step: Variables, mu: Array) -> Variables:
         """Return the variables a step away: coordinates as far as the barrier function rises, prices as they may."""
-        path, v, geometry = self.path, self.v, self.path.geometry
-        free = path.free
-        pairs = [(v.x[:, free], step.x[:, free]), (self.rooms, geometry.rates(step.x))]
-        length = np.minimum(1.0, _TO_BOUNDARY * _longest(pairs))
+        path, v, free = self.path, self.v, self.path.free
+        # Slacks are concave, so that no step may go further than their slopes allow.
+        length = np.minimum(1.0, _TO_BOUNDARY * self.longest(step))
         height, slack = self.barrier(v.x, mu), 1e-15 * (1.0 + np.abs(mu))
         slope = self.rise(step, mu)
         for _ in range(40):

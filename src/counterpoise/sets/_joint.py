@@ -93,28 +93,30 @@ class Joint:
             np.concatenate([np.zeros(0), *(part.geometry.offsets for part, _ in parts)]),
         )
 
-    def constraints(self, x: Array) -> Constraints:
-        """Return the limits that leave room, followed by the inequalities of the smooth sets."""
+    @cached_property
+    def _limits(self) -> tuple[Array, Array]:
+        """The limits that leave room, scaled to coefficients of at most 1."""
         A, b = self.linear.A[~self.inside.tight], self.linear.b[~self.inside.tight]
         size = np.maximum(np.abs(A).max(axis=1, initial=0.0), 1e-300)
-        A, b = A / size[:, None], b / size
-        shape = (*x.shape[:-1], len(b), self.size)
-        limits = np.broadcast_to(np.pad(A, ((0, 0), (0, self.size - self.n_contexts))), shape)
-        zero = np.zeros(shape)
-        found = [Constraints(x, x[..., : self.n_contexts] @ A.T - b, limits, zero, zero)]
-        for part, span in zip(self.smooth, self._spans, strict=True):
-            own = part.constraints(x[..., span])
-            placed = []
-            for values in (own.regular, own.curvature, own.poles):
-                wide = np.zeros((*x.shape[:-1], values.shape[-2], self.size))
-                wide[..., span] = values
-                placed.append(wide)
-            found.append(Constraints(x, own.values, *placed))
-        values = np.concatenate([one.values for one in found], axis=-1)
-        joined = (
-            np.concatenate([getattr(one, name) for one in found], axis=-2) for name in ("regular", "curvature", "poles")
-        )
-        return Constraints(x, values, *joined)
+        return A / size[:, None], b / size
+
+    def constraints(self, x: Array) -> Constraints:
+        """Return the limits that leave room, followed by the inequalities of the smooth sets."""
+        A, b = self._limits
+        parts = [part.constraints(x[..., span]) for part, span in zip(self.smooth, self._spans, strict=True)]
+        count = len(b) + sum(part.values.shape[-1] for part in parts)
+        regular, curvature, poles = (np.zeros((*x.shape[:-1], count, self.size)) for _ in range(3))
+        values = np.empty((*x.shape[:-1], count))
+        values[..., : len(b)] = x[..., : self.n_contexts] @ A.T - b
+        regular[..., : len(b), : self.n_contexts] = A
+        row = len(b)
+        for part, span in zip(parts, self._spans, strict=True):
+            rows = slice(row, row + part.values.shape[-1])
+            values[..., rows] = part.values
+            for whole, own in zip((regular, curvature, poles), (part.regular, part.curvature, part.poles), strict=True):
+                whole[..., rows, span] = own
+            row = rows.stop
+        return Constraints(x, values, regular, curvature, poles)
 
     def corner(self, scores: Array) -> Array:
         """Return the worst case by linear programming, where total variation is the only smooth inequality."""

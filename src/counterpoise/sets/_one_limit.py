@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from counterpoise.sets._base import Array, ContextSet
+from counterpoise.sets._base import Array
 
 _MOST_STEPS = 100
 
 
-def at_one_limit(mixes: ContextSet, row: Array, side: float, scores: Array) -> Array | None:
+class _NotFoundError(Exception):
+    """The worst case of some scores is not known."""
+
+
+def at_one_limit(worst: Callable[[Array], Array | None], row: Array, side: float, scores: Array) -> Array | None:
     """Return the distribution with the largest expected score among those with ``row @ p <= side``.
 
     It is the worst case of ``scores - price * row``, for the price at which the limit holds with equality. Where the
     worst case jumps over the limit, a mixture of those on both sides is as good. None where no price is found.
-    """
 
+    Parameters
+    ----------
+    worst : callable
+        Returns the worst case without the limit, None where it is not known.
+    """
+    try:
+        return _at_one_limit(worst, row, side, scores)
+    except _NotFoundError:
+        return None
+
+
+def _at_one_limit(worst: Callable[[Array], Array | None], row: Array, side: float, scores: Array) -> Array | None:
     def at(price: float) -> tuple[Array, float]:
-        p = mixes.worst_case(scores - price * row).distribution
+        p = worst(scores - price * row)
+        if p is None:
+            raise _NotFoundError
         return p, float(row @ p) - side
 
     low, (p_low, over) = 0.0, at(0.0)
     if over <= 0.0:
         return p_low
-    high = float(np.ptp(scores)) / max(float(np.ptp(row)), 1e-300)
+    if not np.ptp(row) > 0.0:
+        return None
+    high = float(np.ptp(scores)) / float(np.ptp(row))
     for _ in range(60):
         p_high, under = at(high)
         if under <= 0.0:

@@ -214,7 +214,7 @@ class Intersection(ContextSet):
             p[:] = only.worst_case(scores[0] if len(scores) == 1 else scores).distribution
             todo = ~self.joint.meet(p)
         for k in np.flatnonzero(todo):
-            found = self._worst_row(scores[k], p[k])
+            found = self._worst_row(scores[k])
             if found is not None:
                 p[k], todo[k] = found, False
         rows = np.flatnonzero(todo)
@@ -225,38 +225,39 @@ class Intersection(ContextSet):
             p[some], missed[some] = self._along_central_path(scores[some])
         return p, np.ldexp(missed, exponent[:, 0])
 
-    def _worst_row(self, scores: Array, first: Array) -> Array | None:
-        """Return the worst case by what is particular to the parts; None where there is no such way.
-
-        ``first`` is the worst case of the only smooth part, where there is one.
-        """
-        linear, smooth = self.joint.linear, self.joint.smooth
-        if len(linear.b):
+    def _worst_row(self, scores: Array) -> Array | None:
+        """Return the worst case by what is particular to the parts; None where there is no such way."""
+        smooth = self.joint.smooth
+        if len(self.joint.linear.b):
             return self._limited(scores)
-        if len(smooth) != 1 or not isinstance(smooth[0], Ball):
-            return None
-        corner = greedy(linear.low, linear.high, scores[None])[0]
-        if smooth[0].excess(corner) <= 0.0:
-            return corner
-        return worst_within_bounds(smooth[0], linear.low, linear.high, scores, first)
+        return self._unlimited(scores) if len(smooth) == 1 and isinstance(smooth[0], Ball) else None
 
-    @cached_property
-    def _unlimited(self) -> ContextSet:
-        """The set without its limits."""
-        linear = self.joint.linear
-        bounds = ShareBounds(linear.low, linear.high, labels=self.labels)
-        kept = [part for part in self.parts if part in self.joint.smooth]
-        return Intersection((bounds, *kept)) if kept else bounds
+    def _unlimited(self, scores: Array) -> Array | None:
+        """Return the worst case without the limits of a set that has one ball at most; None where it is not quick."""
+        linear, smooth = self.joint.linear, self.joint.smooth
+        if not smooth:
+            return np.asarray(greedy(linear.low, linear.high, scores[None])[0])
+        ball = smooth[0]
+        assert isinstance(ball, Ball)
+        if isinstance(ball, TotalVariationBall):
+            return np.asarray(moved_mass(ball, linear.low, linear.high, scores[None])[0])
+        first = ball.worst_case(scores).distribution
+        if (first >= linear.low).all() and (first <= linear.high).all():
+            return first
+        corner = greedy(linear.low, linear.high, scores[None])[0]
+        if ball.excess(corner) <= 0.0:
+            return np.asarray(corner)
+        return worst_within_bounds(ball, linear.low, linear.high, scores, first)
 
     def _limited(self, scores: Array) -> Array | None:
         """Return the worst case where one limit binds at most, else by linear programming or not at all."""
         joint = self.joint
         linear = all(isinstance(part, TotalVariationBall) for part in joint.smooth)
         if len(joint.smooth) <= 1 and all(isinstance(part, Ball) for part in joint.smooth):
-            p = self._unlimited.worst_case(scores).distribution
-            beyond = np.flatnonzero(joint.linear.A @ p > joint.linear.b)
-            if not beyond.size:
+            p = self._unlimited(scores)
+            if p is None or joint.meet(p[None])[0]:
                 return p
+            beyond = np.flatnonzero(joint.linear.A @ p > joint.linear.b)
             for k in beyond if len(beyond) <= _FEW else ():
                 p = at_one_limit(self._unlimited, joint.linear.A[k], float(joint.linear.b[k]), scores)
                 if p is not None and joint.meet(p[None])[0]:

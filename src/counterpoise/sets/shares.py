@@ -329,10 +329,9 @@ class MarginalBall(ContextSet):
         """Return the inequalities of the parents' set."""
         n = self.stated.n_contexts
         inner = self.stated.mixes.constraints(x[..., n:])
-        wide = ((0, 0),) * (x.ndim - 1 + 1) + ((n, 0),)
-        return Constraints(
-            x, inner.values, *(np.pad(one, wide) for one in (inner.regular, inner.curvature, inner.poles))
-        )
+        none = np.zeros((*inner.regular.shape[:-1], n))
+        wide = (np.concatenate([none, one], axis=-1) for one in (inner.regular, inner.curvature, inner.poles))
+        return Constraints(x, inner.values, *wide)
 
     def excess(self, p: Array) -> float:
         """Return how far outside the parents' set the sums of a distribution are."""
