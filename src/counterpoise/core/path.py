@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from counterpoise.core.fit import fit_problem
 from counterpoise.core.objective import Certificate, ReferenceRisks, RobustObjective
 from counterpoise.core.oracle._base import Array
+from counterpoise.core.oracle.constant import with_constants
 from counterpoise.core.oracle.linear import LinearPoint
 from counterpoise.core.oracle.quadratic import QuadraticOracle
 from counterpoise.core.problem import LinearProblem, refusing_overflow
 from counterpoise.core.solvers import InteriorPoint, Newton, Solution, Status
 from counterpoise.linalg import positive_solver
-from counterpoise.sets import Ball
+from counterpoise.sets import Ball, ContextSet, Intersection
+
+Sized = Ball | Intersection
+"""A set with a radius that can be changed."""
 
 _MOST_ENTRIES = 1 << 25
 """Entries of all contexts' Hessians together, up to which they are kept (256 MB)."""
@@ -35,7 +40,7 @@ _MOST_STEPS = 6
 
 
 def solve_path(
-    problem: LinearProblem, references: ReferenceRisks, ball: Ball, radii: Array, tol: float
+    problem: LinearProblem, references: ReferenceRisks, ball: Sized, radii: Array, tol: float
 ) -> Iterator[Solution]:
     """Solve a problem for sets of growing radius around one distribution.
 
@@ -49,7 +54,7 @@ def solve_path(
 
     Parameters
     ----------
-    ball : Ball
+    ball : Ball or Intersection
         Around that distribution, of any radius.
     radii : ndarray
         Ascending and distinct.
@@ -62,35 +67,37 @@ def solve_path(
         return
     follower, failures = _Follower(problem, references, tol), 0
     for radius in radii:
-        ball = ball.resized(radius)
+        mixes = ball.resized(radius)
         # Where parabolas lead nowhere time after time, they are not tried again.
-        solution = follower.tried(ball) if failures < _MOST_FAILURES else None
+        solution = follower.tried(mixes) if failures < _MOST_FAILURES else None
         failures = failures + 1 if solution is None else 0
         if solution is None:
-            solution = fit_problem(problem, ball, references, tol=tol).solution
+            solution = fit_problem(problem, mixes, references, tol=tol).solution
             follower.restart(solution)
         yield solution
 
 
 @refusing_overflow()
-def _bisect(problem: LinearProblem, references: ReferenceRisks, ball: Ball, radii: Array, tol: float) -> list[Solution]:
+def _bisect(
+    problem: LinearProblem, references: ReferenceRisks, ball: Sized, radii: Array, tol: float
+) -> list[Solution]:
     """Solve some levels, and fill in those between where that is good enough to look at.
 
     The minimum under a distribution is concave in it, so a mixture of two levels' distributions proves the mixture of
     their lower bounds; parameters on the line between theirs attain an upper bound.
     """
-    balls = [ball.resized(radius) for radius in radii]
+    sets = [ball.resized(radius) for radius in radii]
     solutions: dict[int, Solution] = {}
 
     def solve(k: int) -> None:
-        solutions[k] = fit_problem(problem, balls[k], references, tol=tol).solution
+        solutions[k] = fit_problem(problem, sets[k], references, tol=tol).solution
 
     def between(k: int, i: int, j: int) -> Solution:
         one, other = solutions[i], solutions[j]
-        share = _largest_share(balls[k], one.p_worst, other.p_worst)
+        share = _largest_share(sets[k], one.p_worst, other.p_worst)
         near = (_reach(radii[k]) - _reach(radii[i])) / (_reach(radii[j]) - _reach(radii[i]))
-        objective = RobustObjective(problem.oracle, balls[k], references)
-        point = problem.oracle.at((1.0 - near) * one.theta + near * other.theta)
+        objective = problem.objective(sets[k], references)
+        point = objective.oracle.at((1.0 - near) * one.theta + near * other.theta)
         upper, scale = objective.upper_bound(point), max(objective.scale(point), np.finfo(np.float64).tiny)
         lower = (1.0 - share) * one.certificate.lower + share * other.certificate.lower
         certificate = Certificate(min(lower, upper), upper, "global", scale)
@@ -135,14 +142,14 @@ def _bisect(problem: LinearProblem, references: ReferenceRisks, ball: Ball, radi
     return [solutions[k] for k in range(len(radii))]
 
 
-def _largest_share(ball: Ball, inside: Array, beyond: Array) -> float:
+def _largest_share(mixes: ContextSet, inside: Array, beyond: Array) -> float:
     """Return how much of ``beyond`` a mixture with ``inside`` may hold and still be a member."""
     low, high = 0.0, 1.0
-    if ball.is_simplex or ball.divergence(beyond) <= ball.radius:
+    if mixes.is_simplex or mixes.contains(beyond):
         return 1.0
     for _ in range(40):
         middle = 0.5 * (low + high)
-        fits = ball.divergence((1.0 - middle) * inside + middle * beyond) <= ball.radius
+        fits = mixes.contains((1.0 - middle) * inside + middle * beyond)
         low, high = (middle, high) if fits else (low, middle)
     return low
 
@@ -167,7 +174,7 @@ class _Follower:
     kinked: bool = False
     scale: float | None = None
 
-    def tried(self, ball: Ball) -> Solution | None:
+    def tried(self, ball: ContextSet) -> Solution | None:
         """Return the solution for a set that contains those before; None also where numbers grow too large."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
@@ -175,10 +182,10 @@ class _Follower:
             except ArithmeticError:
                 return None
 
-    def solve(self, ball: Ball) -> Solution | None:
+    def solve(self, ball: ContextSet) -> Solution | None:
         """Return the solution for a set that contains those before; None where parabolas do not lead to it."""
-        oracle = self.problem.oracle
-        objective = RobustObjective(oracle, ball, self.references)
+        objective = self.problem.objective(ball, self.references)
+        oracle: Any = objective.oracle
         if self.point is None:
             self._look(oracle.at(Newton(tol=1e-3).solve(objective).theta))
         elif self.last is not None:
@@ -193,7 +200,7 @@ class _Follower:
             model = QuadraticOracle(
                 self.point.theta, self.point.risks, self.point.jacobian, self.hessians, oracle.typical_risk
             )
-            parabolas = RobustObjective(model, ball, self.references)
+            parabolas = RobustObjective(model, ball, objective.references)
             theta, p = self._solve(parabolas, ball)
             point = oracle.at(theta)
             if not np.isfinite(point.risks).all():
@@ -212,7 +219,8 @@ class _Follower:
 
     def restart(self, solution: Solution) -> None:
         """Go on from a solution that was found in another way."""
-        self.point, self.last = self.problem.oracle.at(solution.theta), solution
+        oracle: Any = with_constants(self.problem.oracle, self.problem.unseen)
+        self.point, self.last = oracle.at(solution.theta), solution
         self.lower = max(self.lower, solution.certificate.lower)
 
     def _certified(
@@ -234,7 +242,7 @@ class _Follower:
         self.last = Solution.of(objective, point, p, certificate, Status.CERTIFIED, n_iter)
         return self.last
 
-    def _solve(self, parabolas: RobustObjective, ball: Ball) -> tuple[Array, Array]:
+    def _solve(self, parabolas: RobustObjective, ball: ContextSet) -> tuple[Array, Array]:
         """Return the solution of a problem whose risks are parabolas, and the distribution that goes with it."""
         if self.scale is None:
             self.scale = parabolas.scale(parabolas.oracle.at(parabolas.oracle.start()))
@@ -251,7 +259,7 @@ class _Follower:
         self.hessians = point.context_hessians()
 
 
-def _newton(objective: RobustObjective, ball: Ball, accuracy: float) -> tuple[Array, Array] | None:
+def _newton(objective: RobustObjective, ball: ContextSet, accuracy: float) -> tuple[Array, Array] | None:
     """Solve a problem whose risks are parabolas by Newton steps on the worst-case value; None near a kink of it."""
     point = objective.oracle.at(objective.oracle.start())
     for _ in range(_MOST_STEPS):

@@ -379,6 +379,12 @@ def refuse_infinite(values: Array) -> None:
         )
 
 
+def shares_of(counts: Array) -> Array:
+    """Return the shares in the data, to the last digit the centre of a ball around them."""
+    shares = checked_distribution(counts / counts.sum(), "shares")
+    return _at_least(shares, _LEAST_SHARE) if (shares < _LEAST_SHARE).any() else shares
+
+
 def positive(p_hat: Array) -> Array:
     """Return a centre with a little mass on contexts that have less, or none.
 

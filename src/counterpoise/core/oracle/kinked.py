@@ -168,7 +168,9 @@ class KinkedPoint(OnlyKinks):
         if not (finished or oracle.rows.at_hand):
             return floor
         question = DualSlopes(self.theta[None], p, p)
-        problem = RidgedAt(oracle.ridge, oracle.reach, self.theta[None])
+        # Probabilities sum to less than one where other contexts, without rows, have the rest.
+        ridge = Ridge(oracle.alpha * float(p.sum()), oracle.ridge.penalised)
+        problem = RidgedAt(ridge, oracle.reach, self.theta[None])
         return max(floor, float(balanced_bounds(BlockSlopes(oracle.blocks, question, self.states), problem)[0]))
 
 
