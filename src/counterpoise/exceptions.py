@@ -13,6 +13,10 @@ class RenamedParameterError(InvalidInputError, TypeError):
     """A parameter has another name now; the message says which."""
 
 
+class EmptySetError(InvalidInputError):
+    """Conditions on the mix contradict one another: no mix meets them all."""
+
+
 class EmptyContextError(InvalidInputError):
     """A declared context has no training samples, so nothing can be said about its risk."""
 

@@ -13,7 +13,36 @@ from tests.test_documentation import ROOT, run_blocks
 
 PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
 
+
+
+def bounded(p_hat, width):
+    return sets.ShareBounds(np.maximum(p_hat - width, 0.0), np.minimum(p_hat + width, 1.0))
+
+
+def limited(p_hat, room):
+    return sets.ShareLimits(np.tril(np.ones((p_hat.size, p_hat.size))), np.cumsum(p_hat) + room)
+
+
+def halved(p_hat, radius):
+    parents = np.minimum(np.arange(p_hat.size), 1)
+    return sets.Marginal(sets.KLBall(np.bincount(parents, p_hat), radius), parents)
+
+
+def within_bounds(p_hat, radius):
+    return sets.KLBall(p_hat, radius) & sets.ShareBounds(0.5 * p_hat, np.minimum(1.2 * p_hat + 0.1, 1.0))
+
+
+def everything(p_hat, radius):
+    return limited(p_hat, 0.02) & within_bounds(p_hat, radius) & sets.TotalVariationBall(p_hat, 0.2)
+
+
 MAKERS = {
+    "TotalVariationBall": (sets.TotalVariationBall, [0.0, 1e-6, 0.05, 0.3, 0.7, 1.0]),
+    "ShareBounds": (bounded, [0.0, 1e-6, 0.05, 0.3, 0.7, 1.0]),
+    "ShareLimits": (limited, [1e-6, 0.05, 0.3, 1.0]),
+    "Marginal": (halved, [1e-6, 0.05, 0.7, np.inf]),
+    "Intersection": (within_bounds, [0.0, 1e-6, 0.05, 0.7, np.inf]),
+    "everything": (everything, [0.0, 1e-3, 0.05, 0.7]),
     "KLBall": (sets.KLBall, [0.0, 1e-6, 0.05, 0.7, 8.0, np.inf]),
     "Chi2Ball": (sets.Chi2Ball, [0.0, 1e-6, 0.05, 0.7, 8.0, np.inf]),
     "Capped": (run_blocks(ROOT / "docs" / "extending" / "set.md")["Capped"], [1.0, 1.0 + 1e-6, 1.3, 2.0, 50.0, 1e6]),
@@ -120,27 +149,37 @@ def test_an_interval_is_what_the_worst_cases_of_one_context_reach(problem, data)
 @given(problems())
 def test_the_constraints_bound_the_set_where_there_are_any(problem):
     contexts, _, _, p = problem
-    here = contexts.constraints(p)
-    if contexts.is_point or here.values.size == 0:
+    x, geometry, centre = contexts.lift(p), contexts.geometry, contexts.lift(contexts.p_hat)
+    here, rooms = contexts.constraints(x), geometry.rooms(x)
+    if contexts.is_point:
         assert here.values.size == 0
-        assert contexts.is_point or contexts.is_simplex
         return
+    np.testing.assert_allclose(geometry.equalities @ centre, geometry.totals, atol=1e-12)
+    assert (contexts.constraints(centre).values < 0.0).all()
+    assert (geometry.rooms(centre) > 0.0).all()
     # A value within rounding of zero may be read either way.
-    assert np.abs(here.values).min() < 1e-8 or (here.values < 0.0).all() == contexts.contains(p)
-    assert (contexts.constraints(contexts.p_hat).values < 0.0).all()
-    inwards = contexts.p_hat - p
-    moved = contexts.constraints(p + 1e-7 * inwards)
+    if min(np.abs(here.values).min(initial=1.0), np.abs(rooms).min(initial=1.0)) > 1e-8:
+        equal = np.abs(geometry.equalities @ x - geometry.totals).max() < 1e-8
+        inside = bool((here.values < 0.0).all() and (rooms > 0.0).all() and equal)
+        # Auxiliary coordinates keep a little from their limits, so a mix next to the rim may be lifted beyond it.
+        assert inside <= contexts.contains(p)
+        assert inside or geometry.size > len(p) or not contexts.contains(p)
+    inwards = centre - x
+    moved = contexts.constraints(x + 1e-7 * inwards)
     np.testing.assert_allclose((moved.values - here.values) / 1e-7, here.gradients @ inwards, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(geometry.rooms(x + inwards), rooms + geometry.rates(inwards), atol=1e-12)
+    np.testing.assert_allclose(geometry.forces(rooms) @ inwards, rooms @ geometry.rates(inwards), atol=1e-10)
 
 
 @PROPERTY
 @given(problems())
 def test_the_gradients_of_the_constraints_have_the_curvature_and_the_poles_they_state(problem):
     contexts, _, _, p = problem
-    here = contexts.constraints(p)
-    step = 1e-6 * p
-    up, down = contexts.constraints(p + step), contexts.constraints(p - step)
-    diagonal = here.curvature + here.poles / p**2
+    x = contexts.lift(p)
+    here = contexts.constraints(x)
+    step = 1e-6 * x
+    up, down = contexts.constraints(x + step), contexts.constraints(x - step)
+    diagonal = here.curvature + here.poles / x**2
     np.testing.assert_allclose((up.gradients - down.gradients) / (2 * step), diagonal, rtol=1e-5, atol=1e-5)
     assert (here.poles >= 0.0).all()
     assert (diagonal >= 0.0).all()
@@ -153,7 +192,9 @@ def test_a_solver_starts_inside(problem):
     inside = contexts.interior(scores).distribution
     assert inside.sum() == pytest.approx(1.0, abs=1e-12)
     assert inside.min() > 0.0
-    assert (contexts.constraints(inside).values < 0.0).all()
+    x = contexts.lift(inside)
+    assert (contexts.constraints(x).values < 0.0).all()
+    assert (contexts.geometry.rooms(x) > 0.0).all()
     assert inside @ scores >= contexts.p_hat @ scores - 1e-9
 
 
@@ -173,7 +214,7 @@ def test_the_dual_variables_meet_the_conditions_of_optimality(problem):
     contexts, scores, _, _ = problem
     worst = contexts.worst_case(scores)
     price = np.atleast_1d(worst.multiplier)
-    if contexts.is_simplex or not (np.isfinite(price).all() and np.isfinite(worst.nu)):
+    if contexts.is_simplex or not contexts.geometry.is_plain or not (np.isfinite(price).all() and np.isfinite(worst.nu)):
         return
     here, p = contexts.constraints(worst.distribution), worst.distribution
     if here.values.size == 0:

@@ -18,10 +18,7 @@ from counterpoise.core.oracle.quadratic import QuadraticOracle
 from counterpoise.core.problem import LinearProblem, refusing_overflow
 from counterpoise.core.solvers import InteriorPoint, Newton, Solution, Status
 from counterpoise.linalg import positive_solver
-from counterpoise.sets import Ball, ContextSet, Intersection
-
-Sized = Ball | Intersection
-"""A set with a radius that can be changed."""
+from counterpoise.sets import Ball, Intersection
 
 _MOST_ENTRIES = 1 << 25
 """Entries of all contexts' Hessians together, up to which they are kept (256 MB)."""
@@ -40,7 +37,7 @@ _MOST_STEPS = 6
 
 
 def solve_path(
-    problem: LinearProblem, references: ReferenceRisks, ball: Sized, radii: Array, tol: float
+    problem: LinearProblem, references: ReferenceRisks, ball: Ball | Intersection, radii: Array, tol: float
 ) -> Iterator[Solution]:
     """Solve a problem for sets of growing radius around one distribution.
 
@@ -55,7 +52,7 @@ def solve_path(
     Parameters
     ----------
     ball : Ball or Intersection
-        Around that distribution, of any radius.
+        Around that distribution, of any radius; of an intersection the only ball grows.
     radii : ndarray
         Ascending and distinct.
     """
@@ -67,36 +64,34 @@ def solve_path(
         return
     follower, failures = _Follower(problem, references, tol), 0
     for radius in radii:
-        mixes = ball.resized(radius)
+        ball = ball.resized(radius)
         # Where parabolas lead nowhere time after time, they are not tried again.
-        solution = follower.tried(mixes) if failures < _MOST_FAILURES else None
+        solution = follower.tried(ball) if failures < _MOST_FAILURES else None
         failures = failures + 1 if solution is None else 0
         if solution is None:
-            solution = fit_problem(problem, mixes, references, tol=tol).solution
+            solution = fit_problem(problem, ball, references, tol=tol).solution
             follower.restart(solution)
         yield solution
 
 
 @refusing_overflow()
-def _bisect(
-    problem: LinearProblem, references: ReferenceRisks, ball: Sized, radii: Array, tol: float
-) -> list[Solution]:
+def _bisect(problem: LinearProblem, references: ReferenceRisks, ball: Ball | Intersection, radii: Array, tol: float) -> list[Solution]:
     """Solve some levels, and fill in those between where that is good enough to look at.
 
     The minimum under a distribution is concave in it, so a mixture of two levels' distributions proves the mixture of
     their lower bounds; parameters on the line between theirs attain an upper bound.
     """
-    sets = [ball.resized(radius) for radius in radii]
+    balls = [ball.resized(radius) for radius in radii]
     solutions: dict[int, Solution] = {}
 
     def solve(k: int) -> None:
-        solutions[k] = fit_problem(problem, sets[k], references, tol=tol).solution
+        solutions[k] = fit_problem(problem, balls[k], references, tol=tol).solution
 
     def between(k: int, i: int, j: int) -> Solution:
         one, other = solutions[i], solutions[j]
-        share = _largest_share(sets[k], one.p_worst, other.p_worst)
+        share = _largest_share(balls[k], one.p_worst, other.p_worst)
         near = (_reach(radii[k]) - _reach(radii[i])) / (_reach(radii[j]) - _reach(radii[i]))
-        objective = problem.objective(sets[k], references)
+        objective = problem.objective(balls[k], references)
         point = objective.oracle.at((1.0 - near) * one.theta + near * other.theta)
         upper, scale = objective.upper_bound(point), max(objective.scale(point), np.finfo(np.float64).tiny)
         lower = (1.0 - share) * one.certificate.lower + share * other.certificate.lower
@@ -142,14 +137,14 @@ def _bisect(
     return [solutions[k] for k in range(len(radii))]
 
 
-def _largest_share(mixes: ContextSet, inside: Array, beyond: Array) -> float:
+def _largest_share(ball: Ball | Intersection, inside: Array, beyond: Array) -> float:
     """Return how much of ``beyond`` a mixture with ``inside`` may hold and still be a member."""
     low, high = 0.0, 1.0
-    if mixes.is_simplex or mixes.contains(beyond):
+    if ball.is_simplex or ball.excess(beyond) <= 0.0:
         return 1.0
     for _ in range(40):
         middle = 0.5 * (low + high)
-        fits = mixes.contains((1.0 - middle) * inside + middle * beyond)
+        fits = ball.excess((1.0 - middle) * inside + middle * beyond) <= 0.0
         low, high = (middle, high) if fits else (low, middle)
     return low
 
@@ -174,7 +169,7 @@ class _Follower:
     kinked: bool = False
     scale: float | None = None
 
-    def tried(self, ball: ContextSet) -> Solution | None:
+    def tried(self, ball: Ball | Intersection) -> Solution | None:
         """Return the solution for a set that contains those before; None also where numbers grow too large."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
@@ -182,7 +177,7 @@ class _Follower:
             except ArithmeticError:
                 return None
 
-    def solve(self, ball: ContextSet) -> Solution | None:
+    def solve(self, ball: Ball | Intersection) -> Solution | None:
         """Return the solution for a set that contains those before; None where parabolas do not lead to it."""
         objective = self.problem.objective(ball, self.references)
         oracle: Any = objective.oracle
@@ -242,7 +237,7 @@ class _Follower:
         self.last = Solution.of(objective, point, p, certificate, Status.CERTIFIED, n_iter)
         return self.last
 
-    def _solve(self, parabolas: RobustObjective, ball: ContextSet) -> tuple[Array, Array]:
+    def _solve(self, parabolas: RobustObjective, ball: Ball | Intersection) -> tuple[Array, Array]:
         """Return the solution of a problem whose risks are parabolas, and the distribution that goes with it."""
         if self.scale is None:
             self.scale = parabolas.scale(parabolas.oracle.at(parabolas.oracle.start()))
@@ -259,7 +254,7 @@ class _Follower:
         self.hessians = point.context_hessians()
 
 
-def _newton(objective: RobustObjective, ball: ContextSet, accuracy: float) -> tuple[Array, Array] | None:
+def _newton(objective: RobustObjective, ball: Ball | Intersection, accuracy: float) -> tuple[Array, Array] | None:
     """Solve a problem whose risks are parabolas by Newton steps on the worst-case value; None near a kink of it."""
     point = objective.oracle.at(objective.oracle.start())
     for _ in range(_MOST_STEPS):

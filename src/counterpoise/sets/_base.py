@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.sets._geometry import Array, Constraints, Geometry
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from counterpoise.sets.intersection import Intersection
 
 NORMALISATION_TOLERANCE = 1e-8
 """How far from 1 a distribution may sum before it is taken for a mistake instead of rounding."""
@@ -67,55 +69,31 @@ class WorstCase:
         return np.where(np.isnan(ratio), 1.0, ratio) - 1.0
 
 
-@dataclass(frozen=True, eq=False)
-class Constraints:
-    r"""Smooth convex inequalities :math:`g_k(p) \le 0` at one distribution.
-
-    Together with ``p >= 0`` and ``sum p = 1`` they describe a set to an interior-point solver. Every Hessian is
-    diagonal. What grows without bound as a probability vanishes is kept apart, because a solver multiplies it by that
-    probability: with :math:`q` regular and :math:`\kappa` the poles,
-
-    .. math:: \nabla g_k = q_k - \kappa_k / p, \qquad \nabla^2 g_k = \operatorname{diag}(q_k' + \kappa_k / p^2) .
-
-    Attributes
-    ----------
-    p : ndarray of shape (n_contexts,)
-    values : ndarray of shape (n_constraints,)
-    regular, curvature, poles : ndarray of shape (n_constraints, n_contexts)
-        :math:`q`, its derivative :math:`q'` and :math:`\kappa`, none of the latter two negative.
-    """
-
-    p: Array
-    values: Array
-    regular: Array
-    curvature: Array
-    poles: Array
-
-    @classmethod
-    def none(cls, p: Array) -> Constraints:
-        """Return no inequality at all: a set that is the simplex, or a point of it."""
-        empty = np.zeros((0, p.size))
-        return cls(p, np.zeros(0), empty, empty, empty)
-
-    @cached_property
-    def gradients(self) -> Array:
-        """The gradients, of shape (n_constraints, n_contexts)."""
-        # Where there is no pole a probability may be 0.
-        return self.regular - np.divide(self.poles, self.p, out=np.zeros_like(self.poles), where=self.poles > 0.0)
-
-
 class ContextSet(ABC):
     """A convex set of context distributions around one of its members.
 
-    ``p_hat``, an attribute or a property, is that member: the empirical distribution, inside every inequality.
+    ``p_hat``, an attribute or a property, is that member, inside every inequality: the centre of a ball, or a mix well
+    inside a set that has none. ``labels``, one word for each context, name contexts in messages.
     """
 
     p_hat: Array
+    labels: tuple[str, ...] | None = None
+
+    def __and__(self, other: ContextSet) -> Intersection:
+        """Return the set of the distributions that both sets contain."""
+        from counterpoise.sets.intersection import Intersection
+
+        return Intersection((self, other)) if isinstance(other, ContextSet) else NotImplemented
+
+    @property
+    def ball(self) -> Ball | None:
+        """The only ball that the set is a part of; None where there is none, or several."""
+        return None
 
     @property
     @abstractmethod
     def is_point(self) -> bool:
-        """Whether the empirical distribution is the only member."""
+        """Whether ``p_hat`` is the only member."""
 
     @property
     @abstractmethod
@@ -125,7 +103,7 @@ class ContextSet(ABC):
     @property
     @abstractmethod
     def centre(self) -> ContextSet:
-        """The set whose only member is the empirical distribution."""
+        """The set whose only member is ``p_hat``."""
 
     @abstractmethod
     def worst_case(self, scores: ArrayLike) -> WorstCase:
@@ -145,8 +123,32 @@ class ContextSet(ABC):
         """Return the smallest and the largest probability any member gives to the context at this index."""
 
     @abstractmethod
-    def constraints(self, p: Array) -> Constraints:
-        """Return the inequalities that bound the set beyond the simplex, at ``p``; none for a point."""
+    def constraints(self, x: Array) -> Constraints:
+        """Return the smooth inequalities that bound the set beyond its geometry; none for a point.
+
+        Parameters
+        ----------
+        x : ndarray of shape (..., n_coordinates)
+            The coordinates of the geometry: probabilities, unless the set says otherwise.
+        """
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """The coordinates of the set and what is linear about it; the simplex by default."""
+        return Geometry.simplex(len(self.p_hat))
+
+    def lift(self, p: Array) -> Array:
+        """Return the coordinates of a distribution, well inside the set's links if it is well inside the set."""
+        return p
+
+    def excess(self, p: Array) -> float:
+        """Return how far outside its smooth inequalities a distribution is: convex, and not positive for members."""
+        return float(np.max(self.constraints(self.lift(p)).values, initial=-math.inf))
+
+    @property
+    def support(self) -> NDArray[np.bool_]:
+        """Which contexts any member gives a probability."""
+        return np.ones(len(self.p_hat), dtype=bool)
 
     @abstractmethod
     def project(self, p: Array) -> Array:
@@ -190,6 +192,7 @@ class Ball(ContextSet):
 
     p_hat: Array
     radius: float
+    labels: tuple[str, ...] | None = field(default=None, kw_only=True, repr=False)
 
     unit: ClassVar[str] = "a number"
     """What a radius is, in words."""
@@ -224,6 +227,11 @@ class Ball(ContextSet):
         """Where its members lie, in words that go on "every mix ..."."""
         return f"within {self.radius:.3g}{self.measure} of the shares in the data"
 
+    @property
+    def ball(self) -> Self:
+        """The ball itself."""
+        return self
+
     def resized(self, radius: float) -> Self:
         """Return the ball of another radius around the same distribution."""
         return replace(self, radius=radius)
@@ -236,6 +244,21 @@ class Ball(ContextSet):
     @abstractmethod
     def divergence(self, p: ArrayLike) -> float:
         """Return how far ``p`` is from the empirical distribution, in the unit of the radius."""
+
+    def excess(self, p: Array) -> float:
+        """Return by how much the divergence exceeds the radius."""
+        return self.divergence(p) - self.radius
+
+    def conditional(self, free: NDArray[np.bool_], p: Array, mass: float) -> Self | None:
+        """Return the ball of the free contexts' conditional distributions, where all others have the shares ``p``.
+
+        None where no such distribution is a member, or this is no ball of the same kind.
+        """
+        return None
+
+    def response(self, shares: Array, scores: Array, nu: float, multiplier: float) -> Array:
+        """Return the probabilities at which scores less ``nu`` equal the multiplier times the divergence's slope."""
+        raise NotImplementedError
 
     @abstractmethod
     def worst_row(self, scores: Array) -> tuple[Array, float, float, float] | None:
@@ -290,25 +313,18 @@ class Ball(ContextSet):
 
     def contains(self, p: ArrayLike) -> bool:
         """Tell whether the distribution ``p`` is a member, up to rounding."""
-        p = checked_distribution(p, "p")
-        if p.size != self.p_hat.size:
-            raise InvalidInputError(f"p has {p.size} contexts; the set has {self.p_hat.size}.")
+        p = checked_member(p, self.p_hat.size)
         return self.is_simplex or self.divergence(p) <= self.radius + MEMBERSHIP_TOLERANCE
 
     def interval(self, context: int) -> tuple[float, float]:
         """Return the smallest and the largest probability any member gives to the context at this index."""
         n_contexts = self.p_hat.size
-        if (
-            isinstance(context, bool)
-            or not isinstance(context, (int, np.integer))
-            or not -n_contexts <= context < n_contexts
-        ):
-            raise InvalidInputError(f"context = {context!r}; pass an index from 0 to {n_contexts - 1}.")
+        check_index(context, n_contexts)
         if n_contexts == 1:
             return 1.0, 1.0
         # The extreme members rescale all other contexts alike, so one context against the rest is enough.
         share = float(self.p_hat[context])
-        pair = replace(self, p_hat=np.array([share, float(np.delete(self.p_hat, context).sum())]))
+        pair = replace(self, p_hat=np.array([share, float(np.delete(self.p_hat, context).sum())]), labels=None)
         lower, upper = pair.worst_case([[-1.0, 0.0], [1.0, 0.0]]).distribution[:, 0]
         # At an infinite or huge radius a seen context may be kept at the smallest positive number.
         return (0.0 if lower <= SMALLEST else float(lower)), float(upper)
@@ -328,8 +344,23 @@ class Ball(ContextSet):
 
 
 def radius_of(mixes: ContextSet) -> float:
-    """Return the radius of a ball, NaN of a set that is none."""
-    return mixes.radius if isinstance(mixes, Ball) else math.nan
+    """Return the radius of a ball, or of the only one that a set is part of; NaN where there is none, or several."""
+    return math.nan if mixes.ball is None else mixes.ball.radius
+
+
+def checked_member(p: ArrayLike, n_contexts: int) -> Array:
+    """Return a distribution over this many contexts, or say what is wrong with it."""
+    p = checked_distribution(p, "p")
+    if p.size != n_contexts:
+        raise InvalidInputError(f"p has {p.size} contexts; the set has {n_contexts}.")
+    return p
+
+
+def check_index(context: int, n_contexts: int) -> None:
+    """Raise unless this is the index of a context."""
+    whole = isinstance(context, (int, np.integer)) and not isinstance(context, bool)
+    if not (whole and -n_contexts <= context < n_contexts):
+        raise InvalidInputError(f"context = {context!r}; pass an index from 0 to {n_contexts - 1}.")
 
 
 def checked_distribution(p: ArrayLike, name: str) -> Array:

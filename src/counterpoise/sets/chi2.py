@@ -57,7 +57,7 @@ class Chi2Ball(Ball):
         seen = self.p_hat > 0.0
         return float(away[seen] @ (away[seen] / self.p_hat[seen])) if not away[~seen].any() else math.inf
 
-    def constraints(self, p: Array) -> Constraints:
+    def constraints(self, x: Array) -> Constraints:
         r"""Return the distance less the radius; none where every distribution is a member.
 
         It is written as :math:`\sum (p - \hat p)^2 / \hat p - 2 \sum (p - \hat p)`, which is the same on the simplex.
@@ -65,19 +65,38 @@ class Chi2Ball(Ball):
         small one nearly all, as in a KL ball, and nothing where a probability may vanish.
         """
         if self.is_point or self.is_simplex:
-            return Constraints.none(p)
-        away, inverse = p - self.p_hat, np.divide(1.0, self.p_hat, out=np.zeros_like(p), where=self.p_hat > 0.0)
+            return Constraints.none(x)
+        away, inverse = x - self.p_hat, np.divide(1.0, self.p_hat, out=np.zeros_like(self.p_hat), where=self.support)
         relative, poles = away * inverse, self._poles
-        over = np.divide(poles, p, out=np.zeros_like(p), where=poles > 0.0)
+        over = np.divide(poles, x, out=np.zeros_like(x), where=poles > 0.0)
         regular = 2.0 * relative - 2.0 + over
-        curvature = 2.0 * inverse - np.divide(over, p, out=np.zeros_like(p), where=poles > 0.0)
-        value = float(away @ relative) - 2.0 * float(away.sum()) - self.radius
-        return Constraints(p, np.array([value]), regular[None], curvature[None], poles[None])
+        curvature = 2.0 * inverse - np.divide(over, x, out=np.zeros_like(x), where=poles > 0.0)
+        value = (away * relative).sum(axis=-1) - 2.0 * away.sum(axis=-1) - self.radius
+        stacked = (one[..., None, :] for one in (regular, curvature, np.broadcast_to(poles, x.shape)))
+        return Constraints(x, value[..., None], *stacked)
+
+    @property
+    def support(self) -> NDArray[np.bool_]:
+        """Which contexts any member gives a probability: those that were seen, unless the radius is infinite."""
+        return (self.p_hat > 0.0) | math.isinf(self.radius)
 
     @cached_property
     def _poles(self) -> Array:
         """``2 p^2 / p_hat`` for ``p = p_hat - sqrt(radius p_hat)``, or 0: no member gives a context less."""
         return 2.0 * np.maximum(np.sqrt(self.p_hat) - math.sqrt(self.radius), 0.0) ** 2
+
+    def conditional(self, free: NDArray[np.bool_], p: Array, mass: float) -> Chi2Ball | None:
+        """Return the ball of the free contexts' conditional distributions, where all others have the shares ``p``."""
+        share, held = float(self.p_hat[free].sum()), ~free & self.support
+        if not share > 0.0:
+            return None
+        spent = float(((p - self.p_hat)[held] ** 2 / self.p_hat[held]).sum()) + (mass - share) ** 2 / share
+        radius = (self.radius - spent) * share / mass**2
+        return Chi2Ball(self.p_hat[free] / share, radius) if radius > 0.0 else None
+
+    def response(self, shares: Array, scores: Array, nu: float, multiplier: float) -> Array:
+        """Return ``shares (2 + (scores - nu) / (2 multiplier))``, or 0 where that is negative."""
+        return shares * np.maximum(2.0 + (scores - nu) / (2.0 * multiplier), 0.0)
 
     def interior(self, scores: Array) -> WorstCase:
         """Return the least favourable member of a smaller ball, in which every share keeps at least half its size."""
@@ -88,7 +107,7 @@ class Chi2Ball(Ball):
 
     def supported(self, p: Array) -> Array:
         """Return ``p`` with nothing negative, and nothing where nothing was seen unless the radius is infinite."""
-        return np.where((self.p_hat > 0.0) | math.isinf(self.radius), np.maximum(p, 0.0), 0.0)
+        return np.where(self.support, np.maximum(p, 0.0), 0.0)
 
     def sensitivity(self, worst: WorstCase, scores: Array) -> Array | None:
         """Return the derivative of the least favourable distribution in the scores; None where scores agree."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from counterpoise.sets._base import SMALLEST, Array, Ball, Constraints, WorstCase, positive
 from counterpoise.sets._one_row import LARGEST_SCORE, SMALLEST_SHARE, log1p_minus, tilt_of_one
@@ -67,16 +67,35 @@ class KLBall(Ball):
         with np.errstate(divide="ignore"):
             return float(self._seen_shares @ (self._log_shares - np.log2(p)))
 
-    def constraints(self, p: Array) -> Constraints:
+    def constraints(self, x: Array) -> Constraints:
         """Return ``D(p_hat || p) - radius`` in nats, whose gradient ``-p_hat / p`` is nothing but a pole.
 
         From some radius on it leaves out of the simplex nothing but mixes with a probability below rounding, and
         solvers go by the simplex, whose conditions are better scaled.
         """
         if self.is_point or self.radius >= _ALL_BUT:
-            return Constraints.none(p)
-        value, zero = _NATS * (self.divergence(p) - self.radius), np.zeros((1, p.size))
-        return Constraints(p, np.array([value]), zero, zero, self.p_hat[None])
+            return Constraints.none(x)
+        seen = x if self._seen is None else x[..., self._seen]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            away = (self._log_shares - np.log2(seen)) @ self._seen_shares
+        zero = np.zeros((*x.shape[:-1], 1, x.shape[-1]))
+        return Constraints(x, _NATS * (away - self.radius)[..., None], zero, zero, zero + self.p_hat)
+
+    def conditional(self, free: NDArray[np.bool_], p: Array, mass: float) -> KLBall | None:
+        """Return the ball of the free contexts' conditional distributions, where all others have the shares ``p``."""
+        share = float(self.p_hat[free].sum())
+        held = ~free & (self.p_hat > 0.0)
+        with np.errstate(divide="ignore"):
+            spent = float(self.p_hat[held] @ np.log2(self.p_hat[held] / p[held]))
+        if not (share > 0.0 and math.isfinite(spent)):
+            return None
+        radius = (self.radius - spent) / share - math.log2(share / mass)
+        return KLBall(self.p_hat[free] / share, radius) if radius > 0.0 else None
+
+    def response(self, shares: Array, scores: Array, nu: float, multiplier: float) -> Array:
+        """Return ``multiplier shares / (nu - scores)``, infinite where a score is not below ``nu``."""
+        below = nu - scores
+        return np.divide(multiplier * shares, below, out=np.full(len(scores), math.inf), where=below > 0.0)
 
     def interior(self, scores: Array) -> WorstCase:
         """Return the least favourable member of a smaller ball, which meets every condition of optimality but one.

@@ -9,7 +9,6 @@ from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import LinearOracle
 from counterpoise.core.oracle.kinked import KinkedOracle
 from counterpoise.core.solvers import PolyhedralInteriorPoint
-from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Pinball
 from counterpoise.sets import Chi2Ball, KLBall
 from tests.problems import TIGHT, make
@@ -59,7 +58,14 @@ def test_values_rise_with_the_radius_from_erm_to_minimax(ball):
     assert values == sorted(values)
 
 
-def test_a_context_that_no_member_holds_is_named():
-    objective, _ = posed(3, lambda p_hat, radius: Chi2Ball([0.5, 0.0, 0.5], radius), 0.1)
-    with pytest.raises(InvalidInputError, match="gives context 1 a probability"):
-        PolyhedralInteriorPoint().solve(objective)
+def test_a_context_that_no_member_holds_does_not_count():
+    objective, (X, y, codes) = posed(3, lambda p_hat, radius: Chi2Ball([0.5, 0.0, 0.5], radius), 0.1)
+    solution = PolyhedralInteriorPoint(tol=1e-8).solve(objective)
+    kept = codes != 1
+    oracle = LinearOracle.from_rows(
+        X[kept], y[kept], encode(codes[kept]), Pinball(QUANTILE), alpha=0.0, fit_intercept=True
+    )
+    others = RobustObjective(KinkedOracle.of(oracle), Chi2Ball([0.5, 0.5], 0.1), ReferenceRisks.exactly(np.zeros(2)))
+    assert solution.success
+    assert solution.p_worst[1] == 0.0
+    assert solution.value == pytest.approx(PolyhedralInteriorPoint(tol=1e-8).solve(others).value, abs=1e-7)

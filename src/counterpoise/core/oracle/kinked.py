@@ -167,7 +167,9 @@ class KinkedPoint(OnlyKinks):
         finished = float(self._model.complementarity[0]) <= _NEAR * max(height, 1e-3 * oracle.typical_risk)
         if not (finished or oracle.rows.at_hand):
             return floor
-        question = DualSlopes(self.theta[None], p, p)
+        # Rows of a context without a probability have slopes of zero width, but not none.
+        share = np.where(seen, p, np.finfo(np.float64).tiny)
+        question = DualSlopes(self.theta[None], share, share)
         # Probabilities sum to less than one where other contexts, without rows, have the rest.
         ridge = Ridge(oracle.alpha * float(p.sum()), oracle.ridge.penalised)
         problem = RidgedAt(ridge, oracle.reach, self.theta[None])

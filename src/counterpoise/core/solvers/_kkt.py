@@ -20,12 +20,17 @@ from counterpoise.sets._base import positive
 
 @dataclass(frozen=True, eq=False)
 class Duals:
-    """The dual variables, positive but for ``nu``; ``prices`` and ``slacks`` belong to the set's inequalities."""
+    """The dual variables, positive but for ``nu``, which belongs to the set's equalities.
 
-    nu: float
+    ``prices`` and ``slacks`` belong to its inequalities, ``s`` to its coordinates, ``distances`` to its bounds and
+    links; ``low`` and ``high`` to the bounds on theta.
+    """
+
+    nu: Array
     s: Array
     prices: Array
     slacks: Array
+    distances: Array
     low: Array
     high: Array
 
@@ -37,10 +42,10 @@ class Duals:
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """A step in all variables; ``rows`` is the part that belongs to the risks' own."""
+    """A step in all variables; ``x`` are the set's coordinates, ``rows`` the part that belongs to the risks' own."""
 
     theta: Array
-    p: Array
+    x: Array
     duals: Duals
     rows: Any
 
@@ -143,10 +148,13 @@ class KKTSystem:
         self.objective, self.state, self.linearise = objective, state, linearise
         self.duals, self.model, self.constraints = unpacked(state)
         self.fixed = objective.mixes.is_point
-        point, p, duals = state.point, state.p, self.duals
-        # A probability that starts at 0 stays there, out of every condition.
-        self.free = p > 0.0
-        self.weights = np.where(self.free, positive(objective.mixes.p_hat), 0.0)
+        self.geometry = objective.mixes.geometry
+        point, x, duals = state.point, self.constraints.x, self.duals
+        # A coordinate that starts at 0 stays there, out of every condition.
+        self.free = x > 0.0
+        self.weights, self.room_weights = self.geometry.weights(positive(objective.mixes.p_hat))
+        self.weights = np.where(self.free, self.weights, 0.0)
+        self.rooms_of_x = self.geometry.rooms(x)
         self.n_bounds = 0
         if objective.oracle.bounds is not None:
             rooms = room_to_bounds(objective, point.theta)
@@ -154,38 +162,48 @@ class KKTSystem:
             # Where there is no bound its price is 0, and any distance will do.
             self.rooms = tuple(np.where(on, room, 1.0) for on, room in zip(self.bounded, rooms, strict=True))
             self.n_bounds = sum(int(on.sum()) for on in self.bounded)
-        self.mu = self._complementarity(p, duals, point.theta, self.model.complementarity())
+        self.mu = self._complementarity(x, duals, point.theta, self.model.complementarity())
         self.residuals = self._residuals(state)
         # The unit in which scores are compared; any will do where p does not move.
-        below = duals.s - duals.prices @ self.constraints.regular
+        below = duals.s - duals.prices @ self.constraints.regular + self.geometry.forces(duals.distances)
+        p, below = state.p, below[: len(state.p)]
         spread = math.sqrt(max(float(p @ (below - p @ below) ** 2), 0.0))
         self.width = 1.0 if self.fixed else spread + self.mu
 
         shift = duals.low / self.rooms[0] + duals.high / self.rooms[1] if self.n_bounds else np.zeros_like(point.theta)
         corner = np.ones(1)
         if not self.fixed:
-            # In s_c p_c = price kappa_c + ..., kappa / s is (kappa / p) (p / s): a part of the inequality's own
+            # In s_c x_c = price kappa_c + ..., kappa / s is (kappa / x) (x / s): a part of the inequality's own
             # gradient, so that the matrix is symmetric.
-            self.rows = np.column_stack([self.model.jacobian, -np.ones_like(p), -self.constraints.gradients.T])
+            border = np.vstack([self.geometry.equalities, self.constraints.gradients])
+            self.rows = np.column_stack([self._padded(self.model.jacobian), -border.T])
             self.rows[~self.free] = 0.0
-            self.divisor = np.where(self.free, p, 1.0)
+            self.divisor = np.where(self.free, x, 1.0)
             # Negative at most outside the set, on the way there.
             self.bend = np.maximum(duals.prices @ self.constraints.curvature, 0.0)
-            self.stiffness = duals.s / self.divisor + self.bend + self.model.stiffness
-            corner = np.concatenate([[0.0], duals.slacks / duals.prices])
+            resistance = duals.s / self.divisor + self.bend + self._padded(self.model.stiffness)
+            self.stiffness = self.geometry.stiffness(
+                np.where(self.free, resistance, 1.0), duals.distances / self.rooms_of_x
+            )
+            corner = np.concatenate([np.zeros(len(duals.nu)), duals.slacks / duals.prices])
         self.assemble(shift, corner)
+
+    def _padded(self, of_contexts: Array) -> Array:
+        """Return what contexts have with zeros for auxiliary coordinates."""
+        extra = self.geometry.size - len(of_contexts)
+        return np.concatenate([of_contexts, np.zeros((extra, *of_contexts.shape[1:]))]) if extra else of_contexts
 
     def assemble(self, curvature_shift: Array, corner: Array) -> None:
         """Prepare products with the matrix (``apply``) and its inverse (``solve``), and its diagonal in theta.
 
-        The unknowns are theta, nu and the prices of the set; p has been eliminated through its stiffness.
+        The unknowns are theta, nu and the prices of the set; its coordinates are eliminated through their stiffness.
         """
         n, size = len(curvature_shift), len(curvature_shift) + len(corner)
         matrix = np.zeros((size, size))
         matrix[:n, :n] = self.model.curvature
         matrix[np.arange(size), np.arange(size)] += np.concatenate([curvature_shift, corner])
         if not self.fixed:
-            scaled = self.rows / np.sqrt(self.stiffness)[:, None]
+            scaled = self.stiffness.whitened(self.rows)
             matrix += scaled.T @ scaled
         self.diagonal = np.diagonal(matrix)[:n]
         self.apply: Callable[[Array], Array] = matrix.__matmul__
@@ -193,40 +211,45 @@ class KKTSystem:
 
     def direction(self, mu: float, affine: Direction | None) -> Direction:
         """Solve the linearised conditions for the target ``mu``, corrected by the affine direction's second order."""
-        duals, p = self.duals, self.state.p
-        r_theta, r_p, r_sum, r_set = self.residuals
-        to_s = self._products(duals, self.constraints, mu) - duals.s * p
+        duals, x, geometry = self.duals, self.constraints.x, self.geometry
+        r_theta, r_x, r_equal, r_set = self.residuals
+        to_s = self._products(duals, self.constraints, mu) - duals.s * x
         to_prices = mu - duals.prices * duals.slacks
+        to_rooms = mu * self.room_weights - duals.distances * self.rooms_of_x
         if affine is not None:
-            to_s = to_s - affine.duals.s * affine.p
+            to_s = to_s - affine.duals.s * affine.x
             to_prices = to_prices - affine.duals.prices * affine.duals.slacks
-            r_p = r_p - (affine.duals.prices @ self.constraints.curvature) * affine.p
-            r_set = r_set + 0.5 * self.constraints.curvature @ affine.p**2
+            to_rooms = to_rooms - affine.duals.distances * geometry.rates(affine.x)
+            r_x = r_x - (affine.duals.prices @ self.constraints.curvature) * affine.x
+            r_set = r_set + 0.5 * self.constraints.curvature @ affine.x**2
         rows = None if affine is None else affine.rows
         theta_shift, score_shift = self.model.shifts(mu, rows)
         b_theta = r_theta + theta_shift
         if self.n_bounds:
             to_low, to_high = self._to_bounds(mu, affine)
             b_theta = b_theta - to_low / self.rooms[0] + to_high / self.rooms[1]
-        n = len(b_theta)
-        b_p, border = np.zeros_like(p), np.zeros(1)
+        n, n_equal = len(b_theta), len(duals.nu)
+        b_x, border = np.zeros_like(x), np.zeros(1)
         if not self.fixed:
-            b_p = np.where(self.free, r_p + score_shift + to_s / self.divisor, 0.0)
-            border = np.concatenate([[r_sum], r_set + to_prices / duals.prices])
-        x, d_p = self.found(np.concatenate([-b_theta, border]), b_p)
-        d_theta, d_nu, d_prices = x[:n], float(x[n]), x[n + 1 :]
+            b_x = r_x + self._padded(score_shift) + to_s / self.divisor + geometry.forces(to_rooms / self.rooms_of_x)
+            b_x = np.where(self.free, b_x, 0.0)
+            border = np.concatenate([r_equal, r_set + to_prices / duals.prices])
+        found, d_x = self.found(np.concatenate([-b_theta, border]), b_x)
+        d_theta, d_nu, d_prices = found[:n], found[n : n + n_equal], found[n + n_equal :]
         d_low = d_high = np.zeros_like(d_theta)
         if self.n_bounds:
             d_low = (to_low - duals.low * d_theta) / self.rooms[0]
             d_high = (to_high + duals.high * d_theta) / self.rooms[1]
-        own = self.model.expand(d_theta, d_p, mu, rows)
+        own = self.model.expand(d_theta, d_x[: geometry.n_contexts], mu, rows)
         if self.fixed:
-            return Direction(d_theta, d_p, Duals(0.0, d_p, d_prices, d_prices, d_low, d_high), own)
+            nothing = np.zeros_like(duals.distances)
+            return Direction(d_theta, d_x, Duals(d_nu, d_x, d_prices, d_prices, nothing, d_low, d_high), own)
         d_slacks = (to_prices - duals.slacks * d_prices) / duals.prices
-        d_score = self.model.jacobian @ d_theta - self.model.stiffness * d_p + score_shift
-        d_s = d_nu - r_p - d_score + d_prices @ self.constraints.regular + self.bend * d_p
-        d_s = np.where(self.free, d_s, 0.0)
-        return Direction(d_theta, d_p, Duals(d_nu, d_s, d_prices, d_slacks, d_low, d_high), own)
+        d_distances = (to_rooms - duals.distances * geometry.rates(d_x)) / self.rooms_of_x
+        d_score = self._padded(self.model.jacobian @ d_theta + score_shift) - self._padded(self.model.stiffness) * d_x
+        d_s = d_nu @ geometry.equalities - r_x - d_score + d_prices @ self.constraints.regular + self.bend * d_x
+        d_s = np.where(self.free, d_s - geometry.forces(d_distances), 0.0)
+        return Direction(d_theta, d_x, Duals(d_nu, d_s, d_prices, d_slacks, d_distances, d_low, d_high), own)
 
     def _products(self, duals: Duals, constraints: Constraints, mu: float) -> Array:
         """Return what ``s p`` is on the central path."""
@@ -242,10 +265,10 @@ class KKTSystem:
             to_high = to_high + affine.duals.high * affine.theta
         return to_low, to_high
 
-    def found(self, rhs: Array, b_p: Array) -> tuple[Array, Array]:
-        """Return the step in theta, nu and the prices of the set, and the one in p."""
+    def found(self, rhs: Array, b_x: Array) -> tuple[Array, Array]:
+        """Return the step in theta, nu and the prices of the set, and the one in its coordinates."""
         if not self.fixed:
-            rhs = rhs - self.rows.T @ (b_p / self.stiffness)
+            rhs = rhs - self.rows.T @ self.stiffness.solve(b_x)
         x = self.solve(rhs)
         # One step of refinement: near a kink the matrix is as ill-conditioned as the central path is close to its end.
         lacking = rhs - self.apply(x)
@@ -253,7 +276,7 @@ class KKTSystem:
         # In a direction that changes no risk (a shift common to all classes) it would only multiply rounding.
         if np.linalg.norm(rhs - self.apply(refined)) < np.linalg.norm(lacking):
             x = refined
-        return x, b_p if self.fixed else (self.rows @ x + b_p) / self.stiffness
+        return x, b_x if self.fixed else self.stiffness.solve(self.rows @ x + b_x)
 
     def longest(self, direction: Direction) -> float:
         """Return the largest step in [0, 1] that keeps every positive variable from turning negative."""
@@ -264,25 +287,28 @@ class KKTSystem:
             pairs += [(self.rooms[1][self.bounded[1]], -direction.theta[self.bounded[1]])]
             pairs += [(duals.low, change.low), (duals.high, change.high)]
         if not self.fixed:
-            pairs += [(self.state.p, direction.p), (duals.s, change.s)]
+            pairs += [(self.constraints.x, direction.x), (duals.s, change.s)]
             pairs += [(duals.prices, change.prices), (duals.slacks, change.slacks)]
+        if len(self.rooms_of_x) and not self.fixed:
+            pairs += [(self.rooms_of_x, self.geometry.rates(direction.x)), (duals.distances, change.distances)]
         return min(1.0, self.model.longest(direction.rows), *(longest_step(value, step) for value, step in pairs))
 
     def move(self, direction: Direction, length: float) -> State:
         """Return the state a step away."""
         point = self.model.moved(self.state.point.theta + length * direction.theta, length, direction.rows)
-        p = self.state.p + length * direction.p
+        x = self.constraints.x + length * direction.x
         duals = self.duals.moved(direction.duals, length)
-        constraints = self.objective.mixes.constraints(p)
+        constraints = self.objective.mixes.constraints(x)
         # An inequality bends: take the slack there really is, unless there is none or it is all but used up.
         true = -constraints.values
         duals = replace(duals, slacks=np.where(true > 0, np.maximum(true, 0.1 * duals.slacks), duals.slacks))
-        return state_of(point, p, duals, self.linearise(self.objective, point, p), constraints)
+        model = self.linearise(self.objective, point, x[: self.geometry.n_contexts])
+        return state_of(point, duals, model, constraints)
 
     def complementarity_after(self, direction: Direction, length: float) -> float:
         """Return mu after an affine step, with the risks taken as linear."""
         return self._complementarity(
-            self.state.p + length * direction.p,
+            self.constraints.x + length * direction.x,
             self.duals.moved(direction.duals, length),
             self.state.point.theta + length * direction.theta,
             self.model.complementarity(length, direction.rows),
@@ -293,18 +319,20 @@ class KKTSystem:
         duals, model, constraints = unpacked(state)
         if not np.isfinite(model.risks).all() or not np.isfinite(model.gradient).all():
             return math.inf
-        r_theta, r_p, r_sum, r_set = self._residuals(state)
+        r_theta, r_x, r_equal, r_set = self._residuals(state)
         diagonal = np.maximum(self.diagonal, 1e-300)
         total = self.width * float(np.sum(r_theta**2 / diagonal)) + model.residual(mu)
         if not self.fixed:
             # What a wrong p does to the score is its relative error times the spread of the scores.
             off = (
-                (duals.s * state.p - self._products(duals, constraints, mu))
+                (duals.s * constraints.x - self._products(duals, constraints, mu))
                 / np.maximum(self.weights, 1e-300)
                 * np.minimum(1.0, self.width / np.maximum(self.duals.s, 1e-300))
             )
-            total += float(self.weights @ (r_p**2 + off**2)) + (self.width * r_sum) ** 2
+            total += float(self.weights @ (r_x**2 + off**2)) + self.width**2 * float(r_equal @ r_equal)
             total += float(np.sum((self.duals.prices * r_set) ** 2 + (duals.prices * duals.slacks - mu) ** 2))
+            rooms = self.geometry.rooms(constraints.x)
+            total += float(np.sum((duals.distances * rooms - mu * self.room_weights) ** 2 / self.room_weights))
         if self.n_bounds:
             share = mu / self.n_bounds
             for price, room in zip(
@@ -317,42 +345,55 @@ class KKTSystem:
     def is_centred(self, state: State) -> bool:
         """Tell whether no product lags far behind the others, from where a step would soon hit a boundary."""
         duals, model, constraints = unpacked(state)
-        mu = self._complementarity(state.p, duals, state.point.theta, model.complementarity())
+        mu = self._complementarity(constraints.x, duals, state.point.theta, model.complementarity())
         if mu > 0 and model.lagging() < min(1e-3, 0.5 * self.model.lagging() / self.mu) * mu:
             return False
         if self.fixed:
             return True
         targets = self._products(self.duals, self.constraints, self.mu), self._products(duals, constraints, mu)
-        products = self.duals.s * self.state.p, duals.s * state.p
+        products = self.duals.s * self.constraints.x, duals.s * constraints.x
         before, now = (np.min(a[self.free] / b[self.free]) for a, b in zip(products, targets, strict=True))
+        if not now >= min(1e-2, 0.5 * before):
+            return False
+        before, now = (
+            float(np.min(prices * rooms / self.room_weights, initial=math.inf)) / level
+            for prices, rooms, level in (
+                (self.duals.distances, self.rooms_of_x, max(self.mu, 1e-300)),
+                (duals.distances, self.geometry.rooms(constraints.x), max(mu, 1e-300)),
+            )
+        )
         return bool(now >= min(1e-2, 0.5 * before))
 
-    def _complementarity(self, p: Array, duals: Duals, theta: Array, own: float | None) -> float:
+    def _complementarity(self, x: Array, duals: Duals, theta: Array, own: float | None) -> float:
         """Return mu: the average of the products that vanish at the solution."""
         products = [] if own is None else [own]
         products += (duals.prices * duals.slacks).tolist()
         # Beside poles what is left of s p is the small difference of large numbers.
         if not (self.fixed or self.constraints.poles.any()):
-            products.append(float(duals.s @ p))
+            products.append(float(duals.s @ x) / float(self.weights.sum()))
+        if len(self.room_weights) and not self.fixed:
+            products.append(float(duals.distances @ self.geometry.rooms(x)) / float(self.room_weights.sum()))
         if self.n_bounds:
             rooms = room_to_bounds(self.objective, theta)
             finite = [np.where(np.isfinite(room), room, 0.0) for room in rooms]
             products.append(float(duals.low @ finite[0] + duals.high @ finite[1]))
         return sum(products) / max(len(products), 1)
 
-    def _residuals(self, state: State) -> tuple[Array, Array, float, Array]:
+    def _residuals(self, state: State) -> tuple[Array, Array, Array, Array]:
         duals, model, constraints = unpacked(state)
         r_theta = model.gradient - duals.low + duals.high
+        x, geometry = constraints.x, self.geometry
         if self.fixed:
-            return r_theta, np.zeros_like(state.p), 0.0, constraints.values
-        scores = model.risks - self.objective.references.upper
-        r_p = scores - duals.nu + duals.s - duals.prices @ constraints.regular
-        r_p = np.where(self.free, r_p, 0.0)
-        return r_theta, r_p, float(state.p.sum()) - 1.0, constraints.values + duals.slacks
+            return r_theta, np.zeros_like(x), np.zeros_like(geometry.totals), constraints.values
+        scores = self._padded(model.risks - self.objective.references.upper)
+        r_x = scores - duals.nu @ geometry.equalities + duals.s - duals.prices @ constraints.regular
+        r_x = np.where(self.free, r_x + geometry.forces(duals.distances), 0.0)
+        return r_theta, r_x, geometry.equalities @ x - geometry.totals, constraints.values + duals.slacks
 
 
-def state_of(point: Point, p: Array, duals: Duals, model: Linearisation, constraints: Constraints) -> State:
+def state_of(point: Point, duals: Duals, model: Linearisation, constraints: Constraints) -> State:
     """Return the state of the loop for these variables."""
+    p = constraints.x[: len(model.risks)]
     return State(point, p, None, (duals.low, duals.high), extra=(duals, model, constraints))
 
 

@@ -42,6 +42,8 @@ from counterpoise.core.solvers._kkt import (
 )
 from counterpoise.core.solvers.newton import Newton
 from counterpoise.linalg import positive_solver
+from counterpoise.sets import Constraints, ContextSet
+from counterpoise.sets._base import positive
 
 _ROUGH = 1e-2
 """Share of the risk that a Newton step may still promise where the empirical risk minimiser is near enough."""
@@ -76,22 +78,22 @@ class InteriorPoint(Solver):
         """Return a state at a point whose other variables are well inside their bounds."""
         mixes, scores = objective.mixes, objective.scores(point)
         inside = mixes.interior(scores)
-        p = inside.distribution
-        constraints, depths = mixes.constraints(p), -mixes.constraints(mixes.p_hat).values
+        p, x = inside.distribution, mixes.lift(inside.distribution)
+        constraints, depths = mixes.constraints(x), -mixes.constraints(mixes.lift(mixes.p_hat)).values
         # Scores that happen to agree here will not stay so: the prices start as if they differed a little.
         thinnest = float(depths.min(initial=math.inf))
         floor = 1e-3 * max(objective.scale(point), 1e-300) * max(1.0, 1.0 / math.sqrt(2.0 * max(thinnest, 1e-300)))
         known = math.isfinite(inside.nu)
         multiplier = np.maximum(inside.multiplier if known else 0.0, floor)
         prices, slacks = np.zeros_like(depths) + multiplier, np.maximum(-constraints.values, 0.1 * depths)
-        reduced = scores - prices @ constraints.regular
+        reduced = scores - (prices @ constraints.regular)[: len(p)]
         # Most of s belongs to the poles; without any, all products start alike.
         total = float(constraints.poles.sum())
         lift = floor * total if total else float(np.mean(prices * slacks)) if len(prices) else floor
         nu = max(inside.nu if known else -math.inf, float(reduced[p > 0.0].max()) + lift)
         low, high = bound_prices(objective, point.theta, float(np.max(multiplier)))
-        duals = Duals(nu, np.where(p > 0.0, nu - reduced, 1.0), prices, slacks, low, high)
-        return self.finished(state_of(point, p, duals, self.linearise(objective, point, p), constraints))
+        duals = first_duals(mixes, constraints, nu - reduced, nu, prices, slacks, lift, (low, high))
+        return self.finished(state_of(point, duals, self.linearise(objective, point, p), constraints))
 
     def first_point(self, objective: RobustObjective, theta: Array) -> Point:
         """Return a point near the empirical risk minimiser, from where full steps mostly work."""
@@ -146,6 +148,28 @@ class InteriorPoint(Solver):
             if objective.value(point) < value - 1e-3 * self.tol * objective.scale(state.point):
                 return self.centred(objective, point)
         return replace(state, stalled=True)
+
+
+def first_duals(
+    mixes: ContextSet,
+    constraints: Constraints,
+    s: Array,
+    nu: float,
+    prices: Array,
+    slacks: Array,
+    mu: float,
+    of_theta: tuple[Array, Array],
+) -> Duals:
+    """Return dual variables to begin with: ``s`` is known for contexts, and products of all else are about ``mu``."""
+    geometry, x = mixes.geometry, constraints.x
+    weights, room_weights = geometry.weights(positive(mixes.p_hat))
+    known = np.arange(len(x)) < len(s)
+    own = (prices @ constraints.poles + mu * weights) / np.where(x > 0.0, x, 1.0)
+    own[known] = s
+    levels = np.zeros(len(geometry.totals))
+    levels[0] = nu
+    distances = mu * room_weights / geometry.rooms(x)
+    return Duals(levels, np.where(x > 0.0, own, 1.0), prices, slacks, distances, *of_theta)
 
 
 def rough_erm(objective: RobustObjective, theta: Array) -> Point:

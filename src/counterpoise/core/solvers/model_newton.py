@@ -120,8 +120,10 @@ class ModelNewton(Solver):
 def _are_many(objective: RobustObjective) -> bool:
     """Tell whether contexts outnumber the parameters by far and no probability may vanish, so that there is no kink."""
     mixes, oracle = objective.mixes, objective.oracle
+    if oracle.n_contexts < MANY_CONTEXTS * oracle.n_parameters or not mixes.geometry.is_plain:
+        return False
     poles = mixes.constraints(mixes.p_hat).poles
-    return oracle.n_contexts >= MANY_CONTEXTS * oracle.n_parameters and len(poles) == 1 and bool((poles > 0).all())
+    return len(poles) == 1 and bool((poles > 0).all())
 
 
 def _with_what_is_left(state: State, point: Point, p: Array) -> State:

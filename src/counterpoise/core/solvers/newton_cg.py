@@ -78,8 +78,8 @@ class _ConjugateSystem(KKTSystem):
         k = len(corner)
         rows = np.empty((0, n + k)) if self.fixed else self.rows
         self.jacobian, border = rows[:, :n], rows[:, n:]
-        stiffness = np.empty(0) if self.fixed else self.stiffness
-        outer = (self.jacobian / self.diagonal) @ self.jacobian.T + np.diag(stiffness)
+        stiffness = np.empty((0, 0)) if self.fixed else self.stiffness.matrix()
+        outer = (self.jacobian / self.diagonal) @ self.jacobian.T + stiffness
         small = np.block([[-outer, border], [border.T, np.diag(corner)]])
         if not np.isfinite(small).all():
             raise FloatingPointError("the system overflowed")
@@ -89,10 +89,10 @@ class _ConjugateSystem(KKTSystem):
         self.theta, self.others, self.residual = np.zeros(n), np.zeros(len(rows) + k), np.zeros(n)
         self.sides: tuple[Array, Array] = (np.zeros(n), np.zeros(len(rows) + k))
 
-    def found(self, rhs: Array, b_p: Array) -> tuple[Array, Array]:
+    def found(self, rhs: Array, b_x: Array) -> tuple[Array, Array]:
         """Go on from what was found for the last right side until little enough is left."""
         n, n_p = len(self.theta), len(self.jacobian)
-        sides = rhs[:n], np.concatenate([-b_p[:n_p], rhs[n:]])
+        sides = rhs[:n], np.concatenate([-b_x[:n_p], rhs[n:]])
         change, still = sides[1] - self.sides[1], np.zeros_like(sides[1])
         self.residual, self.sides = self.residual + (sides[0] - self.sides[0]), sides
         if change.any():
@@ -112,7 +112,7 @@ class _ConjugateSystem(KKTSystem):
                 break
             self._go(direction, image, energy / curvature)
         x = np.concatenate([self.theta, self.others[n_p:]])
-        return x, self.others[:n_p] if n_p else np.zeros_like(b_p)
+        return x, self.others[:n_p] if n_p else np.zeros_like(b_x)
 
     def _precondition(self, theta: Array, others: Array) -> tuple[Array, Array]:
         """Solve with the diagonal in place of the Hessian; ``theta`` comes divided by it."""

@@ -10,10 +10,11 @@ import numpy as np
 from counterpoise.core.objective import RobustObjective
 from counterpoise.core.oracle._base import Point
 from counterpoise.core.solvers._base import Array, State
-from counterpoise.core.solvers._kkt import Duals, Linearisation, state_of
-from counterpoise.core.solvers.interior_point import InteriorPoint, bound_prices
-from counterpoise.exceptions import InvalidInputError
+from counterpoise.core.solvers._kkt import Linearisation, state_of
+from counterpoise.core.solvers.interior_point import InteriorPoint, bound_prices, first_duals
 from counterpoise.sets._base import positive
+
+_NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,9 @@ class PolyhedralInteriorPoint(InteriorPoint):
 
     def linearise(self, objective: RobustObjective, point: Any, p: Array) -> Linearisation:
         """Return the model in which the rows are eliminated."""
-        model: Linearisation = point.linearise(p, positive(objective.mixes.p_hat))
+        # Rows of a context that has no probability in any member count next to nothing, but their duals need room.
+        weights = np.where(p > 0.0, positive(objective.mixes.p_hat), _NOTHING)
+        model: Linearisation = point.linearise(np.where(p > 0.0, p, _NOTHING), weights)
         return model
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
@@ -37,21 +40,18 @@ class PolyhedralInteriorPoint(InteriorPoint):
         mixes = objective.mixes
         # Half the way from the centre, so inside every inequality, with some mass on every context.
         p = 0.5 * (mixes.p_hat + mixes.project(positive(mixes.p_hat)))
-        if not p.all():
-            raise InvalidInputError(
-                f"no member of the set gives context {int(np.argmin(p))} a probability, so its risk does not count. "
-                "Drop it: PolyhedralInteriorPoint needs one for every context."
-            )
         model: Any = self.linearise(objective, point, p)
         scores = model.risks - objective.references.upper
         mu = model.complementarity()
-        constraints, depths = mixes.constraints(p), -mixes.constraints(mixes.p_hat).values
+        x = mixes.lift(p)
+        constraints, depths = mixes.constraints(x), -mixes.constraints(mixes.lift(mixes.p_hat)).values
         slacks = np.maximum(-constraints.values, 0.1 * depths)
         prices = mu / slacks
-        reduced = scores - prices @ constraints.regular
+        reduced = scores - (prices @ constraints.regular)[: len(p)]
         nu = float(reduced.max()) + mu + float(prices.sum())
-        duals = Duals(nu, nu - reduced, prices, slacks, *bound_prices(objective, theta, mu))
-        return state_of(point, p, duals, model, constraints)
+        bounds = bound_prices(objective, theta, mu)
+        duals = first_duals(mixes, constraints, nu - reduced, nu, prices, slacks, mu, bounds)
+        return state_of(point, duals, model, constraints)
 
     def finished(self, state: State) -> State:
         """Return the state as it is: its certificate comes from the rows, not from a Hessian."""

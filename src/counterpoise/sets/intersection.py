@@ -1,0 +1,283 @@
+"""What several sets have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.sets._base import (
+    Ball,
+    ContextSet,
+    WorstCase,
+    check_index,
+    checked_member,
+    positive,
+    refuse_infinite,
+    shaped_scores,
+)
+from counterpoise.sets._central_path import maximise
+from counterpoise.sets._geometry import Array, Constraints, Geometry
+from counterpoise.sets._joint import Joint
+from counterpoise.sets._one_limit import at_one_limit
+from counterpoise.sets._polyhedron import Polyhedron
+from counterpoise.sets._within_bounds import worst_within_bounds
+from counterpoise.sets.kl import KLBall
+from counterpoise.sets.shares import Marginal, MarginalBall, ShareBounds, ShareLimits, Stated
+from counterpoise.sets.total_variation import TotalVariationBall, greedy, moved_mass
+
+_FEW = 4
+"""Limits up to which each is tried alone."""
+
+_BATCH_ENTRIES = 1 << 20
+"""Entries of the largest array of a batch that is solved at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Intersection(ContextSet):
+    """Distributions that are members of every part.
+
+    Parameters
+    ----------
+    parts : tuple of ContextSet
+        Over the same contexts. Usually written ``a & b``.
+    """
+
+    parts: tuple[ContextSet, ...]
+    labels: tuple[str, ...] | None = field(default=None, kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(_flattened(self.parts)))
+        sizes = {_size(part) for part in self.parts}
+        if len(sizes) != 1:
+            raise InvalidInputError(
+                f"the sets are over {' and '.join(map(str, sorted(sizes)))} contexts; all need the same contexts."
+            )
+        if self.labels is None:
+            object.__setattr__(self, "labels", next((p.labels for p in self.parts if p.labels is not None), None))
+        _ = self.p_hat
+
+    @cached_property
+    def joint(self) -> Joint:
+        """The bounds and limits of all parts together, and the parts with smooth inequalities."""
+        n = _size(self.parts[0])
+        low, high = np.zeros(n), np.ones(n)
+        rows, sides = [np.zeros((0, n))], [np.zeros(0)]
+        smooth: list[ContextSet] = []
+        for part in self.parts:
+            if isinstance(part, ShareBounds):
+                low, high = np.maximum(low, part.low), np.minimum(high, part.high)
+            elif isinstance(part, ShareLimits):
+                rows.append(part.A)
+                sides.append(part.b)
+            elif isinstance(part, Marginal) and part.is_linear:
+                A, b = part.limits()
+                rows.append(A)
+                sides.append(b)
+            else:
+                own = MarginalBall(part) if isinstance(part, Marginal) else part
+                high = np.where(own.support, high, 0.0)
+                if not own.is_simplex:
+                    smooth.append(own)
+        A, b = np.concatenate(rows), np.concatenate(sides)
+        # A limit of nothing says nothing, unless it cannot be kept.
+        stated = A.any(axis=1) | (b < 0.0)
+        linear = Polyhedron(low, high, A[stated], b[stated], self.labels)
+        return Joint(linear, tuple(smooth))
+
+    @cached_property
+    def _member(self) -> tuple[Array, bool]:
+        p, alone = self.joint.member()
+        p = np.array(p)
+        p.flags.writeable = False
+        return p, alone
+
+    @property
+    def p_hat(self) -> Array:  # type: ignore[override]
+        """A member well inside every part; the centre of a ball that has room there."""
+        return self._member[0]
+
+    @property
+    def is_point(self) -> bool:
+        """Whether ``p_hat`` is the only member."""
+        return self._member[1]
+
+    @cached_property
+    def is_simplex(self) -> bool:
+        """Whether every distribution is a member: each corner of the simplex is."""
+        linear = self.joint.linear
+        beyond = (linear.A.max(axis=1, initial=0.0) > linear.b).any()
+        return not (self.joint.smooth or (linear.low > 0.0).any() or (linear.high < 1.0).any() or beyond)
+
+    @property
+    def centre(self) -> ContextSet:
+        """The set whose only member is ``p_hat``."""
+        return KLBall(self.p_hat, 0.0, labels=self.labels)
+
+    @property
+    def where(self) -> str:
+        """Where its members lie, in words that go on "every mix ..."."""
+        return " and ".join(part.where for part in self.parts)
+
+    @property
+    def ball(self) -> Ball | None:
+        """The only ball among the parts; None where there is none, or more than one."""
+        balls = [part for part in self.parts if isinstance(part, Ball)]
+        return balls[0] if len(balls) == 1 else None
+
+    def resized(self, radius: float) -> Intersection:
+        """Return the intersection with its only ball at another radius."""
+        if self.ball is None:
+            raise InvalidInputError("only a set with exactly one ball can be given another radius.")
+        parts = tuple(part.resized(radius) if isinstance(part, Ball) else part for part in self.parts)
+        return replace(self, parts=parts)
+
+    def excess(self, p: Array) -> float:
+        """Return how far outside a distribution is: convex, and not positive for members."""
+        return self.joint.excess(p)
+
+    def contains(self, p: ArrayLike) -> bool:
+        """Tell whether the distribution ``p`` is a member, up to rounding."""
+        p = checked_member(p, len(self.p_hat))
+        return all(part.contains(p) for part in self.parts)
+
+    def interval(self, context: int) -> tuple[float, float]:
+        """Return the smallest and the largest probability any member gives to the context at this index."""
+        n = len(self.p_hat)
+        check_index(context, n)
+        unit = np.eye(n)[context]
+        low, high = self.worst_case(np.stack([-unit, unit])).distribution[:, context]
+        return max(float(low), 0.0), min(float(high), 1.0)
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """The probabilities and the auxiliary coordinates of the parts, with all that is linear about them."""
+        return Geometry.simplex(len(self.p_hat)) if self.is_point else self.joint.geometry
+
+    def lift(self, p: Array) -> Array:
+        """Return the coordinates of a distribution."""
+        return p if self.is_point else self.joint.lift(p)
+
+    def constraints(self, x: Array) -> Constraints:
+        """Return the limits that are not always tight, and the inequalities of the parts."""
+        return Constraints.none(x) if self.is_point else self.joint.constraints(x)
+
+    @property
+    def support(self) -> NDArray[np.bool_]:
+        """Which contexts any member gives a probability."""
+        return self.joint.linear.high > 0.0
+
+    def project(self, p: Array) -> Array:
+        """Return a member close to ``p``: moved to what is fixed, then towards ``p_hat`` as far as needed."""
+        return self.p_hat.copy() if self.is_point else self.joint.project(p, self.p_hat)
+
+    def worst_case(self, scores: ArrayLike) -> WorstCase:
+        """Return the member with the largest expected score.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n_contexts,) or (batch, n_contexts)
+        """
+        values = shaped_scores(scores, len(self.p_hat))
+        refuse_infinite(values)
+        batch = np.atleast_2d(values)
+        p = np.tile(self.p_hat, (len(batch), 1)) if self.is_point else self._worst_rows(batch)
+        unknown = np.full(len(batch), math.inf)
+        if values.ndim == 1:
+            return WorstCase(p[0], float(p[0] @ values), math.inf, math.inf, self.p_hat)
+        return WorstCase(p, np.einsum("bc,bc->b", p, values), unknown, unknown, self.p_hat)
+
+    def _worst_rows(self, scores: Array) -> Array:
+        # Powers of two scale exactly: no difference of scores can overflow.
+        scores = np.ldexp(scores, -np.frexp(np.abs(scores).max(axis=1, keepdims=True))[1])
+        linear, smooth = self.joint.linear, self.joint.smooth
+        only = smooth[0] if len(smooth) == 1 else None
+        if len(linear.b) == 0 and not smooth:
+            return greedy(linear.low, linear.high, scores)
+        if len(linear.b) == 0 and isinstance(only, TotalVariationBall):
+            return moved_mass(only, linear.low, linear.high, scores)
+        # The worst of one part alone is the worst of all where it meets everything else.
+        p, todo = np.empty(scores.shape), np.ones(len(scores), dtype=bool)
+        if only is not None:
+            p[:] = only.worst_case(scores[0] if len(scores) == 1 else scores).distribution
+            todo = ~self.joint.meet(p)
+        for k in np.flatnonzero(todo):
+            found = self._worst_row(scores[k], p[k])
+            if found is not None:
+                p[k], todo[k] = found, False
+        rows = np.flatnonzero(todo)
+        entries = self.geometry.size * (self.geometry.equalities.shape[0] + len(linear.b) + len(smooth))
+        at_once = max(1, _BATCH_ENTRIES // entries)
+        for k in range(0, len(rows), at_once):
+            p[rows[k : k + at_once]] = self._along_central_path(scores[rows[k : k + at_once]])
+        return p
+
+    def _worst_row(self, scores: Array, first: Array) -> Array | None:
+        """Return the worst case by what is particular to the parts; None where there is no such way.
+
+        ``first`` is the worst case of the only smooth part, where there is one.
+        """
+        linear, smooth = self.joint.linear, self.joint.smooth
+        if len(linear.b):
+            return self._limited(scores)
+        if len(smooth) != 1 or not isinstance(smooth[0], Ball):
+            return None
+        corner = greedy(linear.low, linear.high, scores[None])[0]
+        if smooth[0].excess(corner) <= 0.0:
+            return corner
+        return worst_within_bounds(smooth[0], linear.low, linear.high, scores, first)
+
+    @cached_property
+    def _unlimited(self) -> ContextSet:
+        """The set without its limits."""
+        linear = self.joint.linear
+        bounds = ShareBounds(linear.low, linear.high, labels=self.labels)
+        kept = [part for part in self.parts if part in self.joint.smooth]
+        return Intersection((bounds, *kept)) if kept else bounds
+
+    def _limited(self, scores: Array) -> Array | None:
+        """Return the worst case where one limit binds at most, else by linear programming or not at all."""
+        joint = self.joint
+        linear = all(isinstance(part, TotalVariationBall) for part in joint.smooth)
+        if len(joint.smooth) <= 1 and all(isinstance(part, Ball) for part in joint.smooth):
+            p = self._unlimited.worst_case(scores).distribution
+            beyond = np.flatnonzero(joint.linear.A @ p > joint.linear.b)
+            if not beyond.size:
+                return p
+            for k in beyond if len(beyond) <= _FEW else ():
+                p = at_one_limit(self._unlimited, joint.linear.A[k], float(joint.linear.b[k]), scores)
+                if p is not None and joint.meet(p[None])[0]:
+                    return p
+        return joint.project(joint.corner(scores), self.p_hat) if linear else None
+
+    def _along_central_path(self, scores: Array) -> Array:
+        spread = np.ptp(scores, axis=1, keepdims=True)
+        scaled = (scores - scores.max(axis=1, keepdims=True)) / np.where(spread > 0.0, spread, 1.0)
+        padded = np.concatenate([scaled, np.zeros((len(scores), self.geometry.size - scores.shape[1]))], axis=1)
+        found = maximise(self.geometry, self.constraints, padded, self.lift(self.p_hat), positive(self.p_hat))
+        return np.array([self.project(p) for p in found.x[:, : scores.shape[1]]])
+
+
+def _flattened(parts: tuple[ContextSet, ...]) -> Iterator[ContextSet]:
+    """Yield the parts, with intersections, also those of parents, taken apart."""
+    for part in parts:
+        if not isinstance(part, ContextSet):
+            raise InvalidInputError(f"{part!r:.60} is no set of mixes.")
+        if isinstance(part, Intersection):
+            yield from part.parts
+        elif isinstance(part, Marginal) and isinstance(part.mixes, Intersection):
+            for one in part.mixes.parts:
+                yield from _flattened((replace(part, mixes=one),))
+        elif isinstance(part, Marginal) and isinstance(part.mixes, Marginal):
+            yield from _flattened((Marginal(part.mixes.mixes, part.mixes.parents[part.parents], labels=part.labels),))
+        else:
+            yield part
+
+
+def _size(part: ContextSet) -> int:
+    return part.n_contexts if isinstance(part, Stated) else len(part.p_hat)
