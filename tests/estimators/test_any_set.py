@@ -59,7 +59,9 @@ def test_stock_level_is_best_for_a_set_that_is_no_ball(monkeypatch, share, integ
     rng = np.random.default_rng(3)
     contexts = rng.permutation(np.repeat([0, 1, 2], (40, 15, 8)))
     costs, demand = rng.uniform(1.0, 8.0, 3)[contexts], rng.gamma(4.0, np.array([2.0, 5.0, 9.0])[contexts])
-    monkeypatch.setattr(Robustness, "mixes", lambda self, counts, labels=None: Contaminated(counts / counts.sum(), share))
+    monkeypatch.setattr(
+        Robustness, "mixes", lambda self, counts, labels=None: Contaminated(counts / counts.sum(), share)
+    )
     model = RobustNewsvendor(10.0, integer=integer).fit(costs, demand, contexts)
 
     def risks(level):

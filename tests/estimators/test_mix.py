@@ -198,16 +198,49 @@ def test_a_mix_is_a_parameter_like_others(mix):
 def test_a_search_over_mixes():
     grid = {"mix": [None, {"winter": (0.2, 0.4)}, cpo.Mix(radius=0.1)]}
     with config_context(enable_metadata_routing=True):
-        search = GridSearchCV(cpo.RobustLinearRegression(reference="cross-fit"), grid, cv=3).fit(X, NUMBER, contexts=LABELS)
+        search = GridSearchCV(cpo.RobustLinearRegression(reference="cross-fit"), grid, cv=3).fit(
+            X, NUMBER, contexts=LABELS
+        )
     assert search.best_params_["mix"] in grid["mix"]
     assert len(search.cv_results_["params"]) == 3
 
 
 def test_wrong_labels_are_told_by_the_estimator():
-    with pytest.raises(InvalidInputError, match="RobustLinearRegression: mix: there is no context 'wintr'.*'winter'?"):
+    with pytest.raises(InvalidInputError, match=r"RobustLinearRegression: mix: there is no context 'wintr'.*'winter'?"):
         cpo.RobustLinearRegression(mix={"wintr": 0.1}).fit(X, NUMBER, contexts=LABELS)
-    with pytest.raises(InvalidInputError, match="bounds of 'winter' is \\(0.3, 0.1\\)"):
+    with pytest.raises(InvalidInputError, match=r"bounds of 'winter' is \(0\.3, 0\.1\)"):
         cpo.RobustLinearRegression(mix={"winter": (0.3, 0.1)}).fit(X, NUMBER, contexts=LABELS)
+
+
+@every_set
+def test_stock_levels_and_order_rules_take_every_set(mixes):
+    given = SETS[mixes]
+    demand = RNG.poisson(5.0 + 4.0 * CODES).astype(float)
+    model = cpo.RobustNewsvendor(10.0, mix=given).fit(3.0, demand, contexts=CODES)
+    levels = np.linspace(0.0, demand.max(), 201)
+    costs = 3.0 * levels[:, None] - 10.0 * np.minimum(levels[:, None], demand)
+    excess = np.stack([costs[:, c == CODES].mean(axis=1) for c in range(4)], axis=1) - model.reference_risks_
+    best = np.min(given.worst_case(excess).value)
+    assert model.certificate_.upper <= best + 1e-8
+    assert best <= model.certificate_.upper + 0.5
+    assert given.contains(model.context_weights_)
+    whole = cpo.RobustNewsvendor(10.0, mix=given, integer=True).fit(3.0, demand, contexts=CODES)
+    assert abs(whole.stock_level_ - model.stock_level_) <= 1.0
+    rule = cpo.RobustNewsvendorRegressor(10.0, cost=3.0, mix=given, alpha=1e-2).fit(X, demand, contexts=CODES)
+    assert rule.certificate_.relative_gap <= 1e-6
+    assert given.contains(rule.context_weights_)
+
+
+@pytest.mark.parametrize("name", ["logistic", "quantile"])
+def test_rows_on_workers_take_bounds_by_label(name):
+    da = pytest.importorskip("dask.array")
+    kind, y = MODELS[name]
+    rows = (da.from_array(one, chunks=(100, *one.shape[1:])) for one in (X, y))
+    there = kind(mix=KNOWN, alpha=1e-2, radius=0.3).fit(*rows, contexts=da.from_array(LABELS, 100))
+    here = kind(mix=KNOWN, alpha=1e-2, radius=0.3).fit(X, y, contexts=LABELS)
+    assert there.certificate_.relative_gap <= 1e-6
+    within(there.context_weights_)
+    np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-3)
 
 
 # --- weights of rows are relative to the data -----------------------------------------------------------------
@@ -284,7 +317,7 @@ def test_what_is_unseen_enters_as_a_constant():
     )
     model = cpo.RobustLinearRegression(mix=UNSEEN, alpha=0.0).fit(X, NUMBER, contexts=LABELS)
     references = np.append(model.reference_risks_, 0.0)
-    by_hand = cpo.minimize(risks, np.zeros(4), mix=UNSEEN.over(NAMES, COUNTS), reference_risks=references, convex=True)
+    by_hand = cpo.minimize(risks, np.zeros(4), mix=UNSEEN.over(NAMES, COUNTS), reference_risks=references)
     assert by_hand.value == pytest.approx(model.certificate_.upper, rel=1e-5)
     np.testing.assert_allclose(by_hand.theta[:3], model.coef_, atol=1e-3)
 
@@ -323,8 +356,11 @@ def test_unseen_contexts_on_workers_in_stock_and_in_any_learner():
 
 def test_a_comparison_a_path_and_a_report_take_it():
     model = cpo.RobustLinearRegression(alpha=1e-2, reference="cross-fit", radius=0.3)
-    comparison = cpo.compare(X, NUMBER, contexts=LABELS, estimator=model, mix=KNOWN, methods=("robust", "erm"))
+    known = cpo.Mix(bounds=KNOWN, ball=None)
+    comparison = cpo.compare(X, NUMBER, contexts=LABELS, estimator=model, mix=known, methods=("robust", "erm"))
     np.testing.assert_allclose(comparison.mixes.interval(3), (0.15, 0.3), atol=1e-7)
+    unseen = cpo.compare(X, NUMBER, contexts=LABELS, estimator=model, mix=UNSEEN, methods=("robust", "erm"))
+    assert np.isfinite(unseen.summary["mix_excess"]).all()
     path = cpo.confidence_path(clone(model).set_params(mix=KNOWN), X, NUMBER, contexts=LABELS, levels=6)
     assert path["radius"][-1] == np.inf
     assert (np.diff(path["objective"]) >= -1e-9).all()
@@ -343,7 +379,7 @@ def test_a_path_begins_where_the_ball_meets_the_bounds():
     path = cpo.confidence_path(model, X, NUMBER, contexts=LABELS, levels=8)
     assert path["radius"][0] > 0.0
     assert np.isfinite(path["confidence"]).all()
-    with pytest.raises(InvalidInputError, match="'winter' is asked to be 0.3 to 0.4"):
+    with pytest.raises(InvalidInputError, match=r"'winter' is asked to be 0\.3 to 0\.4"):
         cpo.confidence_path(model, X, NUMBER, contexts=LABELS, radii=[0.0, 0.5])
     with pytest.raises(InvalidInputError, match="ball=None"):
         cpo.confidence_path(clone(model).set_params(mix=cpo.Mix(ball=None)), X, NUMBER, contexts=LABELS)
@@ -352,22 +388,28 @@ def test_a_path_begins_where_the_ball_meets_the_bounds():
 def test_metrics_take_it():
     ours, own = NUMBER**2, NUMBER**2 - 0.2 * (LABELS == "winter")
     plain = cpo.metrics.excess_bounds(ours, own, LABELS)
-    known = cpo.metrics.excess_bounds(ours, own, LABELS, mix={"winter": (0.05, 0.1)})
-    by_hand = KLBall(SHARES, cpo.confidence_radius(COUNTS, 0.95)) & ShareBounds([0, 0, 0, 0.05], [1, 1, 1, 0.1])
-    assert known.mix_estimate == pytest.approx(
-        cpo.metrics.excess_bounds(ours, own, LABELS, mix=by_hand).mix_estimate, abs=1e-9
-    )
+    bounds = {"winter": (0.05, 0.1)}
+    known = cpo.metrics.excess_bounds(ours, own, LABELS, mix=cpo.Mix(bounds, ball=None))
+    by_hand = ShareBounds([0, 0, 0, 0.05], [1, 1, 1, 0.1])
+    assert known.mix_estimate == cpo.metrics.excess_bounds(ours, own, LABELS, mix=by_hand).mix_estimate
+    assert known.mix_estimate == pytest.approx(0.02)
     assert known.mix_estimate < plain.mix_estimate
-    difference = cpo.metrics.excess_difference(ours, own, own, LABELS, mix=cpo.Mix(bounds={"winter": (0.05, 0.1)}))
+    # The confidence set of these rows, at the level of the intervals.
+    sized = cpo.metrics.excess_bounds(ours, own, LABELS, mix=cpo.Mix())
+    by_hand = KLBall(SHARES, cpo.confidence_radius(COUNTS, 0.95))
+    assert sized.mix_estimate == cpo.metrics.excess_bounds(ours, own, LABELS, mix=by_hand).mix_estimate
+    difference = cpo.metrics.excess_difference(ours, own, own, LABELS, mix=cpo.Mix(bounds, ball=None))
     assert difference.mix_lower <= difference.mix_upper
+    with pytest.raises(InvalidInputError, match="no context 'wintr'"):
+        cpo.metrics.excess_bounds(ours, own, LABELS, mix={"wintr": 0.1})
 
 
 def test_plans_take_bounds_for_every_product():
     demand = RNG.poisson(5.0 + 4.0 * CODES).astype(float)
     products = RNG.choice(["bread", "cake"], size=len(CODES))
-    plan = cpo.plan_stock(demand, cost=3.0, price=10.0, contexts=LABELS, products=products, mix={"winter": (0.4, 0.5)})
+    plan = cpo.plan_stock(demand, cost=3.0, price=10.0, contexts=LABELS, products=products, mix={"winter": (0.2, 0.3)})
     for one in plan.plans:
-        assert 0.4 - 1e-9 <= one.orders["robust"].p_worst[3] <= 0.5 + 1e-9
+        assert 0.2 - 1e-9 <= one.orders["robust"].p_worst[3] <= 0.3 + 1e-9
         path = one.path(6)
         assert path["radius"][0] > 0.0
 

@@ -153,7 +153,9 @@ def test_tuples_name_their_parents_and_bounds_may_name_regions():
 
 
 def test_contexts_without_rows_follow_those_of_the_data():
-    mix = Mix(counts={"winter": 50, "summer": 30, "monsoon": 20}, radius=0.1, unseen_risks={"monsoon": 0.5, "winter": 9})
+    mix = Mix(
+        counts={"winter": 50, "summer": 30, "monsoon": 20}, radius=0.1, unseen_risks={"monsoon": 0.5, "winter": 9}
+    )
     assert mix.unseen(SEASONS).labels == ("monsoon",)
     np.testing.assert_array_equal(mix.unseen(SEASONS).risks, [0.5])
     same(over(mix), KLBall([0.0, 0.0, 0.3, 0.5, 0.2], 0.1), np.random.default_rng(1).normal(size=(30, 5)))
@@ -166,7 +168,7 @@ def test_contexts_without_rows_follow_those_of_the_data():
 @pytest.mark.parametrize("what", ["counts", "shares"])
 def test_contexts_without_rows_are_named_and_refused(what):
     given = {"winter": 0.5, "sumer": 0.5} if what == "shares" else {"winter": 5, "sumer": 5, "nothing": 0}
-    with pytest.raises(EmptyContextError, match="'sumer' has no training samples.*Did you mean 'summer'") as caught:
+    with pytest.raises(EmptyContextError, match=r"'sumer' has no training samples.*Did you mean 'summer'") as caught:
         over(Mix(**{what: given}, radius=0.1))
     assert "Drop it from the mix, or pass the risk with unseen_risks={'sumer': ...}." in str(caught.value)
 

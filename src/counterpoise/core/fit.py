@@ -297,7 +297,7 @@ def _attempts(
 
 def _scalar(problem: LinearProblem, mixes: ContextSet, references: ReferenceRisks) -> RobustObjective:
     """Return a problem of one parameter; of rows in blocks, on the range between two kinks that holds the minimum."""
-    form = scalar_form(problem.oracle)
+    form: Any = scalar_form(problem.oracle)
     objective = problem.objective(mixes, references, form)
     return narrowed(objective) if isinstance(form, BlockScalarOracle) else objective
 

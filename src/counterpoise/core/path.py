@@ -75,7 +75,9 @@ def solve_path(
 
 
 @refusing_overflow()
-def _bisect(problem: LinearProblem, references: ReferenceRisks, ball: Ball | Intersection, radii: Array, tol: float) -> list[Solution]:
+def _bisect(
+    problem: LinearProblem, references: ReferenceRisks, ball: Ball | Intersection, radii: Array, tol: float
+) -> list[Solution]:
     """Solve some levels, and fill in those between where that is good enough to look at.
 
     The minimum under a distribution is concave in it, so a mixture of two levels' distributions proves the mixture of

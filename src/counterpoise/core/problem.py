@@ -119,9 +119,7 @@ class LinearProblem:
         """Rows times parameters."""
         return int(self.contexts.counts.sum()) * self.oracle.n_parameters
 
-    def objective(
-        self, mixes: ContextSet, references: ReferenceRisks, oracle: Oracle | None = None
-    ) -> RobustObjective:
+    def objective(self, mixes: ContextSet, references: ReferenceRisks, oracle: Oracle | None = None) -> RobustObjective:
         """Return the worst case over a set, with contexts that have no rows after those that have some.
 
         Parameters

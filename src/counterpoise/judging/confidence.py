@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,9 @@ from counterpoise.core.path import solve_path
 from counterpoise.estimators.linear import RobustLinearModel
 from counterpoise.exceptions import EmptySetError, InvalidInputError
 from counterpoise.sets import (
+    Ball,
     ContextSet,
+    Intersection,
     KLBall,
     Mix,
     RadiusMethod,
@@ -228,7 +230,7 @@ def _linear_path(
         if hasattr(model, name):
             setattr(like, name, getattr(model, name))
     with suited(problem.size):
-        radii, largest = np.array([radius for radius, _ in found]), found[-1][1]
+        radii, largest = np.array([radius for radius, _ in found]), cast("Ball | Intersection", found[-1][1])
         solutions = solve_path(problem, scoring.scored, largest, radii, model.tol)
         for (radius, mixes), solution in zip(found, solutions, strict=True):
             one = copy(like)

@@ -215,16 +215,16 @@ class Mix:
                 "mix: shares say nothing of how well they are known. Pass radius= with them, or counts= instead."
             )
         # A radius that is stated holds for parents too: lumped together, no two mixes are further apart.
-        nested = names.parents is not None and isinstance(size.radius, str)
-        if nested:
+        parents = names.parents if isinstance(size.radius, str) else None
+        if parents is not None:
             # Each covers with half of the error rate, so that both do with the confidence asked for.
             size = replace(size, confidence=0.5 * (1.0 + size.confidence))
         own = ball(centre / centre.sum(), size.of(ball, centre), labels=names.words)
-        if not nested:
+        if parents is None:
             return [own]
-        above = np.bincount(names.parents, centre, len(names.above))
+        above = np.bincount(parents, centre, len(names.above)).astype(np.float64)
         words = tuple(shown(label) for label in names.above)
-        return [own, Marginal(ball(above / above.sum(), size.of(ball, above), labels=words), names.parents)]
+        return [own, Marginal(ball(above / above.sum(), size.of(ball, above), labels=words), parents)]
 
     def _bounded(self, names: _Names, balls: Sequence[ContextSet]) -> list[ContextSet]:
         """Return the bounds as sets: on contexts, and on parents."""
@@ -254,8 +254,8 @@ class Mix:
         if not balls or (above and not isinstance(balls[-1], Marginal)):
             return
         ball: Any = balls[-1].mixes if above and isinstance(balls[-1], Marginal) else balls[0]
-        for k in np.flatnonzero((low > 0.0) | (high < 1.0)):
-            least, most = ball.interval(int(k))
+        for k in np.flatnonzero((low > 0.0) | (high < 1.0)).tolist():
+            least, most = ball.interval(k)
             if low[k] > most + _ROUNDING or high[k] < least - _ROUNDING:
                 source = "data" if self.counts is None and self.shares is None else "mix"
                 raise EmptySetError(
@@ -311,7 +311,7 @@ class _Names:
         above = self._parents_of(parents) if parents else None
         self.above: tuple[Any, ...] = () if above is None else tuple(dict.fromkeys(above))
         self.above_index = {label: k for k, label in enumerate(self.above)}
-        self.parents = None if above is None else np.array([self.above_index[one] for one in above], dtype=np.intp)
+        self.parents: Any = None if above is None else np.array([self.above_index[one] for one in above], dtype=np.intp)
 
     def _parents_of(self, parents: Mapping[Any, Any] | bool) -> list[Any]:
         """Return the parent of each context."""

@@ -198,7 +198,9 @@ class ProductPlan:
 
     def radius_at(self, confidence: float) -> float:
         """Return the radius that the method of sizing the set gives for a confidence."""
-        return radius_of(replace(self.robustness, confidence=confidence, radius=self._method).mixes(self.counts, self.contexts))
+        return radius_of(
+            replace(self.robustness, confidence=confidence, radius=self._method).mixes(self.counts, self.contexts)
+        )
 
     @property
     def _method(self) -> RadiusMethod:

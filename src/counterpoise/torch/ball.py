@@ -118,12 +118,12 @@ class OnHost:
 
     mixes: ContextSet
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @torch.compiler.disable
     def worst_case(self, scores: Tensor) -> Tensor:
         """Return the least favourable distribution for scores of shape (n_contexts,)."""
         return _like(scores, self.mixes.worst_case(scores.cpu().numpy()).distribution)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @torch.compiler.disable
     def pull_inside(self, p: Tensor) -> Tensor:
         """Return a positive vector as a distribution in the set, close to it."""
         return _like(p, self.mixes.project((p / p.sum()).cpu().numpy()))
