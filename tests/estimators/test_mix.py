@@ -205,6 +205,42 @@ def test_a_search_over_mixes():
     assert len(search.cv_results_["params"]) == 3
 
 
+def test_nested_contexts_of_a_table():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"half": CODES // 2, "season": LABELS})
+    mix = cpo.Mix(bounds={0: (0.5, 0.6), (1, "winter"): (0.15, None)}, parents=True)
+    model = cpo.RobustLinearRegression(mix=mix, alpha=1e-2).fit(X, NUMBER, contexts=table)
+    assert model.certificate_.relative_gap <= 1e-6
+    shares = dict(zip(model.contexts_.tolist(), model.context_weights_, strict=True))
+    assert 0.5 - 1e-9 <= sum(share for (half, _), share in shares.items() if half == 0) <= 0.6 + 1e-9
+    assert shares[1, "winter"] >= 0.15 - 1e-9
+
+
+def test_a_saved_model_keeps_its_mix(tmp_path):
+    io = pytest.importorskip("skops.io")
+    from counterpoise.tables.tabular.saved import TRUSTED
+
+    crossed = [(int(code) // 2, label) for code, label in zip(CODES, LABELS, strict=True)]
+    nested = cpo.Mix(bounds={(1, "winter"): (0.15, None)}, parents=True, limits=[({0: 1}, 0.7)])
+    for contexts, mix in ((LABELS, KNOWN), (LABELS, UNSEEN), (crossed, nested)):
+        model = cpo.RobustLinearRegression(mix=mix, radius=0.4, alpha=1e-2).fit(X, NUMBER, contexts=contexts)
+        io.dump(model, tmp_path / "model.skops")
+        back = io.load(tmp_path / "model.skops", trusted=sorted(TRUSTED))
+        assert back.mix == mix
+        np.testing.assert_array_equal(back.fit(X, NUMBER, contexts=contexts).coef_, model.coef_)
+
+
+@pytest.mark.parametrize("name", ["logistic", "linear", "poisson"])
+def test_rows_on_a_device_take_bounds_and_contexts_without_rows(name):
+    pytest.importorskip("torch")
+    kind, y = MODELS[name]
+    mix = cpo.Mix(bounds=KNOWN, unseen_risks={"island": 0.4}, radius=0.3)
+    here, there = (kind(mix=mix, alpha=1e-2, device=device).fit(X, y, contexts=LABELS) for device in (None, "cpu"))
+    assert there.certificate_.relative_gap <= 1e-6
+    np.testing.assert_allclose(there.context_weights_, here.context_weights_, atol=2e-3)
+    assert there.unseen_weights_[0] > 0.0
+
+
 def test_wrong_labels_are_told_by_the_estimator():
     with pytest.raises(InvalidInputError, match=r"RobustLinearRegression: mix: there is no context 'wintr'.*'winter'?"):
         cpo.RobustLinearRegression(mix={"wintr": 0.1}).fit(X, NUMBER, contexts=LABELS)
@@ -357,9 +393,9 @@ def test_unseen_contexts_on_workers_in_stock_and_in_any_learner():
 def test_a_comparison_a_path_and_a_report_take_it():
     model = cpo.RobustLinearRegression(alpha=1e-2, reference="cross-fit", radius=0.3)
     known = cpo.Mix(bounds=KNOWN, ball=None)
-    comparison = cpo.compare(X, NUMBER, contexts=LABELS, estimator=model, mix=known, methods=("robust", "erm"))
+    comparison = cpo.compare(X, NUMBER, contexts=LABELS, estimator=model, mix=known, methods=("robust", "erm"), cv=2)
     np.testing.assert_allclose(comparison.mixes.interval(3), (0.15, 0.3), atol=1e-7)
-    unseen = cpo.compare(X, NUMBER, contexts=LABELS, estimator=model, mix=UNSEEN, methods=("robust", "erm"))
+    unseen = cpo.compare(X, NUMBER, contexts=LABELS, estimator=model, mix=UNSEEN, methods=("robust", "erm"), cv=2)
     assert np.isfinite(unseen.summary["mix_excess"]).all()
     path = cpo.confidence_path(clone(model).set_params(mix=KNOWN), X, NUMBER, contexts=LABELS, levels=6)
     assert path["radius"][-1] == np.inf

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from counterpoise.core.objective import ReferenceRisks
 from counterpoise.exceptions import InvalidInputError, RenamedParameterError
-from counterpoise.sets import ContextSet, KLBall, Mix, RadiusMethod, Unseen, confidence_radius
+from counterpoise.sets import ContextSet, KLBall, Mix, RadiusMethod, confidence_radius
+from counterpoise.sets.mix import Unseen
 
 Array = NDArray[np.float64]
 

@@ -42,7 +42,7 @@ from counterpoise.estimators.learners import (
     weighted_rows,
 )
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
-from counterpoise.sets import shares_of
+from counterpoise.sets._base import shares_of
 from counterpoise.validation import checked_row_weights, on_host, refuse_masked, unwrapped
 
 

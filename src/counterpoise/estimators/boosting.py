@@ -29,7 +29,7 @@ from counterpoise.estimators.boosters import LightGBMRun, Recipe, Run, XGBoostRu
 from counterpoise.estimators.boosting_rounds import Rows, Split, least_risks, play
 from counterpoise.estimators.learners import LossName, row_losses
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.sets import shares_of
+from counterpoise.sets._base import shares_of
 from counterpoise.validation import checked_weights, refuse_masked
 
 _FLOATS = (np.float64, np.float32)

@@ -1,12 +1,12 @@
 """Sets of context distributions, and how large they must be."""
 
-from counterpoise.sets._base import Ball, ContextSet, WorstCase, radius_of, shares_of
+from counterpoise.sets._base import Ball, ContextSet, WorstCase, radius_of
 from counterpoise.sets._geometry import Constraints, Geometry
 from counterpoise.sets.chi2 import Chi2Ball
 from counterpoise.sets.intersection import Intersection
 from counterpoise.sets.kl import KLBall
 from counterpoise.sets.ladder import RADIUS_TICKS, along_radii, radius_ladder
-from counterpoise.sets.mix import Mix, Unseen
+from counterpoise.sets.mix import Mix
 from counterpoise.sets.radius import RadiusMethod, confidence_radius, implied_confidence
 from counterpoise.sets.shares import Marginal, ShareBounds, ShareLimits
 from counterpoise.sets.total_variation import TotalVariationBall
@@ -26,12 +26,10 @@ __all__ = [
     "ShareBounds",
     "ShareLimits",
     "TotalVariationBall",
-    "Unseen",
     "WorstCase",
     "along_radii",
     "confidence_radius",
     "implied_confidence",
     "radius_ladder",
     "radius_of",
-    "shares_of",
 ]

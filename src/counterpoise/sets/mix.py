@@ -141,6 +141,19 @@ class Mix:
                 "or counts= if they are counts."
             )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is kept in a file: pairs, since not every format has mappings from labels that are tuples."""
+        pairs = {name: list(value.items()) for name, value in vars(self).items() if isinstance(value, dict)}
+        limits = None if self.limits is None else [(list(one.items()), number) for one, number in self.limits]
+        return {**vars(self), **pairs, "limits": limits}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take up what was kept."""
+        for name, value in state.items():
+            object.__setattr__(self, name, dict(value) if isinstance(value, list) and name != "limits" else value)
+        if self.limits is not None:
+            object.__setattr__(self, "limits", tuple((dict(one), number) for one, number in self.limits))
+
     @classmethod
     def of(cls, mix: Mix | Mapping[Any, Any]) -> Mix:
         """Return a mix, or the one that a plain mapping of bounds is short for."""
@@ -209,7 +222,8 @@ class Mix:
 
     def _balls(self, names: _Names, rows: Array, size: _Size) -> list[ContextSet]:
         """Return the ball, and for nested contexts the one on their parents."""
-        centre, ball = self._centre(names, rows), _BALLS[str(self.ball)]
+        assert self.ball is not None
+        centre, ball = self._centre(names, rows), _BALLS[self.ball]
         if isinstance(size.radius, str) and self.shares is not None:
             raise InvalidInputError(
                 "mix: shares say nothing of how well they are known. Pass radius= with them, or counts= instead."
@@ -219,12 +233,12 @@ class Mix:
         if parents is not None:
             # Each covers with half of the error rate, so that both do with the confidence asked for.
             size = replace(size, confidence=0.5 * (1.0 + size.confidence))
-        own = ball(centre / centre.sum(), size.of(ball, centre), labels=names.words)
+        own = ball(centre / centre.sum(), size.of(self.ball, centre), labels=names.words)
         if parents is None:
             return [own]
         above = np.bincount(parents, centre, len(names.above)).astype(np.float64)
         words = tuple(shown(label) for label in names.above)
-        return [own, Marginal(ball(above / above.sum(), size.of(ball, above), labels=words), parents)]
+        return [own, Marginal(ball(above / above.sum(), size.of(self.ball, above), labels=words), parents)]
 
     def _bounded(self, names: _Names, balls: Sequence[ContextSet]) -> list[ContextSet]:
         """Return the bounds as sets: on contexts, and on parents."""
@@ -284,7 +298,7 @@ class _Size:
     radius: RadiusMethod | float
     draws: float | None
 
-    def of(self, ball: type[Ball], counts: Array) -> float:
+    def of(self, ball: Shape, counts: Array) -> float:
         """Return the radius of a ball around these counts."""
         if not isinstance(self.radius, str):
             return float(self.radius)
@@ -292,13 +306,11 @@ class _Size:
 
 
 def covering_radius(
-    ball: type[Ball], counts: Array, confidence: float, method: RadiusMethod, draws: float | None
+    ball: Shape, counts: Array, confidence: float, method: RadiusMethod, *, draws: float | None
 ) -> float:
     """Stand in for the radius of other balls."""
     bits = confidence_radius(counts, confidence, method, draws=draws)
-    if ball is KLBall:
-        return bits
-    return math.sqrt(0.5 * math.log(2.0) * bits) if ball is TotalVariationBall else 2.0 * math.log(2.0) * bits
+    return {"kl": bits, "chi2": 2.0 * math.log(2.0) * bits, "tv": math.sqrt(0.5 * math.log(2.0) * bits)}[ball]
 
 
 class _Names:
