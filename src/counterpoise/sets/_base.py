@@ -86,11 +86,6 @@ class ContextSet(ABC):
         return Intersection((self, other)) if isinstance(other, ContextSet) else NotImplemented
 
     @property
-    def ball(self) -> Ball | None:
-        """The only ball that the set is a part of; None where there is none, or several."""
-        return None
-
-    @property
     @abstractmethod
     def is_point(self) -> bool:
         """Whether ``p_hat`` is the only member."""
@@ -227,11 +222,6 @@ class Ball(ContextSet):
         """Where its members lie, in words that go on "every mix ..."."""
         return f"within {self.radius:.3g}{self.measure} of the shares in the data"
 
-    @property
-    def ball(self) -> Self:
-        """The ball itself."""
-        return self
-
     def resized(self, radius: float) -> Self:
         """Return the ball of another radius around the same distribution."""
         return replace(self, radius=radius)
@@ -345,7 +335,10 @@ class Ball(ContextSet):
 
 def radius_of(mixes: ContextSet) -> float:
     """Return the radius of a ball, or of the only one that a set is part of; NaN where there is none, or several."""
-    return math.nan if mixes.ball is None else mixes.ball.radius
+    from counterpoise.sets.intersection import Intersection
+
+    ball = mixes.ball if isinstance(mixes, Intersection) else mixes
+    return ball.radius if isinstance(ball, Ball) else math.nan
 
 
 def checked_member(p: ArrayLike, n_contexts: int) -> Array:
