@@ -20,6 +20,7 @@ SOLVERS_MAY_IMPORT = (
     "counterpoise.sets",
     "counterpoise.core.objective",
     "counterpoise.core.oracle._base",
+    "counterpoise.core.oracle.constant",
     "counterpoise.core.oracle.quadratic",
     "counterpoise.core.solvers",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from counterpoise.core.minimization import minimize
 from counterpoise.core.objective import Certificate
 from counterpoise.core.solvers import Solution, Status
-from counterpoise.sets import Chi2Ball, KLBall, WorstCase, confidence_radius
+from counterpoise.sets import Chi2Ball, KLBall, Mix, WorstCase, confidence_radius
 
 if TYPE_CHECKING:
     from counterpoise import metrics as metrics
@@ -41,6 +41,7 @@ __all__ = [
     "Chi2Ball",
     "ContextRobust",
     "KLBall",
+    "Mix",
     "Report",
     "RobustHuberRegressor",
     "RobustLGBMClassifier",

@@ -59,7 +59,9 @@ def test_stock_level_is_best_for_a_set_that_is_no_ball(monkeypatch, share, integ
     rng = np.random.default_rng(3)
     contexts = rng.permutation(np.repeat([0, 1, 2], (40, 15, 8)))
     costs, demand = rng.uniform(1.0, 8.0, 3)[contexts], rng.gamma(4.0, np.array([2.0, 5.0, 9.0])[contexts])
-    monkeypatch.setattr(Robustness, "mixes", lambda self, counts: Contaminated(counts / counts.sum(), share))
+    monkeypatch.setattr(
+        Robustness, "mixes", lambda self, counts, labels=None: Contaminated(counts / counts.sum(), share)
+    )
     model = RobustNewsvendor(10.0, integer=integer).fit(costs, demand, contexts)
 
     def risks(level):
@@ -96,7 +98,7 @@ def test_weights_of_boosting_move_to_the_worst_mix_of_any_set():
     split = Split.of(Rows(np.zeros((120, 1)), y, np.ones(120), codes), 0.2)
     mixes = Contaminated(np.array([0.5, 0.25, 0.25]), 0.4)
     run = Constant(np.zeros(len(split.held.y)))
-    played = play(run, split, mixes, np.zeros(3), learning_rate=0.3, n_rounds=60)
+    played = play(run, split, mixes, np.zeros(3), mixes.p_hat, learning_rate=0.3, n_rounds=60)
     worst = mixes.worst_case(played.risks[-1])
     np.testing.assert_allclose(played.weights[-1], worst.distribution, atol=1e-3)
     np.testing.assert_allclose(played.values, worst.value)

@@ -344,11 +344,11 @@ def test_weights_move_by_little_and_arrive():
     worst = np.array([0.0, 0.0, 1.0])
     p = p_hat
     for _ in range(300):
-        before, p = p, next_weights(p, worst, p_hat, 0.1)
+        before, p = p, next_weights(p, worst, 0.1)
         assert p.sum() == pytest.approx(1.0)
         assert 0.5 * np.abs(p - before).sum() <= 0.03 + 1e-12
     np.testing.assert_allclose(p, worst, atol=2e-3)
-    np.testing.assert_allclose(next_weights(p_hat, p_hat, p_hat, 0.1), p_hat)
+    np.testing.assert_allclose(next_weights(p_hat, p_hat, 0.1), p_hat)
 
 
 @pytest.mark.parametrize(("fraction", "share"), [(0.5, 1 / 2), (0.33, 1 / 3), (0.2, 1 / 5)])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
-from counterpoise.core.oracle import Bounds, LinearOracle, Oracle
+from counterpoise.core.oracle import Bounds
 from counterpoise.core.oracle.kinked import KinkedOracle
 from counterpoise.core.oracle.scalar_blocks import BlockScalarOracle, scalar_form
 from counterpoise.core.problem import TOO_LARGE, LinearProblem, Reference, refusing_overflow
@@ -67,7 +67,8 @@ class LinearFit:
     mixes : ContextSet
     references : ReferenceRisks
 
-    Whatever there is one of per context is in the order of ``contexts.labels``.
+    Whatever there is one of per context is in the order of ``contexts.labels``; in the set and the solution contexts
+    without rows follow, where the problem has any.
     """
 
     coef: Array
@@ -92,7 +93,7 @@ class LinearFit:
             solution = replace(solution, theta=matrix.ravel())
             if np.abs(shift).max(initial=0.0) > _ADRIFT:
                 # So far out predictions were rounded; here they are not.
-                solution = judged_again(RobustObjective(oracle, mixes, references), solution)
+                solution = judged_again(problem.objective(mixes, references), solution)
         intercept = matrix[:, n_features] if oracle.fit_intercept else np.zeros(outputs)
         if problem.shift is not None:
             intercept = intercept - matrix[:, :n_features] @ problem.shift
@@ -168,8 +169,10 @@ def fit_linear(
         declared=declared,
         bounds=bounds,
     )
+    labels = problem.contexts.labels
+    problem = replace(problem, unseen=robustness.unseen(labels).risks)
     references = scored_references(problem, robustness.criterion, reference, tol if solver is None else solver.tol)
-    mixes = robustness.mixes(problem.counts)
+    mixes = robustness.mixes(problem.counts, labels)
     return fit_problem(problem, mixes, references, solver=solver, tol=tol, max_iter=max_iter, callback=callback)
 
 
@@ -224,19 +227,17 @@ def _solve(
     """Solve by the given solver, or by those that suit the shape of the problem until one succeeds."""
     oracle = problem.oracle
     if solver is not None:
-        shaped: Oracle = oracle
-        if isinstance(solver, PolyhedralInteriorPoint) and oracle.loss.is_hinged:
-            shaped = KinkedOracle.of(oracle)
-        elif isinstance(solver, ScalarSearch) and oracle.is_scalar:
-            shaped = _scalar(oracle, mixes, references)
-        return solver.solve(RobustObjective(shaped, mixes, references))
+        if isinstance(solver, ScalarSearch) and oracle.is_scalar:
+            return solver.solve(_scalar(problem, mixes, references))
+        by_rows = isinstance(solver, PolyhedralInteriorPoint) and oracle.loss.is_hinged
+        return solver.solve(problem.objective(mixes, references, KinkedOracle.of(oracle) if by_rows else oracle))
     options: dict[str, Any] = {"tol": tol, "callback": callback}
     if max_iter is not None:
         options["max_iter"] = max_iter
     best: Solution | None = None
-    for form, solver_type in _attempts(problem, mixes, references):
+    for objective, solver_type in _attempts(problem, mixes, references):
         more, start = _head_start(problem, mixes, references, solver_type)
-        solution = solver_type(**options, **more).solve(RobustObjective(form, mixes, references), start)
+        solution = solver_type(**options, **more).solve(objective, start)
         if solution.success:
             return solution
         # A later answer has to be clearly better, or rounding would choose between them.
@@ -256,7 +257,8 @@ def _head_start(
     whole = sketch.oracle is problem.oracle
     if solver_type is InteriorPoint and whole:
         # The solver itself would seek what the sketch is, unless the set has another centre.
-        return {"warm": np.allclose(mixes.p_hat * problem.counts.sum(), problem.counts)}, sketch.theta
+        own = mixes.p_hat[: len(problem.counts)]
+        return {"warm": np.allclose(own * problem.counts.sum(), problem.counts)}, sketch.theta
     if solver_type is InteriorPoint or whole:
         return {}, None
     start = sketch.theta
@@ -264,38 +266,40 @@ def _head_start(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotCertifiedWarning)
             rough = ModelNewton(tol=1e-3, max_iter=20)
-            start = rough.solve(RobustObjective(sketch.oracle, mixes, references), start).theta
+            start = rough.solve(problem.objective(mixes, references, sketch.oracle), start).theta
     return {"thrifty": True}, start
 
 
 def _attempts(
     problem: LinearProblem, mixes: ContextSet, references: ReferenceRisks
-) -> list[tuple[Oracle, type[Solver]]]:
+) -> list[tuple[RobustObjective, type[Solver]]]:
     """Return the problem in the forms that suit it, each with the solver for that form, the fastest first."""
-    oracle = problem.oracle
+    oracle, plain = problem.oracle, problem.objective(mixes, references)
     if oracle.is_scalar:
-        return [(_scalar(oracle, mixes, references), ScalarSearch)]
+        return [(_scalar(problem, mixes, references), ScalarSearch)]
     if not oracle.forms_hessian:
-        return [(oracle, solver) for solver in by_products(oracle)]
+        return [(plain, solver) for solver in by_products(oracle)]
     # Newton comes last, for data so separable that the empirical risk minimiser has no risk left in any context.
-    smooth: list[tuple[Oracle, type[Solver]]] = [(oracle, Newton)]
+    smooth: list[tuple[RobustObjective, type[Solver]]] = [(plain, Newton)]
     if not mixes.is_point:
-        smooth.insert(0, (oracle, InteriorPoint))
+        smooth.insert(0, (plain, InteriorPoint))
         large = problem.counts.sum() * oracle.n_parameters >= _LARGE
         if not oracle.loss.is_hinged:
             first = large or oracle.n_contexts >= MANY_CONTEXTS * oracle.n_parameters
-            smooth.insert(0 if first else 1, (oracle, ModelNewton))
+            smooth.insert(0 if first else 1, (plain, ModelNewton))
     if not oracle.loss.is_hinged:
         return smooth
-    by_rows: tuple[Oracle, type[Solver]] = (KinkedOracle.of(oracle), PolyhedralInteriorPoint)
+    by_rows = problem.objective(mixes, references, KinkedOracle.of(oracle))
     # A soft hinge has curvature, unless most rows are far from it.
-    return [smooth[0], by_rows] if oracle.loss.softness > 0.0 else [by_rows]
+    last: tuple[RobustObjective, type[Solver]] = (by_rows, PolyhedralInteriorPoint)
+    return [smooth[0], last] if oracle.loss.softness > 0.0 else [last]
 
 
-def _scalar(oracle: LinearOracle, mixes: ContextSet, references: ReferenceRisks) -> Oracle:
+def _scalar(problem: LinearProblem, mixes: ContextSet, references: ReferenceRisks) -> RobustObjective:
     """Return a problem of one parameter; of rows in blocks, on the range between two kinks that holds the minimum."""
-    form = scalar_form(oracle)
-    return narrowed(form, mixes, references) if isinstance(form, BlockScalarOracle) else form
+    form: Any = scalar_form(problem.oracle)
+    objective = problem.objective(mixes, references, form)
+    return narrowed(objective) if isinstance(form, BlockScalarOracle) else objective
 
 
 def _refuse_bottomless(problem: LinearProblem, mixes: ContextSet, solution: Solution) -> None:
@@ -305,7 +309,7 @@ def _refuse_bottomless(problem: LinearProblem, mixes: ContextSet, solution: Solu
         return
     directions = [np.ones(1), -np.ones(1)] if oracle.n_parameters == 1 else [solution.theta]
     for direction in directions:
-        if float(mixes.worst_case(oracle.drift(direction)).value) < 0.0:
+        if float(mixes.worst_case(np.append(oracle.drift(direction), np.zeros(len(problem.unseen)))).value) < 0.0:
             raise InvalidInputError(
                 f"the risk has no minimum (the more extreme the decision, the better). {problem.remedy}"
             )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.core.oracle._base import Oracle, Point
+from counterpoise.core.oracle.constant import with_constants
 from counterpoise.sets import ContextSet, WorstCase
 
 Array = NDArray[np.float64]
@@ -67,6 +68,11 @@ class ReferenceRisks:
         """Return references lowered by amounts known without error."""
         return ReferenceRisks(self.upper - amounts, self.lower - amounts)
 
+    def followed_by_zeros(self, n: int) -> ReferenceRisks:
+        """Return references for further contexts whose risk is scored as it is."""
+        zeros = np.zeros(n)
+        return ReferenceRisks(np.append(self.upper, zeros), np.append(self.lower, zeros)) if n else self
+
 
 @dataclass(frozen=True, eq=False)
 class RobustObjective:
@@ -79,6 +85,11 @@ class RobustObjective:
     oracle: Oracle
     mixes: ContextSet
     references: ReferenceRisks
+
+    @classmethod
+    def of(cls, oracle: Oracle, mixes: ContextSet, references: ReferenceRisks, constants: Array) -> RobustObjective:
+        """Return the problem with further contexts, without rows, whose score is a constant; the set is over all."""
+        return cls(with_constants(oracle, constants), mixes, references.followed_by_zeros(len(constants)))
 
     def scores(self, point: Point) -> Array:
         """Return what is averaged: risk less reference."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from counterpoise.core.fit import fit_problem
 from counterpoise.core.objective import Certificate, ReferenceRisks, RobustObjective
 from counterpoise.core.oracle._base import Array
+from counterpoise.core.oracle.constant import with_constants
 from counterpoise.core.oracle.linear import LinearPoint
 from counterpoise.core.oracle.quadratic import QuadraticOracle
 from counterpoise.core.problem import LinearProblem, refusing_overflow
@@ -94,8 +96,8 @@ def _bisect(
         one, other = solutions[i], solutions[j]
         share = _largest_share(balls[k], one.p_worst, other.p_worst)
         near = (_reach(radii[k]) - _reach(radii[i])) / (_reach(radii[j]) - _reach(radii[i]))
-        objective = RobustObjective(problem.oracle, balls[k], references)
-        point = problem.oracle.at((1.0 - near) * one.theta + near * other.theta)
+        objective = problem.objective(balls[k], references)
+        point = objective.oracle.at((1.0 - near) * one.theta + near * other.theta)
         upper, scale = objective.upper_bound(point), max(objective.scale(point), np.finfo(np.float64).tiny)
         lower = (1.0 - share) * one.certificate.lower + share * other.certificate.lower
         certificate = Certificate(min(lower, upper), upper, "global", scale)
@@ -182,8 +184,8 @@ class _Follower:
 
     def solve(self, ball: Growing) -> Solution | None:
         """Return the solution for a set that contains those before; None where parabolas do not lead to it."""
-        oracle = self.problem.oracle
-        objective = RobustObjective(oracle, ball, self.references)
+        objective = self.problem.objective(ball, self.references)
+        oracle: Any = objective.oracle
         if self.point is None:
             self._look(oracle.at(Newton(tol=1e-3).solve(objective).theta))
         elif self.last is not None:
@@ -198,7 +200,7 @@ class _Follower:
             model = QuadraticOracle(
                 self.point.theta, self.point.risks, self.point.jacobian, self.hessians, oracle.typical_risk
             )
-            parabolas = RobustObjective(model, ball, self.references)
+            parabolas = RobustObjective(model, ball, objective.references)
             theta, p = self._solve(parabolas, ball)
             point = oracle.at(theta)
             if not np.isfinite(point.risks).all():
@@ -217,7 +219,8 @@ class _Follower:
 
     def restart(self, solution: Solution) -> None:
         """Go on from a solution that was found in another way."""
-        self.point, self.last = self.problem.oracle.at(solution.theta), solution
+        oracle: Any = with_constants(self.problem.oracle, self.problem.unseen)
+        self.point, self.last = oracle.at(solution.theta), solution
         self.lower = max(self.lower, solution.certificate.lower)
 
     def _certified(

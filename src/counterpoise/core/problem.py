@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
 from typing import Any, Literal
@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoise.contexts import Contexts, encode, plain, shown
-from counterpoise.core.objective import ReferenceRisks
-from counterpoise.core.oracle import Bounds, LinearOracle
+from counterpoise.core.objective import ReferenceRisks, RobustObjective
+from counterpoise.core.oracle import Bounds, LinearOracle, Oracle
 from counterpoise.core.oracle.linear import LinearPoint
 from counterpoise.core.references import CrossFit, reference_risks
 from counterpoise.core.references.specialists import sketched
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Loss
+from counterpoise.sets import ContextSet
 from counterpoise.threads import suited
 from counterpoise.validation import checked_features, checked_weights, unwrapped
 
@@ -48,12 +49,15 @@ class LinearProblem:
         Rows, or the sum of their weights, in each context.
     shift : ndarray of shape (n_features,), optional
         What was taken off the features, where they lie far from zero. The intercept makes up for it.
+    unseen : ndarray of shape (n_unseen,)
+        Scores of contexts without rows, constants that the caller knows. In sets and solutions they follow the others.
     """
 
     oracle: LinearOracle
     contexts: Contexts
     counts: Array
     shift: Array | None = None
+    unseen: Array = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
     def from_data(
@@ -114,6 +118,20 @@ class LinearProblem:
     def size(self) -> int:
         """Rows times parameters."""
         return int(self.contexts.counts.sum()) * self.oracle.n_parameters
+
+    def objective(self, mixes: ContextSet, references: ReferenceRisks, oracle: Oracle | None = None) -> RobustObjective:
+        """Return the worst case over a set, with contexts that have no rows after those that have some.
+
+        Parameters
+        ----------
+        mixes : ContextSet
+            Over all of them.
+        references : ReferenceRisks
+            Of those with rows.
+        oracle : Oracle, optional
+            The problem in another form.
+        """
+        return RobustObjective.of(self.oracle if oracle is None else oracle, mixes, references, self.unseen)
 
     @cached_property
     def sketch(self) -> LinearPoint | None:

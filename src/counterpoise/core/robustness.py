@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, Self, get_args
@@ -13,11 +13,15 @@ from numpy.typing import NDArray
 
 from counterpoise.core.objective import ReferenceRisks
 from counterpoise.exceptions import InvalidInputError, RenamedParameterError
-from counterpoise.sets import ContextSet, KLBall, RadiusMethod, confidence_radius
+from counterpoise.sets import ContextSet, KLBall, Mix, RadiusMethod, confidence_radius
+from counterpoise.sets.mix import Unseen
 
 Array = NDArray[np.float64]
 
 Criterion = Literal["excess", "risk"]
+
+Mixes = Mix | Mapping[Any, Any] | ContextSet
+"""What is known about the mix: by label, as bounds by label, or as a set over the contexts in the order of labels."""
 
 
 class Criterial:
@@ -53,8 +57,9 @@ class Robustness(Criterial):
     criterion : {"excess", "risk"}
     balanced : bool
         Centre the set on equal shares instead of on the empirical ones.
-    mix : ContextSet, optional
-        The set itself, over the contexts in the order of their labels; then nothing above but the criterion matters.
+    mix : Mix, mapping or ContextSet, optional
+        What is known about the mix, by label; a mapping is one of bounds. Or the set itself, over the contexts in the
+        order of their labels; then nothing above but the criterion matters.
     """
 
     confidence: float = 0.99
@@ -62,7 +67,7 @@ class Robustness(Criterial):
     draws: float | None = None
     criterion: Criterion = "excess"
     balanced: bool = False
-    mix: ContextSet | None = None
+    mix: Mixes | None = None
 
     @property
     def switches(self) -> dict[str, Any]:
@@ -73,9 +78,34 @@ class Robustness(Criterial):
         """Return what is taken off each risk: the references, or nothing where the criterion is the risk itself."""
         return references if self.criterion == "excess" else ReferenceRisks.exactly(np.zeros_like(references.upper))
 
-    def mixes(self, counts: Array) -> ContextSet:
-        """Return the set of context distributions for these counts."""
-        if self.mix is not None:
+    @property
+    def _by_label(self) -> Mix | None:
+        """What is known about the mix by label, if anything."""
+        known = isinstance(self.mix, (Mix, Mapping))
+        return Mix.of(self.mix) if known else None  # type: ignore[arg-type]
+
+    def unseen(self, labels: Iterable[Any]) -> Unseen:
+        """Return the contexts without rows that the set holds after those of these labels, with their scores."""
+        return Unseen.none() if self._by_label is None else self._by_label.unseen(labels)
+
+    def mixes(self, counts: Array, labels: Iterable[Any] | None = None) -> ContextSet:
+        """Return the set of context distributions for these counts.
+
+        Parameters
+        ----------
+        counts : ndarray of shape (n_contexts,)
+        labels : labels of shape (n_contexts,), optional
+            By which a mix names contexts; 0, 1, ... by default.
+        """
+        if self._by_label is not None:
+            return self._by_label.over(
+                range(len(counts)) if labels is None else labels,
+                counts,
+                confidence=self.confidence,
+                radius=self.radius,
+                draws=self.draws,
+            )
+        if isinstance(self.mix, ContextSet):
             if self.mix.p_hat.size != len(counts):
                 raise InvalidInputError(
                     f"mix is a set over {self.mix.p_hat.size} contexts; the data have {len(counts)}. Pass one with a "
@@ -111,8 +141,9 @@ def check_parameters(params: Mapping[str, Any]) -> None:
         ),
         "adjust": (_is_adjustment(params.get("adjust")), "None, 'standard-error' or a positive number, such as 1.0"),
         "mix": (
-            params.get("mix") is None or isinstance(params["mix"], ContextSet),
-            "a set of mixes such as KLBall(p_hat, radius) or Chi2Ball(p_hat, radius), or None",
+            params.get("mix") is None or isinstance(params["mix"], (ContextSet, Mix, Mapping)),
+            "bounds by label such as {'winter': (0.1, 0.3)}, a Mix, a set of mixes such as KLBall(p_hat, radius), or "
+            "None",
         ),
         "tol": (_is_number(params.get("tol", 0.0), 0.0), "a number, 0 or more, such as 1e-6"),
         "max_iter": (_is_whole(params.get("max_iter", 1)), "a whole number, 1 or more"),

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from counterpoise.contexts import Contexts, encode, shown
+from counterpoise.contexts import Contexts, encode, shown, tidy
 from counterpoise.core.problem import Adjust, Reference
-from counterpoise.core.robustness import Criterial, Criterion, Robustness, check_parameters
+from counterpoise.core.robustness import Criterial, Criterion, Mixes, Robustness, check_parameters
 from counterpoise.core.solvers import Progress
 from counterpoise.exceptions import InvalidInputError, OneContextWarning, SmallContextWarning
 from counterpoise.sets import ContextSet, RadiusMethod, radius_of
@@ -161,7 +161,7 @@ class MixParameters(TypedDict, total=False):
     radius: RadiusMethod | float
     draws: float | None
     criterion: Criterion
-    mix: ContextSet | None
+    mix: Mixes | None
 
 
 class LinearParameters(MixParameters, total=False):
@@ -205,9 +205,11 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
         Independent draws of a context in the data, where rows are not independent.
     criterion : {"excess", "risk"}, default="excess"
         What the worst case is taken of: risk above the least possible in each context, or risk itself.
-    mix : ContextSet, optional
-        The set of mixes itself, such as ``Chi2Ball(p_hat, radius)``, over the contexts in the order of their labels. It
-        takes the place of ``confidence``, ``radius`` and ``draws``.
+    mix : mapping, Mix or ContextSet, optional
+        What is known about the mix: bounds of shares by context, such as ``{"winter": (0.1, 0.3)}``, within the
+        confidence set of the data; a :class:`counterpoise.Mix`, to say more; or the set of mixes itself, such as
+        ``Chi2Ball(p_hat, radius)``, over the contexts in the order of their labels, which takes the place of
+        ``confidence``, ``radius`` and ``draws``.
 
     Attributes
     ----------
@@ -216,11 +218,13 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
     context_counts_ : ndarray of shape (n_contexts,)
         Rows, or the sum of their weights.
     context_weights_ : ndarray of shape (n_contexts,)
-        The mix of contexts under which the decision was made.
+        The mix of contexts under which the decision was made. It sums to one together with ``unseen_weights_``.
     context_risks_, reference_risks_, excess_risks_ : ndarray of shape (n_contexts,)
         Risk, the least possible, and the difference.
     radius_ : float
         Of the set, in bits; NaN for a set that has none.
+    unseen_contexts_, unseen_weights_ : ndarray of shape (n_unseen,)
+        Contexts without rows whose risk ``mix`` gave, and their part in the mix; mostly none.
     """
 
     # The context is metadata: requested by the class, so that no instance has to ask for it.
@@ -233,7 +237,7 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
         radius: RadiusMethod | float = "types",
         draws: float | None = None,
         criterion: Criterion = "excess",
-        mix: ContextSet | None = None,
+        mix: Mixes | None = None,
     ) -> None:
         self.confidence = confidence
         self.radius = radius
@@ -262,8 +266,13 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
             Rows, or the sum of their weights.
         mixes : ContextSet
         weights, risks, references : ndarray of shape (n_contexts,)
-            The mix under which the decision was made, the risks of the decision, and the least risks.
+            The mix under which the decision was made, the risks of the decision, and the least risks. The first two
+            may go on with contexts without rows.
         """
+        n = len(contexts.labels)
+        self.unseen_contexts_: NDArray[Any] = tidy(list(self.robustness.unseen(contexts.labels).labels))
+        self.unseen_weights_ = weights[n:]
+        weights, risks = weights[:n], risks[:n]
         whole = np.array_equal(counts, contexts.counts)
         self.contexts_: NDArray[Any] = contexts.labels
         self.context_counts_: NDArray[Any] = contexts.counts if whole else counts

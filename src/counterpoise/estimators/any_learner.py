@@ -42,6 +42,7 @@ from counterpoise.estimators.learners import (
     weighted_rows,
 )
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.sets._base import shares_of
 from counterpoise.validation import checked_row_weights, on_host, refuse_masked, unwrapped
 
 
@@ -71,7 +72,7 @@ class ContextRobust(RobustEstimator):
     ----------
     estimator : estimator
         A classifier or regressor whose ``fit`` takes ``sample_weight``; also a pipeline that ends in one.
-    confidence, radius, draws, criterion
+    confidence, radius, draws, criterion, mix
         As in :class:`counterpoise.RobustLogisticRegression`.
     reference : {"cross-fit", "in-sample", "shrunk"} or mapping from context to risk, default="cross-fit"
         The least risk of each context: what the learner reaches on held-out rows when trained on the context alone, or
@@ -99,7 +100,7 @@ class ContextRobust(RobustEstimator):
     ----------
     estimator_ : estimator
         The learner fitted to all rows.
-    contexts_, context_counts_, context_weights_, radius_
+    contexts_, context_counts_, context_weights_, unseen_contexts_, unseen_weights_, radius_
         As in the linear models. The weights are those of the final fit, relative to ``context_counts_``.
     context_risks_, reference_risks_, excess_risks_ : ndarray of shape (n_contexts,)
         On held-out rows; none of them is adjusted.
@@ -178,30 +179,36 @@ class ContextRobust(RobustEstimator):
             folds = fold_of_rows(self.estimator, X, y, encoded.codes, weight, self.cv)
             X, encoded, weight, y, folds = weighted_rows(X, encoded, weight, y, folds)
             rows = ContextRows(encoded.codes, weight, len(encoded.labels))
-            mixes = self.robustness.mixes(rows.counts)
+            mixes = self.robustness.mixes(rows.counts, encoded.labels)
+            unseen = self.robustness.unseen(encoded.labels).risks
+            shares = shares_of(rows.counts)
             judge: dict[str, Any] = {"loss": self.loss, "floor": least_probability(n_rows), "n_jobs": self.n_jobs}
 
             def tilt(p: Array) -> Array:
-                return np.asarray((p / mixes.p_hat)[encoded.codes])
+                # Relative to the data, which the set need not be centred on.
+                return np.asarray((p[: len(shares)] / shares)[encoded.codes])
 
             def losses_under(p: Array) -> Array:
                 return out_of_fold_losses(self.estimator, X, y, weight, tilt(p), folds, **judge)
 
             def risks_under(p: Array) -> Array:
-                # The first round is the plain learner's.
-                return rows.means(plain if np.array_equal(p, mixes.p_hat) else losses_under(p))
+                # Around the shares of the data the first round is the plain learner's.
+                alike = len(unseen) == 0 and np.allclose(p, shares, rtol=1e-12, atol=0.0)
+                return np.append(rows.means(plain if alike else losses_under(p)), unseen)
 
-            plain = losses_under(mixes.p_hat)
+            plain = losses_under(shares)
             references, bracket = self._references(X, y, rows, encoded, folds, judge, plain)
             if self.adjust == "standard-error":
                 adjustments = rows.standard_errors(plain)
             else:
                 adjustments = by_size(self.adjust, rows.counts)
             scored = (references if self.criterion == "excess" else 0.0) - adjustments
+            scored = np.append(scored, np.zeros_like(unseen))
             game = best_response(
                 risks_under,
                 mixes,
                 scored,
+                np.append(shares, np.zeros_like(unseen)),
                 tol=self.tol,
                 max_iter=self.max_iter,
                 callback=self._show if self.verbose else None,

@@ -29,6 +29,7 @@ from counterpoise.estimators.boosters import LightGBMRun, Recipe, Run, XGBoostRu
 from counterpoise.estimators.boosting_rounds import Rows, Split, least_risks, play
 from counterpoise.estimators.learners import LossName, row_losses
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.sets._base import shares_of
 from counterpoise.validation import checked_weights, refuse_masked
 
 _FLOATS = (np.float64, np.float32)
@@ -60,6 +61,8 @@ class RobustBooster(RobustEstimator):
         Independent draws of a context in the data, where rows are not independent.
     criterion : {"excess", "risk"}, default="excess"
         What the worst case is taken of: risk above the least possible in each context, or risk itself.
+    mix : mapping, Mix or ContextSet, optional
+        What is known about the mix, as in :class:`counterpoise.RobustLogisticRegression`.
     reference : "cross-fit" or mapping from context to risk, default="cross-fit"
         The least risk of each context: on held-out rows, what a plain booster of as many rounds reaches when trained on
         the context alone, or on all contexts where that is lower.
@@ -99,6 +102,8 @@ class RobustBooster(RobustEstimator):
         On held-out rows, after the best round.
     radius_ : float
         In bits.
+    unseen_contexts_, unseen_weights_ : ndarray of shape (n_unseen,)
+        Contexts without rows whose risk ``mix`` gave, and their part in the mix; mostly none.
     history_ : ndarray of shape (n_iter_,)
         The worst case on held-out rows after every round.
     n_iter_ : int
@@ -173,7 +178,9 @@ class RobustBooster(RobustEstimator):
             _refuse_wide(np.abs(y), "y", 0.0)
             _refuse_wide(np.abs(X[np.isfinite(X)]), "X", 0.0)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
-            mixes = self.robustness.mixes(counts)
+            mixes = self.robustness.mixes(counts, encoded.labels)
+            unseen = self.robustness.unseen(encoded.labels).risks
+            shares = shares_of(counts)
             rows = Rows(X, y, weight, encoded.codes)
             split = Split.of(rows, self.validation_fraction)
             if isinstance(self.reference, str):
@@ -185,6 +192,8 @@ class RobustBooster(RobustEstimator):
                 split,
                 mixes,
                 references if self.criterion == "excess" else np.zeros_like(references),
+                shares,
+                unseen=unseen,
                 learning_rate=recipe.learning_rate,
                 n_rounds=self.n_estimators,
                 patience=self.patience,
@@ -196,12 +205,12 @@ class RobustBooster(RobustEstimator):
         path = played.weights[:n_rounds]
         run = self._library(recipe, X, y, weight)
         for p in path:
-            run.advance(rows.tilted(p / mixes.p_hat))
+            run.advance(rows.tilted(p[: len(shares)] / shares))
         self.booster_ = run.finish()
         self.best_iteration_ = n_rounds
         risks = played.risks[n_rounds - 1]
         self._keep_contexts(encoded, counts, mixes, weights=path[-1], risks=risks, references=references)
-        self.context_weights_path_ = path
+        self.context_weights_path_ = path[:, : len(shares)]
         self.history_ = played.values
         self.n_iter_ = len(played.values)
         return self

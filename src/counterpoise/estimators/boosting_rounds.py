@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.core.references import folds_within
+from counterpoise.core.solvers.best_response import with_least_shares
 from counterpoise.estimators.boosters import Array, Recipe, Run
 from counterpoise.estimators.learners import Indices, least_probability, mean_by_context, tilted
 from counterpoise.exceptions import InvalidInputError
@@ -18,9 +19,6 @@ from counterpoise.sets import ContextSet
 _LONGEST_STEP = 0.5
 _MASS_MOVED = 0.3
 """Of the contexts' mass, what may change hands in one round, per unit of the learning rate."""
-
-_LEAST_SHARE = 1e-3
-"""What a context keeps of its empirical weight, so that no row is without any."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,9 +122,11 @@ def play(
     split: Split,
     mixes: ContextSet,
     references: Array,
+    shares: Array,
     *,
     learning_rate: float,
     n_rounds: int,
+    unseen: Array | None = None,
     patience: int | None = None,
     callback: Callable[[int, float], None] | None = None,
 ) -> Played:
@@ -137,18 +137,24 @@ def play(
     run : Run
         On the training rows of the split, with the others held out.
     references : ndarray of shape (n_contexts,)
+    shares : ndarray of shape (n_contexts,)
+        Of the contexts in the data, which the set need not be centred on.
+    unseen : ndarray of shape (n_unseen,), optional
+        Scores of contexts without rows, which follow the others in the set.
     patience : int, optional
         Stop after this many rounds without a lower worst case.
     callback : callable, optional
         Called with the round and the worst case.
     """
-    p, best = mixes.p_hat, 0
+    constant = np.zeros(0) if unseen is None else unseen
+    everywhere = np.append(shares, np.zeros_like(constant))
+    p, best = with_least_shares(mixes.p_hat, everywhere, mixes), 0
     weights, risks, values = [], [], []
     for n in range(n_rounds):
-        run.advance(split.train.tilted(p / mixes.p_hat))
+        run.advance(split.train.tilted(p[: len(shares)] / shares))
         weights.append(p)
         risks.append(split.risks(run.held_predictions()))
-        worst = mixes.worst_case(risks[n] - references)
+        worst = mixes.worst_case(np.append(risks[n] - references, constant))
         values.append(float(worst.value))
         if callback is not None:
             callback(n, values[n])
@@ -156,11 +162,11 @@ def play(
             best = n
         if patience is not None and n - best >= patience:
             break
-        p = next_weights(p, worst.distribution, mixes.p_hat, learning_rate)
+        p = with_least_shares(next_weights(p, worst.distribution, learning_rate), everywhere, mixes)
     return Played(np.array(weights), np.array(risks), np.array(values))
 
 
-def next_weights(p: Array, worst: Array, p_hat: Array, learning_rate: float) -> Array:
+def next_weights(p: Array, worst: Array, learning_rate: float) -> Array:
     """Go part of the way to the least favourable weights.
 
     In a large set these jump from context to context, while trees move the model by their learning rate. The mass that
@@ -169,5 +175,4 @@ def next_weights(p: Array, worst: Array, p_hat: Array, learning_rate: float) -> 
     distance = 0.5 * float(np.abs(worst - p).sum())
     most = _MASS_MOVED * learning_rate
     step = _LONGEST_STEP if distance * _LONGEST_STEP <= most else most / distance
-    p = np.maximum(p + step * (worst - p), _LEAST_SHARE * p_hat)
-    return np.asarray(p / p.sum())
+    return p + step * (worst - p)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
@@ -165,9 +165,11 @@ class RobustLinearModel(RobustEstimator):
         turn, but one storm is many rows of rain).
     criterion : {"excess", "risk"}, default="excess"
         What the worst case is taken of: risk above the least possible in each context, or risk itself.
-    mix : ContextSet, optional
-        The set of mixes itself, such as ``Chi2Ball(p_hat, radius)``, over the contexts in the order of their labels. It
-        takes the place of ``confidence``, ``radius`` and ``draws``.
+    mix : mapping, Mix or ContextSet, optional
+        What is known about the mix: bounds of shares by context, such as ``{"winter": (0.1, 0.3)}``, within the
+        confidence set of the data; a :class:`counterpoise.Mix`, to say more; or the set of mixes itself, such as
+        ``Chi2Ball(p_hat, radius)``, over the contexts in the order of their labels, which takes the place of
+        ``confidence``, ``radius`` and ``draws``.
     alpha : float, default=1e-4
         ``alpha / 2 * |coef|^2`` is added to every context's mean loss; the intercept is not penalised.
     fit_intercept : bool, default=True
@@ -198,7 +200,8 @@ class RobustLinearModel(RobustEstimator):
     context_counts_ : ndarray of shape (n_contexts,)
         Rows, or the sum of their weights, which is what the size of the set follows from unless ``draws`` is given.
     context_weights_ : ndarray of shape (n_contexts,)
-        The least favourable mix of contexts, under which the model is optimal.
+        The least favourable mix of contexts, under which the model is optimal. It sums to one together with
+        ``unseen_weights_``.
     context_risks_, reference_risks_, excess_risks_ : ndarray of shape (n_contexts,)
         Risk with the ridge, the least possible, and the difference; none of them is adjusted.
     reference_bracket_ : ndarray of shape (n_contexts, 2), or None
@@ -209,6 +212,8 @@ class RobustLinearModel(RobustEstimator):
         What was added to the scores; zeros where ``adjust`` is None, or is ``"standard-error"`` with a radius of 0.
     radius_ : float
         In bits.
+    unseen_contexts_, unseen_weights_ : ndarray of shape (n_unseen,)
+        Contexts without rows whose risk ``mix`` gave, and their part in the mix; mostly none.
     certificate_ : Certificate
         Proven bounds of the optimum, adjustments included.
     n_iter_, n_features_in_ : int
@@ -279,14 +284,15 @@ class RobustLinearModel(RobustEstimator):
             check_switches(self)
             refuse_masked(**{name: values for name, values in columns.items() if name != "contexts"})
             problem = home_of(columns, self.device).pose(columns, RowReader(self))
-            refuse_measurements(problem.contexts.labels, int(problem.contexts.counts.sum()))
-            return problem
+            labels = problem.contexts.labels
+            refuse_measurements(labels, int(problem.contexts.counts.sum()))
+            return replace(problem, unseen=self.robustness.unseen(labels).risks)
 
     def fit_problem(self, problem: LinearProblem) -> Self:
         """Fit the model to a problem that is posed already."""
         line = ProgressLine(type(self).__name__) if self.verbose else None
         with speaking_as(self):
-            mixes = self.robustness.mixes(problem.counts)
+            mixes = self.robustness.mixes(problem.counts, problem.contexts.labels)
             scoring = self.scoring(problem, mixes)
             fit = fit_problem(
                 problem,

@@ -38,7 +38,7 @@ class RobustNewsvendor(RobustEstimator):
     integer : bool, default=False
         Order whole units only. The best level of each context is then a whole number too, and ``context_weights_`` is
         the least favourable mix at the level.
-    confidence, radius, draws, criterion, reference
+    confidence, radius, draws, criterion, mix, reference
         As in :class:`counterpoise.RobustLogisticRegression`.
 
     Attributes
@@ -86,7 +86,7 @@ class RobustNewsvendor(RobustEstimator):
             check_switches(self)
             stock = self._stock(costs, demand, contexts, sample_weight)
             solution = stock.solve(self.robustness, speaker=type(self).__name__)
-            mixes = self.robustness.mixes(stock.problem.counts)
+            mixes = self.robustness.mixes(stock.problem.counts, stock.problem.contexts.labels)
         stock.problem.finish()
         self.stock_level_ = float(solution.theta[0])
         self.context_levels_ = stock.context_levels

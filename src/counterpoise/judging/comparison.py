@@ -20,7 +20,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.multiclass import type_of_target
 
 from counterpoise.contexts import plain
-from counterpoise.core.robustness import METHODS, Robustness
+from counterpoise.core.robustness import METHODS, Mixes, Robustness
 from counterpoise.estimators.learners import (
     RowLoss,
     fit_routed,
@@ -137,6 +137,7 @@ def compare(
     contexts: Any = None,
     *,
     estimator: Any = None,
+    mix: Mixes | None = None,
     methods: Sequence[str] = tuple(BASELINES),
     cv: Any = 5,
     groups: Any = None,
@@ -153,6 +154,10 @@ def compare(
     estimator : estimator, optional
         A robust estimator, or a pipeline that ends in one; all preprocessing in it is fitted inside the folds. By
         default scaled features and a robust logistic or linear regression, by the kind of y.
+    mix : mapping, Mix or ContextSet, optional
+        What is known about the mix of contexts, such as ``{"winter": (0.1, 0.3)}``: the parameter of the estimator, set
+        here for it and for the worst plausible mix that all methods are judged by. Contexts without rows have a part
+        in the fits, and are not judged.
     methods : sequence of names
         Of ``"robust"`` (the estimator as it is), ``"erm"``, ``"inverse-frequency"``, ``"minimax-risk"`` and
         ``"minimax-regret"``.
@@ -185,6 +190,9 @@ def compare(
         raise InvalidInputError(
             f"compare needs a robust estimator, got {base!r:.60}. Wrap others: ContextRobust(estimator)."
         )
+    if mix is not None:
+        base = clone(base).set_params(**{f"{step_name(base)}mix": mix})
+        last = innermost(base)
     folds = fold_of_rows(base, X, target, held_out.contexts.codes, held_out.weight, cv, held_out.groups)
     held_out, X, target, folds = held_out.weighted(X, target, folds)
     judge: dict[str, Any] = {"loss": loss, "floor": least_probability(len(target)), "n_jobs": n_jobs}
@@ -195,16 +203,16 @@ def compare(
         # For a learner that memorises, its own rows say nothing.
         minimises = isinstance(last, RobustLinearModel)
         fitted = specialist_losses(*alone, None, **judge) if minimises else np.full(len(target), np.nan)
-        plausible = _plausible(last, held_out.totals)
+        plausible = _plausible(last, held_out.totals, held_out.contexts.labels)
     model = type(last).__name__ if estimator is not None else f"{type(last).__name__}, chosen by the kind of y"
     return _judged(held_out, rows, own, fitted, plausible, model)
 
 
-def _plausible(last: Any, counts: Array) -> ContextSet:
+def _plausible(last: Any, counts: Array, labels: NDArray[Any]) -> ContextSet:
     """Return the set of mixes for which an estimator is made."""
     given = last.get_params(deep=False)
     switches = {name: given[name] for name in ("confidence", "radius", "draws", "mix") if name in given}
-    return Robustness(**switches).mixes(counts)
+    return Robustness(**switches).mixes(counts, labels)
 
 
 @contextmanager
@@ -298,7 +306,7 @@ def _judged(
     labels, erm, pooled = held_out.contexts.labels, rows["erm"], COMPETITORS.index("pooled")
     competitors, nothing = np.column_stack([own, erm]), np.zeros((len(erm), 1))
     risk = {name: held_out.excess_bounds(losses, nothing, [""]) for name, losses in rows.items()}
-    held_out = replace(held_out, mix=plausible)
+    held_out = replace(held_out, mix=plausible, n_unseen=plausible.p_hat.size - len(labels))
     excess = {
         name: held_out.excess_bounds(losses, competitors, COMPETITORS, pooled if name == "erm" else None)
         for name, losses in rows.items()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,19 @@ from counterpoise.core.fit import LinearFit
 from counterpoise.core.objective import Certificate
 from counterpoise.core.path import solve_path
 from counterpoise.estimators.linear import RobustLinearModel
-from counterpoise.exceptions import InvalidInputError
-from counterpoise.sets import Ball, KLBall, RadiusMethod, confidence_radius, implied_confidence, radius_ladder
+from counterpoise.exceptions import EmptySetError, InvalidInputError
+from counterpoise.sets import (
+    Ball,
+    ContextSet,
+    Intersection,
+    KLBall,
+    Mix,
+    RadiusMethod,
+    confidence_radius,
+    implied_confidence,
+    radius_ladder,
+    radius_of,
+)
 from counterpoise.table import Table
 from counterpoise.threads import suited
 
@@ -121,32 +132,61 @@ class _Levels:
         """The set that the model was given, if any."""
         return self.model.get_params().get("mix")
 
-    def ball(self, counts: Array) -> Ball:
-        """Return the ball whose radius makes the levels."""
+    @property
+    def by_label(self) -> Mix | None:
+        """What the model was told about the mix by label, if anything."""
+        return Mix.of(self.mix) if isinstance(self.mix, (Mix, Mapping)) else None
+
+    def at(self, radius: float, counts: Array, labels: NDArray[Any]) -> ContextSet:
+        """Return the set of a level."""
         if self.mix is None:
-            return KLBall(counts / counts.sum(), 0.0)
-        if not isinstance(self.mix, Ball):
+            return KLBall(counts / counts.sum(), radius)
+        whole, known = self.mix, self.by_label
+        if known is not None:
+            return (known if known.ball is None else replace(known, radius=radius)).over(labels, counts)
+        if not hasattr(whole, "resized") or math.isnan(radius_of(whole)):
             raise InvalidInputError(
                 f"mix is a {type(self.mix).__name__}, which has no radius, so there is no path. Pass a ball such as "
                 "Chi2Ball(p_hat, radius), or None."
             )
-        return self.mix
+        found: ContextSet = whole.resized(radius)
+        return found
 
-    def switches(self, ball: Ball) -> dict[str, Any]:
-        """Return the parameters of a model with that ball."""
-        return {"radius": ball.radius} if self.mix is None else {"mix": ball}
+    def switches(self, radius: float, mixes: ContextSet) -> dict[str, Any]:
+        """Return the parameters of a model with that set, of this radius."""
+        if self.mix is None:
+            return {"radius": radius}
+        return {"mix": mixes if self.by_label is None else replace(self.by_label, radius=radius)}
+
+    def sets(self, counts: Array, labels: NDArray[Any]) -> list[tuple[float, ContextSet]]:
+        """Return radii, ascending and distinct, with their sets; without those too small to meet what is known."""
+        found: list[tuple[float, ContextSet]] = []
+        for radius in self.bits(counts, labels).tolist()[::-1]:
+            try:
+                found.append((radius, self.at(radius, counts, labels)))
+            except EmptySetError:
+                # A smaller ball around the same centre is no nearer to the bounds.
+                if not found or self.radii is not None or self.confidences is not None:
+                    raise
+                break
+        return found[::-1]
 
     @property
     def method(self) -> RadiusMethod:
         return self.model.radius if isinstance(self.model.radius, str) else "types"  # type: ignore[return-value]
 
-    def bits(self, counts: Array) -> Array:
+    def bits(self, counts: Array, labels: NDArray[Any]) -> Array:
         """Return the radii, ascending and distinct."""
+        known = self.by_label
+        if known is not None and known.ball is None:
+            raise InvalidInputError(
+                "mix has no ball (ball=None), so there is no radius and no path. Choose one, such as ball='kl'."
+            )
         if self.confidences is not None and self.radii is not None:
             raise InvalidInputError("pass confidences or radii, not both.")
         if self.confidences is not None:
             levels = np.atleast_1d(np.asarray(self.confidences)).tolist()
-            asked = [confidence_radius(counts, one, self.method, draws=self.model.draws) for one in levels]
+            asked = [self._sized(one, counts, labels) for one in levels]
         elif self.radii is not None:
             try:
                 asked = np.atleast_1d(np.asarray(self.radii, dtype=np.float64)).tolist()
@@ -160,9 +200,19 @@ class _Levels:
             raise InvalidInputError(f"levels are radii of 0 bits or more, got {asked!r:.60}.")
         return np.unique(np.asarray(asked, dtype=np.float64))
 
+    def _sized(self, confidence: float, counts: Array, labels: NDArray[Any]) -> float:
+        """Return the radius that the model's method of sizing the set gives for a confidence."""
+        if self.by_label is None:
+            return confidence_radius(counts, confidence, self.method, draws=self.model.draws)
+        known = replace(self.by_label, radius=None, bounds=None, limits=None)
+        sized = {"confidence": confidence, "radius": self.method, "draws": self.model.draws}
+        return radius_of(known.over(labels, counts, **sized))
+
     def confidence(self, radius: float, counts: Array) -> float:
-        """Return the confidence of a level, NaN where the model was given its set."""
-        if self.mix is not None:
+        """Return the confidence of a level, NaN where it does not follow from the data."""
+        known = self.by_label
+        of_data = known is not None and (known.ball, known.counts, known.shares) == ("kl", None, None)
+        if self.mix is not None and not of_data:
             return math.nan
         return implied_confidence(radius, counts, self.method, draws=self.model.draws)
 
@@ -173,20 +223,19 @@ def _linear_path(
     problem = model.pose(X=X, y=y, contexts=contexts, sample_weight=sample_weight, **columns)
     if not problem.oracle.rows.at_hand:
         return _refitted_path(model, levels, X, y, contexts, sample_weight, **columns)
-    radii = levels.bits(problem.counts)
-    ball = levels.ball(problem.counts).resized(float(radii[-1]))
-    scoring = model.scoring(problem, ball)
+    found = levels.sets(problem.counts, problem.contexts.labels)
+    scoring = model.scoring(problem, found[-1][1])
     fitted, like = [], clone(model)
     for name in ("classes_", "n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             setattr(like, name, getattr(model, name))
     with suited(problem.size):
-        solutions = solve_path(problem, scoring.scored, ball, radii, model.tol)
-        for radius, solution in zip(radii, solutions, strict=True):
+        radii, largest = np.array([radius for radius, _ in found]), cast("Ball | Intersection", found[-1][1])
+        solutions = solve_path(problem, scoring.scored, largest, radii, model.tol)
+        for (radius, mixes), solution in zip(found, solutions, strict=True):
             one = copy(like)
-            vars(one).update(levels.switches(ball.resized(float(radius))))
-            fit = LinearFit.of(problem, ball.resized(radius), scoring.scored, solution)
-            fitted.append(one.keep(fit, scoring))
+            vars(one).update(levels.switches(radius, mixes))
+            fitted.append(one.keep(LinearFit.of(problem, mixes, scoring.scored, solution), scoring))
     return _path(fitted, levels, problem.counts)
 
 
@@ -197,12 +246,11 @@ def _refitted_path(
     plain = {"radius": 0.0, "mix": None} if levels.mix is not None else {"radius": 0.0}
     centre = clone(model).set_params(**plain).fit(X, y, contexts=contexts, **weights)
     counts = np.asarray(centre.context_counts_, dtype=np.float64)
-    ball = levels.ball(counts)
     fitted = [
         centre
-        if radius == 0.0
-        else clone(model).set_params(**levels.switches(ball.resized(radius))).fit(X, y, contexts=contexts, **weights)
-        for radius in levels.bits(counts).tolist()
+        if radius == 0.0 and levels.mix is None
+        else clone(model).set_params(**levels.switches(radius, mixes)).fit(X, y, contexts=contexts, **weights)
+        for radius, mixes in levels.sets(counts, centre.contexts_)
     ]
     return _path(fitted, levels, counts)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
 from counterpoise.contexts import Contexts, encode, shown
+from counterpoise.core.robustness import Mixes, Robustness
 from counterpoise.estimators.learners import LARGEST_LOSS
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.judging.differences import difference_interval
@@ -28,7 +29,7 @@ from counterpoise.judging.intervals import (
 )
 from counterpoise.judging.paired import PairedMeans
 from counterpoise.judging.worst_mix import WorstMix
-from counterpoise.sets import ContextSet
+from counterpoise.sets import Mix
 from counterpoise.table import Table
 from counterpoise.validation import checked_row_weights, unwrapped
 
@@ -122,7 +123,7 @@ def excess_bounds(
     contexts: Any,
     *,
     groups: Any = None,
-    mix: ContextSet | None = None,
+    mix: Mixes | None = None,
     confidence: float = 0.95,
     sample_weight: Any = None,
 ) -> ExcessBounds:
@@ -142,9 +143,11 @@ def excess_bounds(
     contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
     groups : labels of shape (n_samples,), optional
         Rows that belong together (one patient, one day) count as one. A group may span contexts.
-    mix : set, optional
-        The plausible mixes, such as :class:`counterpoise.KLBall`, over the contexts in sorted order. By default every
-        mix is plausible.
+    mix : mapping, Mix or set, optional
+        The plausible mixes: bounds of shares by context such as ``{"winter": (0.1, 0.3)}``, or a
+        :class:`counterpoise.Mix`, where a confidence set is that of these rows at ``confidence``; or a set such as
+        :class:`counterpoise.KLBall`, over the contexts in sorted order. By default every mix is plausible. Contexts
+        without rows are not judged.
     confidence : float
     sample_weight : array of shape (n_samples,), optional
 
@@ -178,7 +181,7 @@ def excess_difference(
     contexts: Any,
     *,
     groups: Any = None,
-    mix: ContextSet | None = None,
+    mix: Mixes | None = None,
     confidence: float = 0.95,
     sample_weight: Any = None,
 ) -> ExcessDifference:
@@ -217,17 +220,20 @@ class HeldOut:
     contexts : Contexts
     groups : ndarray of shape (n_samples,) or None
     weight : ndarray of shape (n_samples,)
-    mix : set, optional
+    mix : mapping, Mix or set, optional
         The plausible mixes; every mix by default.
     confidence : float
         Level of intervals.
+    n_unseen : int
+        Contexts without rows, which follow the others in a set that is given. They are not judged.
     """
 
     contexts: Contexts
     groups: NDArray[np.intp] | None
     weight: Array
-    mix: ContextSet | None = None
+    mix: Mixes | None = None
     confidence: float = 0.95
+    n_unseen: int = 0
 
     def __post_init__(self) -> None:
         if not 0.0 < self.confidence < 1.0:
@@ -316,9 +322,11 @@ class HeldOut:
     def _worst_cases(self, excess: Excess, interval: Callable[[WorstMix], Interval]) -> tuple[Interval, Interval]:
         """Return intervals over every mix, and over the plausible ones where these are fewer."""
         mix, n_contexts = self.mix, len(self.contexts.labels)
-        if mix is not None and not hasattr(mix, "worst_case"):
+        if isinstance(mix, (Mix, Mapping)):
+            mix = Robustness(self.confidence, mix=mix).mixes(self.totals, self.contexts.labels)
+        elif mix is not None and not hasattr(mix, "worst_case"):
             raise InvalidInputError(f"mix is {mix!r:.60}; pass a set of mixes such as KLBall(p_hat, radius).")
-        if mix is not None and len(mix.p_hat) != n_contexts:
+        elif mix is not None and len(mix.p_hat) != n_contexts + self.n_unseen:
             raise InvalidInputError(
                 f"mix is a set over {len(mix.p_hat)} contexts and the rows have {n_contexts}: "
                 f"{', '.join(f'{shown(label):.30}' for label in self.contexts.labels[:5])}. Pass one share for each."

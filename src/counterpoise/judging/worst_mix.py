@@ -25,7 +25,7 @@ class WorstMix:
     Attributes
     ----------
     mixes : ContextSet or None
-        None: every mix, so that V is the largest score.
+        None: every mix, so that V is the largest score. It may go on with contexts that are not judged.
     known : ndarray of shape (n_contexts, n_competitors)
         Which scores there are. Contexts without any are not judged.
     """
@@ -68,12 +68,15 @@ class WorstMix:
             share = np.zeros(scores.shape)
             share[np.arange(len(scores)), scores.argmax(axis=1)] = 1.0
             return share
-        if judged.all():
+        if judged.all() and self.mixes.p_hat.size == len(judged):
             return self.mixes.worst_case(scores).distribution
         # A context that cannot be judged counts as much as the mix itself: then only mixes of the others matter.
         level = np.mean(scores[:, judged], axis=1)
+        n, beyond = len(judged), self.mixes.p_hat.size - len(judged)
         for _ in range(_ROUNDS):
-            share = np.where(judged, self.mixes.worst_case(np.where(judged, scores, level[:, None])).distribution, 0.0)
+            filled = np.where(judged, scores, level[:, None])
+            filled = np.concatenate([filled, np.repeat(level[:, None], beyond, axis=1)], axis=1)
+            share = np.where(judged, self.mixes.worst_case(filled).distribution[:, :n], 0.0)
             share /= share.sum(axis=1, keepdims=True)
             before, level = level, np.einsum("bc,bc->b", share, np.where(judged, scores, 0.0))
             if np.allclose(before, level, rtol=1e-12, atol=0.0):

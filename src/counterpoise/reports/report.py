@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from counterpoise.contexts import plain, shown
 from counterpoise.core.objective import Certificate
+from counterpoise.core.robustness import Mixes
 from counterpoise.estimators.learners import fit_routed, innermost, step_name
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.judging.comparison import Comparison, compare
@@ -30,7 +31,7 @@ from counterpoise.reports.pages.rows import Bar, DotRow, bar_chart, dot_chart
 from counterpoise.reports.pages.scales import number
 from counterpoise.reports.pages.templates import prose
 from counterpoise.reports.pages.words import Html
-from counterpoise.sets import RADIUS_TICKS, along_radii
+from counterpoise.sets import RADIUS_TICKS, ContextSet, along_radii
 from counterpoise.table import Table, jsonable, plain_rows
 
 Array = NDArray[np.float64]
@@ -48,6 +49,8 @@ class Report:
         A robust estimator or a pipeline that ends in one. It is fitted to the data unless it is fitted already.
     X, y : the data
     contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+    mix : mapping, Mix or ContextSet, optional
+        What is known about the mix of contexts: the parameter of a model that is not fitted yet.
     title : str
     settings : mapping, optional
         What the model was made from and with, listed at the end.
@@ -69,6 +72,7 @@ class Report:
     y: Any
     contexts: Any
     _: KW_ONLY
+    mix: Mixes | None = None
     title: str = ""
     settings: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
@@ -90,24 +94,34 @@ class Report:
         try:
             check_is_fitted(self.model)
         except NotFittedError:
-            return fit_routed(clone(self.model), self.X, self.y, contexts=self.contexts)
+            return fit_routed(self._asked, self.X, self.y, contexts=self.contexts)
+        if self.mix is not None:
+            raise InvalidInputError("the model is fitted already, to a mix of its own. Pass mix= to it before it is.")
         return self.model
+
+    @cached_property
+    def _asked(self) -> Any:
+        """The model with the mix that was given, if any."""
+        if self.mix is None:
+            return self.model
+        return clone(self.model).set_params(**{f"{step_name(self.model)}mix": self.mix})
 
     @cached_property
     def _judged(self) -> Any:
         """What is compared and followed: the model, or where there is but a sample one like it."""
         if self.n_rows is None:
-            return self.model
+            return self._asked
         # A sample is a smaller table: its own set would be larger, and its in-sample minima too good to be true.
         like: dict[str, Any] = {"draws": None, "reference": "cross-fit"}
-        if getattr(self._own, "mix", None) is None:
+        mix = getattr(self._own, "mix", None)
+        if not isinstance(mix, ContextSet) and not math.isnan(self._own.radius_):
             like["radius"] = self._own.radius_
-        adjust = innermost(self.model).get_params().get("adjust")
+        adjust = innermost(self._asked).get_params().get("adjust")
         if isinstance(adjust, (int, float)):
             # Over the root of the rows, of which a sample has fewer.
             like["adjust"] = float(adjust) * math.sqrt(len(self.y) / self.n_rows)
-        prefix = step_name(self.model)
-        return clone(self.model).set_params(**{f"{prefix}{name}": value for name, value in like.items()})
+        prefix = step_name(self._asked)
+        return clone(self._asked).set_params(**{f"{prefix}{name}": value for name, value in like.items()})
 
     @cached_property
     def comparison(self) -> Comparison:

@@ -6,6 +6,7 @@ from counterpoise.sets.chi2 import Chi2Ball
 from counterpoise.sets.intersection import Intersection
 from counterpoise.sets.kl import KLBall
 from counterpoise.sets.ladder import RADIUS_TICKS, along_radii, radius_ladder
+from counterpoise.sets.mix import Mix
 from counterpoise.sets.radius import RadiusMethod, confidence_radius, implied_confidence
 from counterpoise.sets.shares import Marginal, ShareBounds, ShareLimits
 from counterpoise.sets.total_variation import TotalVariationBall
@@ -20,6 +21,7 @@ __all__ = [
     "Intersection",
     "KLBall",
     "Marginal",
+    "Mix",
     "RadiusMethod",
     "ShareBounds",
     "ShareLimits",

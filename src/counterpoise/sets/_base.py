@@ -334,8 +334,11 @@ class Ball(ContextSet):
 
 
 def radius_of(mixes: ContextSet) -> float:
-    """Return the radius of a ball, NaN of a set that is none."""
-    return mixes.radius if isinstance(mixes, Ball) else math.nan
+    """Return the radius of a ball, or of the only one that a set is part of; NaN where there is none, or several."""
+    from counterpoise.sets.intersection import Intersection
+
+    ball = mixes.ball if isinstance(mixes, Intersection) else mixes
+    return ball.radius if isinstance(ball, Ball) else math.nan
 
 
 def checked_member(p: ArrayLike, n_contexts: int) -> Array:
@@ -398,6 +401,12 @@ def refuse_infinite(values: Array) -> None:
             f"the score of context {where[-1]} is {values[where]}; scores must be finite. "
             "Drop the context, or supply its risk."
         )
+
+
+def shares_of(counts: Array) -> Array:
+    """Return the shares in the data, to the last digit the centre of a ball around them."""
+    shares = checked_distribution(counts / counts.sum(), "shares")
+    return _at_least(shares, _LEAST_SHARE) if (shares < _LEAST_SHARE).any() else shares
 
 
 def positive(p_hat: Array) -> Array:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts, encode, shown
 from counterpoise.core.problem import Reference
-from counterpoise.core.robustness import Criterion, Robustness, check_parameters
+from counterpoise.core.robustness import Criterion, Mixes, Robustness, check_parameters
 from counterpoise.core.solvers import Solution
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.sets import ContextSet, RadiusMethod
+from counterpoise.sets import RadiusMethod
 from counterpoise.stock.plans import Money, ProductPlan, StockPlan, units
 from counterpoise.stock.problem import StockProblem, Terms, as_limit
 from counterpoise.stock.sharing import share
@@ -42,7 +42,7 @@ def plan_stock(
     radius: RadiusMethod | float = "types",
     draws: float | None = None,
     criterion: Criterion = "excess",
-    mix: ContextSet | None = None,
+    mix: Mixes | None = None,
     reference: Reference = "in-sample",
     min_rows: int = 2,
     currency: str = "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,7 @@ from counterpoise.contexts import objects, shown
 from counterpoise.core.robustness import METHODS, Robustness
 from counterpoise.core.solvers import Solution
 from counterpoise.core.solvers._base import solution_at
+from counterpoise.exceptions import EmptySetError
 from counterpoise.sets import RadiusMethod, implied_confidence, radius_ladder, radius_of
 from counterpoise.stock.problem import StockProblem
 from counterpoise.table import Table
@@ -175,8 +177,12 @@ class ProductPlan:
         ``average_excess`` and ``worst_excess``.
         """
         radii = np.unique(np.append(radius_ladder(levels), self.radius))
-        sized = [replace(self.robustness, radius=float(radius)) for radius in radii]
-        orders = [float(self.stock.solve(one).theta[0]) for one in sized]
+        found: dict[float, float] = {}
+        for radius in radii.tolist():
+            # A ball that is too small to meet what is known about the mix has no order.
+            with suppress(EmptySetError):
+                found[radius] = float(self.stock.solve(replace(self.robustness, radius=radius)).theta[0])
+        radii, orders = np.array(list(found)), list(found.values())
         excess = np.array([self.excess(order) for order in orders])
         return Table.of(
             radius=radii,
@@ -192,7 +198,9 @@ class ProductPlan:
 
     def radius_at(self, confidence: float) -> float:
         """Return the radius that the method of sizing the set gives for a confidence."""
-        return radius_of(replace(self.robustness, confidence=confidence, radius=self._method).mixes(self.counts))
+        return radius_of(
+            replace(self.robustness, confidence=confidence, radius=self._method).mixes(self.counts, self.contexts)
+        )
 
     @property
     def _method(self) -> RadiusMethod:
@@ -202,7 +210,7 @@ class ProductPlan:
     @property
     def radius(self) -> float:
         """Of the set, in bits; NaN for a set that has none."""
-        return radius_of(self.robustness.mixes(self.counts))
+        return radius_of(self.robustness.mixes(self.counts, self.contexts))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -230,13 +230,15 @@ class StockProblem:
         oracle: Any = self.oracle
         if charge:
             oracle = replace(oracle, below=oracle.below + charge)
-        return RobustObjective(oracle, robustness.mixes(self.problem.counts), robustness.scored(self.references))
+        labels = self.problem.contexts.labels
+        mixes, unseen = robustness.mixes(self.problem.counts, labels), robustness.unseen(labels)
+        return RobustObjective.of(oracle, mixes, robustness.scored(self.references), unseen.risks)
 
     def solve(self, robustness: Robustness, charge: float = 0.0, speaker: str = "stock") -> Solution:
         """Return the best level for a set of mixes, with its proof; see :meth:`objective`."""
         objective = searched = self.objective(robustness, charge)
         if isinstance(self.oracle, BlockScalarOracle):
-            searched = replace(objective, oracle=narrowed(self.oracle, objective.mixes, objective.references))
+            searched = narrowed(objective)
         solution = ScalarSearch(tol=_TOL).solve(searched)
         if self.integer:
             return best_whole(objective, solution)

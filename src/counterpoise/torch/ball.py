@@ -6,8 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from counterpoise.sets import ContextSet
 
 _POINTS = 256
 """Places tried at once: one round of launches instead of eight."""
@@ -101,6 +105,32 @@ class Ball:
         above, below = self._divergence_at(gaps, torch.stack([low, low + width])) - self.nats
         along = (above / (above - below).clamp(min=1e-300)).clamp(0.0, 1.0)
         return low + along * width
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """Any set of mixes, asked on the host: every search waits for the scores to reach it.
+
+    Attributes
+    ----------
+    mixes : ContextSet
+    """
+
+    mixes: ContextSet
+
+    @torch.compiler.disable
+    def worst_case(self, scores: Tensor) -> Tensor:
+        """Return the least favourable distribution for scores of shape (n_contexts,)."""
+        return _like(scores, self.mixes.worst_case(scores.cpu().numpy()).distribution)
+
+    @torch.compiler.disable
+    def pull_inside(self, p: Tensor) -> Tensor:
+        """Return a positive vector as a distribution in the set, close to it."""
+        return _like(p, self.mixes.project((p / p.sum()).cpu().numpy()))
+
+
+def _like(like: Tensor, values: NDArray[np.float64]) -> Tensor:
+    return torch.as_tensor(values, dtype=like.dtype, device=like.device)
 
 
 def _narrowed(holds: Callable[[Tensor], Tensor], low: Tensor, width: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, Literal
 
@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
+from counterpoise.core.robustness import Mixes, Robustness
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.sets import RadiusMethod, confidence_radius
-from counterpoise.torch.ball import Ball
+from counterpoise.sets import ContextSet, KLBall, Mix, RadiusMethod, confidence_radius, radius_of
+from counterpoise.torch.ball import Ball, OnHost
 from counterpoise.validation import on_host
 
 Sampling = Literal["proportional", "balanced"] | Sequence[float]
@@ -85,7 +86,7 @@ class ContextLoss(nn.Module):
         return f"n_contexts={self.n_contexts}, averaging={self.averaging:g}"
 
     def _keep(self, name: str, values: np.ndarray[Any, Any]) -> None:
-        self.register_buffer(name, torch.as_tensor(values, dtype=torch.float64))
+        self.register_buffer(name, torch.as_tensor(np.array(values), dtype=torch.float64))
 
     @property
     def n_contexts(self) -> int:
@@ -218,6 +219,12 @@ class RobustLoss(ContextLoss):
         How the size of the set follows from the confidence, or the size itself in bits.
     draws : float, optional
         Independent draws of a context in the data, where samples are not.
+    mix : mapping, Mix or ContextSet, optional
+        What is known about the mix, as in :class:`counterpoise.RobustLogisticRegression`: bounds of shares by context,
+        a :class:`counterpoise.Mix`, or the set itself. Any set but a KL ball is asked on the host, so that every search
+        for the mix waits for the device; ``refresh`` makes these rarer.
+    labels : sequence of length n_contexts, optional
+        The names that ``mix`` has for contexts; 0, 1, ... by default.
     reference_risks : sequence of float, optional
         The least risk that can be had in each context, see :func:`counterpoise.torch.reference_risks`. Without them the
         worst case is that of risk itself.
@@ -245,6 +252,8 @@ class RobustLoss(ContextLoss):
         confidence: float = 0.99,
         radius: RadiusMethod | float = "types",
         draws: float | None = None,
+        mix: Mixes | None = None,
+        labels: Sequence[Any] | None = None,
         reference_risks: Any = None,
         update: Update = "closed-form",
         step_size: float = 0.1,
@@ -259,15 +268,22 @@ class RobustLoss(ContextLoss):
         self.refresh, self._steps = refresh, 0
         if update not in ("closed-form", "ascent"):
             raise InvalidInputError(f"update is {update!r}; choose 'closed-form' or 'ascent'.")
-        if isinstance(radius, str):
+        if not (mix is None or isinstance(mix, (ContextSet, Mix, Mapping))):
+            raise InvalidInputError(f"mix is {mix!r:.60}; pass bounds by label, a Mix, or a set of mixes.")
+        if labels is not None and len(labels) != len(given):
+            raise InvalidInputError(f"there are {len(labels)} labels for {len(given)} contexts. Pass one for each.")
+        robustness = Robustness(confidence, radius, draws, mix=mix)
+        if isinstance(radius, str) and mix is None:
             radius = confidence_radius(given, confidence, radius, draws=draws)
         # A narrow float cannot be compared with so large a number as below.
         bits: Any = float(radius) if isinstance(radius, np.floating) else radius
         # A whole number that no float can hold is none that is meant.
         number = isinstance(bits, Real) and not isinstance(bits, bool) and (bits <= 1e300 or bits == math.inf)
-        if not (number and float(bits) >= 0.0):
+        if not (isinstance(radius, str) or (number and float(bits) >= 0.0)):
             raise InvalidInputError(f"radius = {radius!r}; pass 'types', 'agrawal' or 'chi2', or 0 bits or more.")
-        self.radius = float(radius)
+        names = range(len(given)) if labels is None else labels
+        self.mixes = KLBall(given / given.sum(), float(radius)) if mix is None else robustness.mixes(given, names)
+        self.radius = radius_of(self.mixes)
         self.update: Update = update
         self.step_size: float = _positive_number(step_size, "step_size")
         references = np.zeros_like(given) if reference_risks is None else _numbers(reference_risks, "reference_risks")
@@ -276,11 +292,14 @@ class RobustLoss(ContextLoss):
                 f"reference_risks are {len(references)} for {len(given)} contexts. Pass one for each."
             )
         self._keep("references", references)
-        self._keep("mix", given / given.sum())
+        self._keep("mix", self.mixes.p_hat)
+        self._unseen = robustness.unseen(names).risks.tolist()
+        self._follows_data = mix is None
 
     def extra_repr(self) -> str:
         """Say what a printed model should show."""
-        return f"{super().extra_repr()}, radius={self.radius:.4g} bits, update={self.update!r}"
+        size = f"radius={self.radius:.4g} bits" if isinstance(self.mixes, KLBall) else f"mixes {self.mixes.where}"
+        return f"{super().extra_repr()}, {size}, update={self.update!r}"
 
     def get_extra_state(self) -> Tensor:
         """Return how many steps were taken, where that matters."""
@@ -291,23 +310,29 @@ class RobustLoss(ContextLoss):
         self._steps = int(state)
 
     @property
-    def ball(self) -> Ball:
+    def ball(self) -> Ball | OnHost:
         """The set of plausible mixes."""
-        return Ball(self.p_hat, self.radius)
+        if not isinstance(self.mixes, KLBall):
+            return OnHost(self.mixes)
+        return Ball(self.p_hat if self._follows_data else self.counts.new_tensor(self.mixes.p_hat), self.radius)
 
     @property
     def scores(self) -> Tensor:
-        """The running risks less the references; a context that has not occurred yet is as the others on average."""
+        """The running risks less the references; a context that has not occurred yet is as the others on average.
+
+        Contexts without samples whose risk ``mix`` gave follow.
+        """
         known = self.loss_counts > 0
         scores = torch.where(known, self.context_risks, 0.0) - self.references
         mass = (self.p_hat * known).sum().clamp(min=1e-300)
         average = (self.p_hat * torch.where(known, scores, 0.0)).sum() / mass
-        return torch.where(known, scores, average)
+        scores = torch.where(known, scores, average)
+        return torch.cat([scores, scores.new_tensor(self._unseen)]) if self._unseen else scores
 
     @property
     def context_weights(self) -> Tensor:
         """The mix reached so far: the least favourable one for the running risks, or on the way to it."""
-        return self.mix
+        return self.mix[: self.n_contexts]
 
     @torch.no_grad()
     def _learn(self, sums: Tensor, counts: Tensor) -> None:

@@ -42,7 +42,7 @@ def exact_learner(problem):
 def play(problem, references, radius, **options):
     ball = KLBall(problem.counts / problem.counts.sum(), radius)
     answer, asked = exact_learner(problem)
-    game = best_response(answer, ball, references, **({"tol": 1e-3, "max_iter": 30} | options))
+    game = best_response(answer, ball, references, ball.p_hat, **({"tol": 1e-3, "max_iter": 30} | options))
     return game, ball, asked
 
 
@@ -134,7 +134,7 @@ def test_more_contexts_and_wald(seed):
 def test_a_learner_that_cannot_change_ends_the_game():
     ball = KLBall([0.5, 0.3, 0.2], 0.4)
     risks = np.array([0.1, 0.5, 0.9])
-    game = best_response(lambda _: risks, ball, np.zeros(3), tol=1e-6, max_iter=100)
+    game = best_response(lambda _: risks, ball, np.zeros(3), ball.p_hat, tol=1e-6, max_iter=100)
     assert game.converged
     assert game.upper[game.best] == pytest.approx(ball.worst_case(risks).value)
     # Its own weights are least favourable in the end: nothing is left between the players but the least share.
@@ -145,7 +145,7 @@ def test_a_learner_that_cannot_change_ends_the_game():
 def test_a_noisy_learner_ends_the_game_without_a_failure(seed):
     rng = np.random.default_rng(seed)
     ball = KLBall(rng.dirichlet(np.ones(6)), 0.5)
-    game = best_response(lambda _: rng.exponential(size=6), ball, np.zeros(6), tol=1e-6, max_iter=40)
+    game = best_response(lambda _: rng.exponential(size=6), ball, np.zeros(6), ball.p_hat, tol=1e-6, max_iter=40)
     assert np.isfinite(game.upper).all()
     assert game.upper[game.best] == game.upper.min()
     assert ball.contains(game.p)

@@ -170,7 +170,9 @@ class KinkedPoint(OnlyKinks):
         # Rows of a context without a probability have slopes of zero width, but not none.
         share = np.where(seen, p, np.finfo(np.float64).tiny)
         question = DualSlopes(self.theta[None], share, share)
-        problem = RidgedAt(oracle.ridge, oracle.reach, self.theta[None])
+        # Probabilities sum to less than one where other contexts, without rows, have the rest.
+        ridge = Ridge(oracle.alpha * float(p.sum()), oracle.ridge.penalised)
+        problem = RidgedAt(ridge, oracle.reach, self.theta[None])
         return max(floor, float(balanced_bounds(BlockSlopes(oracle.blocks, question, self.states), problem)[0]))
 
 

@@ -61,6 +61,7 @@ def best_response(
     answer: Callable[[Array], Array],
     mixes: ContextSet,
     references: Array,
+    shares: Array,
     *,
     tol: float,
     max_iter: int,
@@ -78,13 +79,14 @@ def best_response(
     answer : callable
         Maps weights of shape (n_contexts,) to the risks of the model trained under them.
     references : ndarray of shape (n_contexts,)
+    shares : ndarray of shape (n_contexts,)
+        Of the contexts in the data, which the set need not be centred on.
     tol : float
         Stop when the gap is at most this share of the worst case of the scores' size.
     callback : callable, optional
         Called with the round, the lower and the upper value.
     """
-    p = mixes.p_hat
-    least = _LEAST_SHARE * mixes.p_hat
+    p = with_least_shares(mixes.p_hat, shares, mixes)
     rounds: list[_Round] = []
     centre: _Round | None = None
     length = 1.0
@@ -106,8 +108,7 @@ def best_response(
             if length < _SHORTEST_STEP:
                 converged = True
                 break
-        target = np.maximum(_proposal(rounds, centre, mixes), least)
-        direction = target / target.sum() - centre.p
+        direction = with_least_shares(_proposal(rounds, centre, mixes, shares), shares, mixes) - centre.p
         p = centre.p + length * direction
     best = min(rounds, key=lambda one: one.upper)
     lower, upper = (np.array([getattr(one, name) for one in rounds]) for name in ("lower", "upper"))
@@ -115,6 +116,15 @@ def best_response(
     weights, scores = (np.array([getattr(one, name) for one in rounds]) for name in ("p", "scores"))
     bound = float((weights @ scores.T).min(axis=1).max())
     return Game(best.p, best.risks, lower, upper, bound, rounds.index(best), converged)
+
+
+def with_least_shares(p: Array, shares: Array, mixes: ContextSet) -> Array:
+    """Return weights in which every context keeps a little of its share in the data, as far as the set allows."""
+    least = _LEAST_SHARE * shares
+    if (p >= least).all():
+        return p
+    p = np.maximum(p, least)
+    return mixes.project(p / p.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,9 +146,9 @@ class _Round:
         return self.upper - self.lower
 
 
-def _proposal(rounds: list[_Round], centre: _Round, mixes: ContextSet) -> Array:
+def _proposal(rounds: list[_Round], centre: _Round, mixes: ContextSet, shares: Array) -> Array:
     """Return the weights that maximise the parabola around a round."""
-    bend = _curvature(rounds, 1.0 / mixes.p_hat) if len(mixes.p_hat) <= _MOST_CONTEXTS else None
+    bend = _curvature(rounds, 1.0 / np.where(shares > 0.0, shares, 1.0)) if len(shares) <= _MOST_CONTEXTS else None
     if bend is None or not np.isfinite(bend).all():
         return centre.p + _FIRST_STEP * (centre.worst - centre.p)
     # The maximum over p of a concave parabola is the minimum over u of the worst case of linear scores:

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from counterpoise.core.objective import ReferenceRisks, RobustObjective
-from counterpoise.core.oracle._base import Oracle
+from counterpoise.core.objective import RobustObjective
 from counterpoise.core.solvers._base import Array, Solver, State
 from counterpoise.sets import ContextSet
 
@@ -63,11 +62,12 @@ class ScalarSearch(Solver):
         return share * left + (1.0 - share) * right
 
 
-def narrowed(oracle: Any, mixes: ContextSet, references: ReferenceRisks) -> Oracle:
+def narrowed(objective: RobustObjective) -> RobustObjective:
     """Return the problem on the range between two kinks that holds the minimum, found by an oracle of its own kind.
 
     ``oracle.around`` is asked, which is told on which side of a theta the worst case is lower.
     """
+    mixes, references, oracle = objective.mixes, objective.references, objective.oracle
 
     def falls(risks: Array, left: Array, right: Array) -> int:
         scores = risks - references.upper
@@ -75,8 +75,8 @@ def narrowed(oracle: Any, mixes: ContextSet, references: ReferenceRisks) -> Orac
             return 1
         return -1 if -steepest(mixes, scores, -left)[0] > 0 else 0
 
-    found: Oracle = oracle.around(falls)
-    return found
+    known: Any = oracle
+    return replace(objective, oracle=known.around(falls))
 
 
 def steepest(mixes: ContextSet, scores: Array, slopes: Array) -> tuple[float, Array]:

@@ -32,6 +32,7 @@ _FORMAT = 1
 TRUSTED = frozenset(
     {
         "counterpoise.core.objective.Certificate",
+        "counterpoise.sets.mix.Mix",
         "numpy.dtype",
         "numpy.float64",
         "numpy.int64",
