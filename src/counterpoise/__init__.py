@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from counterpoise.core.minimization import minimize
 from counterpoise.core.objective import Certificate
 from counterpoise.core.solvers import Solution, Status
-from counterpoise.sets import Chi2Ball, KLBall, WorstCase, confidence_radius
+from counterpoise.sets import Chi2Ball, KLBall, WorstCase, confidence_radius, effective_draws
 
 if TYPE_CHECKING:
     from counterpoise import metrics as metrics
@@ -60,6 +60,7 @@ __all__ = [
     "compare",
     "confidence_path",
     "confidence_radius",
+    "effective_draws",
     "minimize",
     "plan_stock",
     "pool_rare",

@@ -2,6 +2,7 @@
 
 from counterpoise.sets._base import Ball, Constraints, ContextSet, WorstCase, radius_of
 from counterpoise.sets.chi2 import Chi2Ball
+from counterpoise.sets.draws import Draws, count_draws, draws_in_groups, effective_draws
 from counterpoise.sets.kl import KLBall
 from counterpoise.sets.ladder import RADIUS_TICKS, along_radii, radius_ladder
 from counterpoise.sets.radius import RadiusMethod, confidence_radius, implied_confidence
@@ -12,11 +13,15 @@ __all__ = [
     "Chi2Ball",
     "Constraints",
     "ContextSet",
+    "Draws",
     "KLBall",
     "RadiusMethod",
     "WorstCase",
     "along_radii",
     "confidence_radius",
+    "count_draws",
+    "draws_in_groups",
+    "effective_draws",
     "implied_confidence",
     "radius_ladder",
     "radius_of",
