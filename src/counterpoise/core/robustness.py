@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from counterpoise.contexts import encode
 from counterpoise.core.objective import ReferenceRisks
@@ -102,7 +102,7 @@ class Robustness(Criterial):
             return math.nan
         return float(counts.sum()) if self.draws is None else float(self.draws)
 
-    def sized(self, contexts: NDArray[np.intp], groups: Any, weight: ArrayLike | None = None) -> Self:
+    def sized(self, contexts: NDArray[np.intp], groups: Any, weight: Array | None = None) -> Self:
         """Return the same with a number of draws, where they are to be found from groups of rows.
 
         Parameters
@@ -118,8 +118,10 @@ class Robustness(Criterial):
             return replace(self, draws=None)
         if groups is None:
             raise InvalidInputError(NO_GROUPS)
-        found = draws_in_groups(contexts, encode(groups, len(contexts), role="group"), weight)
-        return replace(self, draws=found.effective)
+        own = encode(groups, len(contexts), role="group")
+        # Weights may be in any unit; there are no more draws than rows that have one.
+        counts = None if weight is None else weight * (np.count_nonzero(weight) / weight.sum())
+        return replace(self, draws=draws_in_groups(contexts, own, counts).effective)
 
     def mixes(self, counts: Array) -> ContextSet:
         """Return the set of context distributions for these counts."""

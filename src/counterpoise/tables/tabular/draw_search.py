@@ -197,9 +197,9 @@ def doubts_of_order(
         return ()
     return (
         f"every row counts as a draw of {context}, and the set may be too small: neighbouring rows share it "
-        f"{longer:.2g} times as long as by chance, as if they were about {rounded(draws.effective)} draws, for which it "
-        f"would be {larger:.2g} times as large; name the rows that belong together (--group) or their time (--time), "
-        "or pass --draws rows if rows are independent",
+        f"{longer:.2g} times as long as by chance, as if they were about {rounded(draws.effective)} draws, for which "
+        f"it would be {larger:.2g} times as large; name the rows that belong together (--group) or their time "
+        "(--time), or pass --draws rows if rows are independent",
     )
 
 
