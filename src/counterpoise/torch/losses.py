@@ -217,7 +217,7 @@ class RobustLoss(ContextLoss):
     radius : {"types", "agrawal", "chi2"} or float
         How the size of the set follows from the confidence, or the size itself in bits.
     draws : float, optional
-        Independent draws of a context in the data, where samples are not.
+        Independent draws of a context in the data, where samples are not; see :func:`counterpoise.effective_draws`.
     reference_risks : sequence of float, optional
         The least risk that can be had in each context, see :func:`counterpoise.torch.reference_risks`. Without them the
         worst case is that of risk itself.
