@@ -62,7 +62,7 @@ def unordered(x):
     def ratio(w):
         return total**2 * sum(w * p * (1 - p)) / (sum(float(w @ one**2) for one in v) / kept)
 
-    w = 1 / (p + 2 / (1 + ratio(1 / p)))
+    w = 1 / (p + 2 / min(1 + ratio(1 / p), total**2 / (m @ m)))
     squares = np.array([float(w @ one**2) for one in v])
 
     def log_effect(weight):
@@ -106,11 +106,12 @@ def ordered(x):
     def ratio(w, trace):
         return total**2 * sum(w * p * (1 - p)) / trace
 
-    w = 1 / (p + 2 / (1 + ratio(1 / p, np.trace(v / p @ v.T))))
+    equal, alone = total**2 / (m @ m), ratio(1 / p, np.trace(v / p @ v.T))
+    w = 1 / (p + 2 / min(1 + alone, equal))
     covariance = np.sqrt(np.outer(w, w)) * (np.diag(p) - np.outer(p, p))
     most = np.trace(covariance) ** 2 / np.sum(covariance**2)
     lagged = np.trace(v[1:] * w @ v[:-1].T) / (m[1:] @ m[:-1])
-    r, equal = lagged / (np.trace(v * w @ v.T) / (m @ m)), total**2 / (m @ m)
+    r = lagged / (np.trace(v * w @ v.T) / (m @ m))
     r += (1 + 3 * max(r, 0)) / equal
     r += 1.6449 * np.sqrt((1 - r**2) / (equal * most))
     n = min(int(n_groups ** (2 / 3)), max(3, int(np.sqrt(0.15 / r) * (1 - r) / np.pi * n_groups)))
@@ -119,7 +120,8 @@ def ordered(x):
     held = (waves - (waves @ m / total)[:, None]) * m
     lost = (m @ toeplitz @ m) / np.mean([one @ toeplitz @ one for one in held])
     transforms = waves @ v
-    w = 1 / (p + 2 / (1 + ratio(1 / p, lost * np.mean((transforms**2) @ (1 / p)))))
+    crude = ratio(1 / p, lost * np.mean((transforms**2) @ (1 / p)))
+    w = 1 / (p + 2 / min(1 + crude, equal * min(crude / alone, 1)))
     gram = transforms * w @ transforms.T
     trace = np.trace(gram) / n
     square = (np.sum(gram**2) - np.sum(np.diag(gram) ** 2)) / (n * (n - 1))

@@ -237,9 +237,23 @@ class _GroupTable:
 
     # --- what deviates: v = x - sizes p', which is never formed ------------------------------------------------------
 
-    def weights(self, draws: float) -> Array:
-        """Return what squared deviations of each context are multiplied by: 1 / p, less for contexts of few draws."""
-        return 1.0 / (self.p + _PSEUDO_DRAWS / max(draws, 1.0))
+    @cached_property
+    def n_equal(self) -> float:
+        """Groups, or as many of equal size as vary like them."""
+        return self.total**2 / float(self.sizes @ self.sizes)
+
+    def weights(self, draws: float, share: float = 1.0) -> Array:
+        """Return what squared deviations of each context are multiplied by: 1 / p, less for contexts of few draws.
+
+        Parameters
+        ----------
+        draws : float
+        share : float
+            How many of the groups are independent of each other. Rows that differ within a group make for more draws,
+            but it takes groups to estimate a variance.
+        """
+        known = min(draws, share * self.n_equal)
+        return 1.0 / (self.p + _PSEUDO_DRAWS / max(known, 1.0))
 
     def _ratio(self, weights: Array, variance: float) -> float:
         """Return the variance that independent rows would have, over the one that was found, times the rows."""
@@ -323,7 +337,8 @@ class _GroupTable:
         # What the transforms lose at the ends and by their width, if it were an autoregression that persists.
         lost = _autoregressive(self.sizes, correlation) / float(gains.mean())
         crude = self._ratio(1.0 / self.p, lost * float(((transforms**2) @ (1.0 / self.p)).mean()))
-        weights = self.weights(1.0 + crude)
+        alone = self._ratio(1.0 / self.p, float(self._squares(1.0 / self.p).sum()))
+        weights = self.weights(1.0 + crude, min(crude / alone, 1.0) if math.isfinite(crude) else 1.0)
         gram = (transforms * weights) @ transforms.T
         own = np.diag(gram)
         variance = float(own.mean())
@@ -345,10 +360,9 @@ class _GroupTable:
         if variance <= 0.0:
             return 0.0
         found = (both / float(m[1:] @ m[:-1])) / (variance / moment)
-        n_equal = self.total**2 / moment
         # The first term is the bias of Marriott and Pope (1954).
-        found += (1.0 + 3.0 * max(found, 0.0)) / n_equal
-        found += _UPPER * math.sqrt(max(1.0 - found**2, 0.05) / (n_equal * self._most_even(weights)))
+        found += (1.0 + 3.0 * max(found, 0.0)) / self.n_equal
+        found += _UPPER * math.sqrt(max(1.0 - found**2, 0.05) / (self.n_equal * self._most_even(weights)))
         return min(max(found, 0.0), _LARGEST_CORRELATION)
 
     def _n_cosines(self, correlation: float) -> int:
