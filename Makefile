@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
-.PHONY: bench-check stress lowest bare check audit hooks format clean
+.PHONY: draws bench-check stress lowest bare check audit hooks format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -118,6 +118,9 @@ bench-cluster: $(VENV)/.test  ## fits on local workers: memory, passes, workers,
 
 small-contexts: $(VENV)/.core  ## a study of references and adjustments for many small contexts (5 minutes; SEEDS=100, BAD_ROWS=300)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/small_contexts.py --seeds $(or $(SEEDS),100) --bad-rows $(or $(BAD_ROWS),300)
+
+draws: $(VENV)/.core  ## how often sets hold the true mix when rows come in groups (15 minutes; RUNS=2000)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/draws_coverage.py --runs $(or $(RUNS),2000)
 
 fuzz: $(VENV)/.test  ## odd inputs for every public entry, into fuzz/ (20 minutes; FUZZ_EXAMPLES=, FUZZ_SEED=)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(FUZZ_ENTRIES)

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 from counterpoise.core.minimization import minimize
 from counterpoise.core.objective import Certificate
 from counterpoise.core.solvers import Solution, Status
-from counterpoise.sets import Chi2Ball, KLBall, Mix, WorstCase, confidence_radius
+from counterpoise.sets import (
+    Chi2Ball,
+    KLBall,
+    Mix,
+    ShareBounds,
+    ShareLimits,
+    TotalVariationBall,
+    WorstCase,
+    confidence_radius,
+    effective_draws,
+)
 
 if TYPE_CHECKING:
     from counterpoise import metrics as metrics
@@ -54,13 +64,17 @@ __all__ = [
     "RobustQuantileRegressor",
     "RobustXGBClassifier",
     "RobustXGBRegressor",
+    "ShareBounds",
+    "ShareLimits",
     "Solution",
     "Status",
+    "TotalVariationBall",
     "WorstCase",
     "__version__",
     "compare",
     "confidence_path",
     "confidence_radius",
+    "effective_draws",
     "minimize",
     "plan_stock",
     "pool_rare",

@@ -265,7 +265,7 @@ def test_a_broken_table_is_the_users_to_mend(tmp_path, case):
 WRONG = {
     "confidence": ("2", "confidence is 2.0"),
     "radius": ("wide", "radius is 'wide'"),
-    "draws": ("0", "draws is 0.0"),
+    "draws": ("0", "--draws is '0'; pass a positive number, such as 20, or rows"),
     "criterion": ("both", "criterion is 'both'"),
     "alpha": ("-1", "alpha = -1.0"),
     "reference": ("mine", "--reference is 'mine'; choose cross-fit, shrunk or in-sample"),

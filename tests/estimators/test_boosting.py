@@ -124,7 +124,7 @@ def test_scikit_learn_checks(estimator, check):
 
 @every_class
 def test_contexts_are_requested_by_the_class_and_handed_on_by_a_pipeline(kind):
-    assert get_routing_for_object(kind()).fit.requests == {"contexts": True, "sample_weight": None}
+    assert get_routing_for_object(kind()).fit.requests == {"contexts": True, "groups": True, "sample_weight": None}
     X, y, codes, _ = data_for(kind)
     with sklearn.config_context(enable_metadata_routing=True):
         pipeline = make_pipeline(StandardScaler(), small(kind)).fit(X, y, contexts=codes)

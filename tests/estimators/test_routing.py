@@ -79,7 +79,7 @@ def assert_contexts_mattered(model, rows, target):
 
 @every_estimator
 def test_contexts_are_requested_by_the_class_and_weights_are_not(estimator):
-    assert get_routing_for_object(estimator).fit.requests == {"contexts": True, "sample_weight": None}
+    assert get_routing_for_object(estimator).fit.requests == {"contexts": True, "groups": True, "sample_weight": None}
     assert "contexts" not in get_routing_for_object(estimator).score.requests
 
 

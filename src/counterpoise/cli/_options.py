@@ -25,6 +25,19 @@ Jobs = Annotated[int, typer.Option(help="Processes; -1 is one per core.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 Confidence = Annotated[float, typer.Option(help="Of the set of plausible mixes, from 0 to 1.")]
 Radius = Annotated[str, typer.Option(help="How its size follows: types, agrawal or chi2; or the size in bits.")]
+DrawsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="<number>|rows",
+        help="Independent draws of a context in the data; rows counts every row.",
+        show_default="what --group and --time say, else rows",
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(help="Column of rows that belong together, such as their day: sizes the set, and keeps folds apart."),
+]
+Time = Annotated[str | None, typer.Option(help="Column of dates or numbers in whose order rows came: sizes the set.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -72,7 +85,10 @@ class FeatureColumns:
         ),
     ] = None
 
-    def asked(self, model: Model, target: str, group: str | None = None) -> Asked:
+    group: Group = None
+    time: Time = None
+
+    def asked(self, model: Model, target: str) -> Asked:
         """Return what is asked of a table."""
         from counterpoise.tables.tabular.columns import Asked
 
@@ -82,7 +98,8 @@ class FeatureColumns:
             self.task,
             tuple(self.drop or ()),
             tuple(self.only or ()),
-            group,
+            self.group,
+            self.time,
             checked_pool_below(self.pool_below),
             model.switches(self.task),
         )
@@ -93,7 +110,6 @@ class Columns(FeatureColumns):
     """What the columns of a table are for."""
 
     target: Annotated[str, typer.Option(help="Column to be predicted.")]
-    group: Annotated[str | None, typer.Option(help="Column of rows that belong together, kept in one fold.")] = None
 
 
 _REFERENCES = "Least risk of each context: cross-fit (held-out rows), shrunk (for many small contexts) or in-sample."
@@ -105,9 +121,7 @@ class Model:
 
     confidence: Confidence = 0.99
     radius: Radius = "types"
-    draws: Annotated[
-        float | None, typer.Option(help="Independent draws of a context in the data, where rows are not.")
-    ] = None
+    draws: DrawsOption = None
     alpha: Annotated[float, typer.Option(help="Strength of the ridge on scaled features.")] = 1e-3
     reference: Annotated[str | None, typer.Option(help=_REFERENCES)] = "cross-fit"
     quantile: Annotated[float, typer.Option(help="With --task quantile.")] = 0.5
@@ -120,7 +134,7 @@ class Model:
         switches: dict[str, Any] = {
             "confidence": self.confidence,
             "radius": checked_radius(self.radius),
-            "draws": self.draws,
+            "draws": checked_draws(self.draws),
             "alpha": self.alpha,
             "reference": self.reference,
         }
@@ -195,6 +209,19 @@ def checked_jobs(jobs: int, cluster: str | None) -> int:
     if jobs == 0:
         raise InvalidInputError("--jobs is 0; pass a number of processes, or -1 for one per core.")
     return jobs
+
+
+def checked_draws(draws: str | None) -> Any:
+    """Return a number of draws, or the word for counting rows."""
+    if draws is None or draws == "rows":
+        return draws
+    try:
+        number = float(draws)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise InvalidInputError(f"--draws is {draws!r:.60}; pass a positive number, such as 20, or rows.")
+    return number
 
 
 def checked_radius(radius: str) -> Any:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
+    from counterpoise.stock.plans import StockPlan
     from counterpoise.tables.reading import DataFile
 
 
 def read_sales(
-    file: Path, demand: str, cost: str, price: str, context: list[str], product: list[str] | None
+    file: Path,
+    demand: str,
+    cost: str,
+    price: str,
+    context: list[str],
+    product: list[str] | None,
+    group: str | None = None,
+    time: str | None = None,
 ) -> tuple[DataFile, dict[str, Any]]:
     """Read the columns of a file that ``plan_stock`` needs, and return them by its names for them."""
     from counterpoise.tables.reading import read_table
@@ -20,6 +31,7 @@ def read_sales(
     roles = {demand: "--demand", **dict.fromkeys(context, "--context")}
     roles |= {name: role for name, role in ((cost, "--cost"), (price, "--price")) if _number(name) is None}
     roles |= dict.fromkeys(product or (), "--product")
+    roles |= {name: role for name, role in ((group, "--group"), (time, "--time")) if name is not None}
     data = read_table(file, roles)
     return data, {
         "demand": data.numbers(demand, "--demand", least=0.0),
@@ -27,7 +39,89 @@ def read_sales(
         "price": _amounts(data, price, "--price"),
         "contexts": read_labels(data, context, "--context"),
         "products": read_labels(data, product, "--product") if product else None,
+        "groups": _groups(data, group, time),
     }
+
+
+def _groups(data: DataFile, group: str | None, time: str | None) -> Any:
+    """Return which rows belong together, by labels that sort in the order of time where that is known."""
+    from counterpoise.contexts import encode
+    from counterpoise.tables.tabular.seen_draws import check_moments, natural
+
+    if group is None and time is None:
+        return None
+    if time is None:
+        assert group is not None
+        return natural(data.labels(group, "--group"))
+    times = data.labels(time, "--time")
+    check_moments(times, f"column {time!r} of {data.path.name} (--time)")
+    moments = natural(times)
+    if group is None:
+        return moments
+    groups = encode(data.labels(group, "--group"), role="group").codes
+    # Numbered by the first time of each.
+    _, first = np.unique(groups[np.argsort(moments, kind="stable")], return_index=True)
+    return np.argsort(np.argsort(first))[groups]
+
+
+@dataclass(frozen=True)
+class Sized:
+    """What the size of the set follows from: draws that are given, a number or ``"rows"``, or else groups and times."""
+
+    draws: Any
+    group: str | None
+    time: str | None
+    context: str
+
+    @property
+    def switch(self) -> Any:
+        """The draws as ``plan_stock`` takes them."""
+        if self.draws is not None:
+            return None if self.draws == "rows" else self.draws
+        return None if self.group is None and self.time is None else "groups"
+
+    def note(self, plan: StockPlan, sales: dict[str, Any]) -> list[str]:
+        """Say what the rows of the products are worth, where that was found from groups."""
+        from counterpoise.tables.tabular.draw_search import rounded
+
+        found = [one.robustness.counted for one in plan.plans if one.robustness.counted is not None]
+        if not found:
+            return []
+        n_groups = len(set(sales["groups"].tolist()))
+        where = (
+            f"at {n_groups:,} times ({self.time})" if self.group is None else f"in {n_groups:,} groups of {self.group}"
+        )
+        low, high = rounded(min(found)), rounded(max(found))
+        worth = f"about {low}" if low == high else f"{low} to {high}"
+        each = "; those of each product" if len(found) > 1 else ""
+        return [
+            f"{len(sales['demand']):,} rows {where}{each} are worth {worth} draws of {self.context}, which the set of "
+            "mixes is sized by"
+        ]
+
+    def doubts(self, plan: StockPlan, sales: dict[str, Any]) -> tuple[str, ...]:
+        """Say that rows may be fewer draws than they are, where one product was sold and nothing is known of groups."""
+        from counterpoise.contexts import encode
+        from counterpoise.tables.tabular.draw_search import doubts_of_order
+        from counterpoise.tables.tabular.seen_draws import RowOrder
+
+        robustness = plan.plans[0].robustness
+        if self.draws is not None or len(plan.plans) > 1 or not isinstance(robustness.radius, str):
+            return ()
+        contexts, order = encode(sales["contexts"]), RowOrder()
+        order.look(contexts.codes)
+        places = np.arange(len(contexts.labels))
+        level = robustness.confidence
+        return doubts_of_order(order, places, contexts.counts, self.context, level, robustness.radius)
+
+
+def sized_plan(sales: dict[str, Any], sized: Sized, **terms: Any) -> StockPlan:
+    """Plan stock, with a note on what sizes the set."""
+    from counterpoise.stock.planning import plan_stock
+
+    plan = plan_stock(**sales, draws=sized.switch, **terms)
+    notes = sized.note(plan, sales) if sized.switch == "groups" else sized.doubts(plan, sales)
+    return replace(plan, notes=(*notes, *plan.notes))
 
 
 def _amounts(data: DataFile, given: str, role: str) -> Any:

@@ -35,7 +35,7 @@ def compare(
     from counterpoise.tables.tabular.fitting import read_problem
 
     n_jobs = options.checked_jobs(jobs, cluster)
-    problem = read_problem(file, columns.asked(model, columns.target, columns.group), speaker)
+    problem = read_problem(file, columns.asked(model, columns.target), speaker)
     with on_cluster(cluster), problem.suited(), speaker.step("comparing"):
         comparison = speaker.warnings_of(
             lambda: compared(

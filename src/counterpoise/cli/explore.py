@@ -9,7 +9,7 @@ import typer
 
 from counterpoise.cli import _options as options
 from counterpoise.cli._base import NOT_BY_HALVES, Speaker, app, spoken, tell
-from counterpoise.cli._sales import read_sales
+from counterpoise.cli._sales import Sized, read_sales, sized_plan
 from counterpoise.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -66,11 +66,12 @@ def explore(
             raise InvalidInputError("stock needs --cost and --price, columns or numbers.")
         assert demand is not None
         with speaker.step("reading"):
-            data, sales = read_sales(file, demand, cost, price, columns.context, None)
+            data, sales = read_sales(file, demand, cost, price, columns.context, None, columns.group, columns.time)
         terms: dict[str, Any] = {"salvage": salvage, "shortage": shortage, "integer": integer}
-        terms |= {"currency": currency, "period": period, "confidence": model.confidence, "draws": model.draws}
+        terms |= {"currency": currency, "period": period, "confidence": model.confidence}
         terms |= {"radius": options.checked_radius(model.radius)}
-        swept, pool = _stock_sweep(sales, terms, limit, speaker)
+        sized = Sized(options.checked_draws(model.draws), columns.group, columns.time, by)
+        swept, pool = _stock_sweep(sales, sized, terms, limit, speaker)
         title = f"How much to order, by {by}"
     settings: dict[str, Any] = {
         "file": f"{file.name} ({data.n_rows:,} rows, fingerprint {data.fingerprint})",
@@ -95,11 +96,10 @@ def _model_sweep(file: Path, asked: Asked, speaker: Speaker) -> tuple[Sweep, Dat
 
 
 def _stock_sweep(
-    sales: dict[str, Any], terms: dict[str, Any], pool_below: int | None, speaker: Speaker
+    sales: dict[str, Any], sized: Sized, terms: dict[str, Any], pool_below: int | None, speaker: Speaker
 ) -> tuple[Sweep, Pool | None]:
     """Choose an order at every level."""
     from counterpoise.reports.explorer import stock_sweep
-    from counterpoise.stock.planning import plan_stock
     from counterpoise.tables.pooling import find_pool
 
     pool = None if pool_below is None else find_pool(sales["contexts"], pool_below)
@@ -107,7 +107,7 @@ def _stock_sweep(
         sales = {**sales, "contexts": pool.relabel(sales["contexts"])}
         speaker.note(pool.note)
     with speaker.step("solving at every level"):
-        plan = plan_stock(**sales, **terms)
+        plan = sized_plan(sales, sized, **terms)
         swept = stock_sweep(plan.plans[0], plan.money)
     speaker.note(*plan.notes)
     return swept, pool

@@ -45,9 +45,9 @@ def fit(
 
     `counterpoise fit patients.csv --target disease --context hospital --out model/`
 
-    Demand by its 90% quantile; 400 rows on 20 days are 20 draws of the weather:
+    Demand by its 90% quantile; rows of one day share its weather, so rows are fewer draws of it than they are:
 
-    `counterpoise fit sales.parquet --target units --task quantile --quantile 0.9 --context weather --draws 20
+    `counterpoise fit sales.parquet --target units --task quantile --quantile 0.9 --context weather --group day
     -o model/`
 
     Weather that was seen on fewer than 30 days, pooled:
@@ -71,7 +71,7 @@ def fit(
         checkpoint=checkpoint,
         folds=folds,
         workers=on_cluster(cluster),
-    ).write(file, columns.asked(model, columns.target, columns.group))
+    ).write(file, columns.asked(model, columns.target))
     if as_json:
         tell_json({**report.metrics, "folder": str(out)})
     else:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoise.cli._base import NOT_BY_HALVES, app, say, spoken, tell, tell_json
-from counterpoise.cli._options import Confidence, Radius, checked_radius
-from counterpoise.cli._sales import read_sales
+from counterpoise.cli._options import Confidence, DrawsOption, Group, Radius, Time, checked_draws, checked_radius
+from counterpoise.cli._sales import Sized, read_sales, sized_plan
 
 if TYPE_CHECKING:
     from counterpoise.stock.plans import StockPlan
@@ -38,9 +38,9 @@ def stock(
     integer: Annotated[bool, typer.Option("--integer", help="Order whole units only.")] = False,
     confidence: Confidence = 0.99,
     radius: Radius = "types",
-    draws: Annotated[
-        float | None, typer.Option(help="Independent draws of a circumstance in the data, where rows are not.")
-    ] = None,
+    draws: DrawsOption = None,
+    group: Group = None,
+    time: Time = None,
     min_rows: Annotated[int, typer.Option(help="Refuse circumstances with fewer rows.")] = 2,
     currency: Annotated[str, typer.Option(help="What amounts are in, such as EUR.")] = "",
     period: Annotated[str, typer.Option(help="What a row is, such as day.")] = "row",
@@ -61,12 +61,12 @@ def stock(
     """
     from counterpoise.files import check_output, whole
     from counterpoise.reports.stock import written
-    from counterpoise.stock.planning import plan_stock
 
     check_output(out, force)
-    data, sales = read_sales(file, demand, cost, price, context, product)
-    plan = plan_stock(
-        **sales,
+    data, sales = read_sales(file, demand, cost, price, context, product, group, time)
+    plan = sized_plan(
+        sales,
+        Sized(checked_draws(draws), group, time, " x ".join(context)),
         salvage=salvage,
         shortage=shortage,
         max_stock=max_stock,
@@ -74,7 +74,6 @@ def stock(
         integer=integer,
         confidence=confidence,
         radius=checked_radius(radius),
-        draws=draws,
         min_rows=min_rows,
         currency=currency,
         period=period,
@@ -84,7 +83,7 @@ def stock(
         "demand, cost, price": f"{demand}, {cost}, {price}",
         "circumstances": " x ".join(context),
         "salvage, shortage": f"{salvage:g}, {shortage:g}",
-        "confidence": f"{confidence:g}, radius {radius}" + (f", {draws:g} draws" if draws else ""),
+        "confidence": f"{confidence:g}, radius {radius}" + (f", {draws} draws" if draws and draws != "rows" else ""),
         "limits": f"{_limit(max_stock)} of one product, {_limit(capacity)} of all"
         + (", whole units" if integer else ""),
     }

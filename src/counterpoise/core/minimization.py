@@ -62,7 +62,7 @@ def minimize(
     radius : {"types", "agrawal", "chi2"} or float
         How the radius follows from the confidence, or the radius itself in bits; 0 is empirical risk minimisation.
     draws : float, optional
-        Independent draws of a context, where the counted samples are not.
+        Independent draws of a context, where the counted samples are not; see :func:`counterpoise.effective_draws`.
     mix : ContextSet, optional
         The mixes to be prepared for, such as ``Chi2Ball(p_hat, 0.5)``, instead of a confidence set of counts.
         ``confidence``, ``radius`` and ``draws`` then say nothing.

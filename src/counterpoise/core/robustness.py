@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.contexts import encode
 from counterpoise.core.objective import ReferenceRisks
 from counterpoise.exceptions import InvalidInputError, RenamedParameterError
-from counterpoise.sets import ContextSet, KLBall, Mix, RadiusMethod, confidence_radius
+from counterpoise.sets import ContextSet, KLBall, Mix, RadiusMethod, confidence_radius, draws_in_groups
 from counterpoise.sets.mix import Unseen
 
 Array = NDArray[np.float64]
@@ -22,6 +23,15 @@ Criterion = Literal["excess", "risk"]
 
 Mixes = Mix | Mapping[Any, Any] | ContextSet
 """What is known about the mix: by label, as bounds by label, or as a set over the contexts in the order of labels."""
+
+DrawCount = float | Literal["groups"] | None
+"""A number of independent draws, how to find it, or nothing where every row is one."""
+
+
+NO_GROUPS = (
+    "draws is 'groups', but there are no groups. Pass groups=, one label per row that says which rows belong together, "
+    "such as their day; or draws= as a number."
+)
 
 
 class Criterial:
@@ -52,8 +62,9 @@ class Robustness(Criterial):
         Level of the confidence set; 1 is the whole simplex.
     radius : {"types", "agrawal", "chi2"} or float
         How the radius follows from the confidence, or the radius itself in bits.
-    draws : float, optional
-        Independent draws of a context in the data, where rows are not. Of no use with a radius in bits.
+    draws : float or "groups", optional
+        Independent draws of a context in the data, where rows are not; ``"groups"`` has to be replaced by a number, see
+        :meth:`sized`. Of no use with a radius in bits.
     criterion : {"excess", "risk"}
     balanced : bool
         Centre the set on equal shares instead of on the empirical ones.
@@ -64,7 +75,7 @@ class Robustness(Criterial):
 
     confidence: float = 0.99
     radius: RadiusMethod | float = "types"
-    draws: float | None = None
+    draws: DrawCount = None
     criterion: Criterion = "excess"
     balanced: bool = False
     mix: Mixes | None = None
@@ -77,6 +88,46 @@ class Robustness(Criterial):
     def scored(self, references: ReferenceRisks) -> ReferenceRisks:
         """Return what is taken off each risk: the references, or nothing where the criterion is the risk itself."""
         return references if self.criterion == "excess" else ReferenceRisks.exactly(np.zeros_like(references.upper))
+
+    @property
+    def counts_draws(self) -> bool:
+        """Whether the size of the set follows from the number of draws."""
+        sized = self.mix is None or (self._by_label is not None and self._by_label.follows_data)
+        return sized and isinstance(self.radius, str)
+
+    @property
+    def counted(self) -> float | None:
+        """The draws as a number; None where rows are."""
+        if self.draws == "groups":
+            raise InvalidInputError(NO_GROUPS)
+        return self.draws
+
+    def n_draws(self, counts: Array) -> float:
+        """Return the draws that the size of the set follows from; NaN where it was given."""
+        if not self.counts_draws or self.draws == "groups":
+            return math.nan
+        return float(counts.sum()) if self.draws is None else float(self.draws)
+
+    def sized(self, contexts: NDArray[np.intp], groups: Any, weight: Array | None = None) -> Self:
+        """Return the same with a number of draws, where they are to be found from groups of rows.
+
+        Parameters
+        ----------
+        contexts : ndarray of int of shape (n_samples,)
+            Codes.
+        groups : labels of shape (n_samples,), or a table of several columns, which are crossed
+        weight : ndarray of shape (n_samples,), optional
+        """
+        if self.draws != "groups":
+            return self
+        if not self.counts_draws:
+            return replace(self, draws=None)
+        if groups is None:
+            raise InvalidInputError(NO_GROUPS)
+        own = encode(groups, len(contexts), role="group")
+        # Weights may be in any unit; there are no more draws than rows that have one.
+        counts = None if weight is None else weight * (np.count_nonzero(weight) / weight.sum())
+        return replace(self, draws=draws_in_groups(contexts, own, counts).effective)
 
     @property
     def _by_label(self) -> Mix | None:
@@ -103,7 +154,7 @@ class Robustness(Criterial):
                 counts,
                 confidence=self.confidence,
                 radius=self.radius,
-                draws=self.draws,
+                draws=self.counted,
             )
         if isinstance(self.mix, ContextSet):
             if self.mix.p_hat.size != len(counts):
@@ -113,7 +164,7 @@ class Robustness(Criterial):
                 )
             return self.mix
         if isinstance(self.radius, str):
-            bits = confidence_radius(counts, self.confidence, self.radius, draws=self.draws)
+            bits = confidence_radius(counts, self.confidence, self.radius, draws=self.counted)
         else:
             bits = self.radius
         shares = np.full(len(counts), 1.0 / len(counts)) if self.balanced else counts / counts.sum()
@@ -131,8 +182,10 @@ def check_parameters(params: Mapping[str, Any]) -> None:
             "'types', 'agrawal' or 'chi2', or a number of bits, 0 or more",
         ),
         "draws": (
-            params["draws"] is None or (_is_number(params["draws"], 0.0) and 0 < params["draws"] < math.inf),
-            "a positive number, how many independent draws of a context the data hold, or None",
+            params["draws"] is None
+            or (isinstance(params["draws"], str) and params["draws"] == "groups")
+            or (_is_number(params["draws"], 0.0) and 0 < params["draws"] < math.inf),
+            "a positive number, how many independent draws of a context the data hold, 'groups' or None",
         ),
         "criterion": (params["criterion"] in ("excess", "risk"), "'excess' or 'risk'"),
         "reference": (

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar, TextIO, TypedDict, TypeVar
 
 import numpy as np
@@ -15,11 +16,11 @@ from sklearn.base import BaseEstimator
 
 from counterpoise.contexts import Contexts, encode, shown, tidy
 from counterpoise.core.problem import Adjust, Reference
-from counterpoise.core.robustness import Criterial, Criterion, Mixes, Robustness, check_parameters
+from counterpoise.core.robustness import Criterial, Criterion, DrawCount, Mixes, Robustness, check_parameters
 from counterpoise.core.solvers import Progress
 from counterpoise.exceptions import InvalidInputError, OneContextWarning, SmallContextWarning
 from counterpoise.sets import ContextSet, RadiusMethod, radius_of
-from counterpoise.validation import check_aligned, on_host
+from counterpoise.validation import check_aligned, checked_row_weights, on_host
 
 Array = NDArray[np.float64]
 
@@ -159,7 +160,7 @@ class MixParameters(TypedDict, total=False):
 
     confidence: float
     radius: RadiusMethod | float
-    draws: float | None
+    draws: DrawCount
     criterion: Criterion
     mix: Mixes | None
 
@@ -201,8 +202,9 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
         Level of the confidence set of context mixes; 1 is every mix.
     radius : {"types", "agrawal", "chi2"} or float, default="types"
         How the size of the set follows from the confidence, or the size itself in bits.
-    draws : float, optional
-        Independent draws of a context in the data, where rows are not independent.
+    draws : float or "groups", optional
+        Independent draws of a context in the data, where rows are not independent. ``"groups"`` estimates them from
+        ``groups``, which ``fit`` takes then; see :func:`counterpoise.effective_draws`.
     criterion : {"excess", "risk"}, default="excess"
         What the worst case is taken of: risk above the least possible in each context, or risk itself.
     mix : mapping, Mix or ContextSet, optional
@@ -225,17 +227,19 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
         Of the set, in bits; NaN for a set that has none.
     unseen_contexts_, unseen_weights_ : ndarray of shape (n_unseen,)
         Contexts without rows whose risk ``mix`` gave, and their part in the mix; mostly none.
+    draws_ : float
+        The number of draws that the size of the set follows from; NaN where the size was given.
     """
 
-    # The context is metadata: requested by the class, so that no instance has to ask for it.
-    __metadata_request__fit: ClassVar = {"contexts": True}
+    # Contexts and groups are metadata: requested by the class, so that no instance has to ask for them.
+    __metadata_request__fit: ClassVar = {"contexts": True, "groups": True}
 
     def __init__(
         self,
         *,
         confidence: float = 0.99,
         radius: RadiusMethod | float = "types",
-        draws: float | None = None,
+        draws: DrawCount = None,
         criterion: Criterion = "excess",
         mix: Mixes | None = None,
     ) -> None:
@@ -250,13 +254,49 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
         """What is scored, and how large the set is."""
         return Robustness(self.confidence, self.radius, self.draws, self.criterion, mix=self.mix)
 
+    def sized(
+        self, X: Any, contexts: Any, groups: Any, sample_weight: Any = None, encoded: Contexts | None = None
+    ) -> Robustness:
+        """Return what is scored and how large the set is, with the draws as a number.
+
+        Parameters
+        ----------
+        X, contexts, groups, sample_weight
+            What ``fit`` takes of every row.
+        encoded : Contexts, optional
+            The contexts, where they are encoded already.
+        """
+        robustness = self.robustness
+        if robustness.draws != "groups" or not robustness.counts_draws:
+            return robustness.sized(np.empty(0, dtype=np.intp), None)
+        if any(hasattr(values, "__dask_graph__") for values in (X, contexts, groups, sample_weight)):
+            raise InvalidInputError(
+                "draws='groups' needs contexts and groups in memory, and these are on workers. Pass the number: "
+                "draws=counterpoise.effective_draws(contexts, groups) of their rows, or of a part in which whole "
+                "groups are."
+            )
+        if encoded is None:
+            if contexts is None:
+                return replace(robustness, draws=None)
+            encoded = encode(on_host(contexts))
+        weight = None if sample_weight is None else checked_row_weights(sample_weight, encoded)
+        return robustness.sized(encoded.codes, on_host(groups), weight)
+
     def _encode(self, contexts: Any, X: Any, n_rows: int) -> Contexts:
         """Return the context of each row of X; to be called by ``fit``, since a warning names its caller."""
         check_aligned(X, contexts)
         return encode(contexts_or_one(self, contexts, n_rows, stacklevel=4), n_rows)
 
     def _keep_contexts(
-        self, contexts: Contexts, counts: Array, mixes: ContextSet, *, weights: Array, risks: Array, references: Array
+        self,
+        contexts: Contexts,
+        counts: Array,
+        mixes: ContextSet,
+        *,
+        draws: float,
+        weights: Array,
+        risks: Array,
+        references: Array,
     ) -> None:
         """Store what was found about contexts.
 
@@ -265,6 +305,8 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
         counts : ndarray of shape (n_contexts,)
             Rows, or the sum of their weights.
         mixes : ContextSet
+        draws : float
+            That its size follows from.
         weights, risks, references : ndarray of shape (n_contexts,)
             The mix under which the decision was made, the risks of the decision, and the least risks. The first two
             may go on with contexts without rows.
@@ -281,3 +323,4 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
         self.reference_risks_ = references
         self.excess_risks_ = risks - references
         self.radius_ = radius_of(mixes)
+        self.draws_ = draws

@@ -100,7 +100,7 @@ class ContextRobust(RobustEstimator):
     ----------
     estimator_ : estimator
         The learner fitted to all rows.
-    contexts_, context_counts_, context_weights_, unseen_contexts_, unseen_weights_, radius_
+    contexts_, context_counts_, context_weights_, unseen_contexts_, unseen_weights_, radius_, draws_
         As in the linear models. The weights are those of the final fit, relative to ``context_counts_``.
     context_risks_, reference_risks_, excess_risks_ : ndarray of shape (n_contexts,)
         On held-out rows; none of them is adjusted.
@@ -158,7 +158,7 @@ class ContextRobust(RobustEstimator):
         tags.target_tags.multi_output = False
         return tags
 
-    def fit(self, X: Any, y: Any, contexts: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, contexts: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Play the game, and fit the learner under the weights it ends with.
 
         Parameters
@@ -167,6 +167,9 @@ class ContextRobust(RobustEstimator):
         y : array of shape (n_samples,)
         contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
         sample_weight : array of shape (n_samples,), optional
+        groups : labels of shape (n_samples,), optional
+            Rows that belong together, such as those of one day; for ``draws="groups"``, and of no effect without it.
+            Rows are held out as ``cv`` says, whatever their groups.
         """
         with speaking_as(self):
             check_takes_weights(self.estimator)
@@ -176,10 +179,11 @@ class ContextRobust(RobustEstimator):
             n_rows = len(y)
             encoded = self._encode(contexts, X, n_rows)
             weight = checked_row_weights(sample_weight, encoded)
+            robustness = self.sized(X, contexts, groups, sample_weight, encoded)
             folds = fold_of_rows(self.estimator, X, y, encoded.codes, weight, self.cv)
             X, encoded, weight, y, folds = weighted_rows(X, encoded, weight, y, folds)
             rows = ContextRows(encoded.codes, weight, len(encoded.labels))
-            mixes = self.robustness.mixes(rows.counts, encoded.labels)
+            mixes = robustness.mixes(rows.counts, encoded.labels)
             unseen = self.robustness.unseen(encoded.labels).risks
             shares = shares_of(rows.counts)
             judge: dict[str, Any] = {"loss": self.loss, "floor": least_probability(n_rows), "n_jobs": self.n_jobs}
@@ -215,7 +219,15 @@ class ContextRobust(RobustEstimator):
             )
         self.estimator_ = fit_weighted(self.estimator, X, y, weight, tilt(game.p))
         self._n_rows = n_rows
-        self._keep_contexts(encoded, rows.counts, mixes, weights=game.p, risks=game.risks, references=references)
+        self._keep_contexts(
+            encoded,
+            rows.counts,
+            mixes,
+            draws=robustness.n_draws(rows.counts),
+            weights=game.p,
+            risks=game.risks,
+            references=references,
+        )
         self.reference_bracket_ = bracket
         self.adjustments_ = adjustments
         upper = float(game.upper[game.best])

@@ -57,8 +57,9 @@ class RobustBooster(RobustEstimator):
         Level of the confidence set of context mixes; 1 is every mix.
     radius : {"types", "agrawal", "chi2"} or float, default="types"
         How the size of the set follows from the confidence, or the size itself in bits. 0 is the library's plain fit.
-    draws : float, optional
-        Independent draws of a context in the data, where rows are not independent.
+    draws : float or "groups", optional
+        Independent draws of a context in the data, where rows are not independent. ``"groups"`` estimates them from
+        ``groups``, which ``fit`` takes then; see :func:`counterpoise.effective_draws`.
     criterion : {"excess", "risk"}, default="excess"
         What the worst case is taken of: risk above the least possible in each context, or risk itself.
     mix : mapping, Mix or ContextSet, optional
@@ -104,6 +105,8 @@ class RobustBooster(RobustEstimator):
         In bits.
     unseen_contexts_, unseen_weights_ : ndarray of shape (n_unseen,)
         Contexts without rows whose risk ``mix`` gave, and their part in the mix; mostly none.
+    draws_ : float
+        The number of draws that the size of the set follows from; NaN where the size was given.
     history_ : ndarray of shape (n_iter_,)
         The worst case on held-out rows after every round.
     n_iter_ : int
@@ -154,7 +157,7 @@ class RobustBooster(RobustEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X: Any, y: Any, contexts: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, contexts: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Find the weights of every round on part of the rows, then boost all rows under them.
 
         Parameters
@@ -164,6 +167,8 @@ class RobustBooster(RobustEstimator):
         y : array of shape (n_samples,)
         contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
         sample_weight : array of shape (n_samples,), optional
+        groups : labels of shape (n_samples,), optional
+            Rows that belong together, such as those of one day; for ``draws="groups"``, and of no effect without it.
         """
         given = X
         with speaking_as(self):
@@ -173,12 +178,13 @@ class RobustBooster(RobustEstimator):
             self._check_switches()
             recipe = self._recipe(self._seed())
             encoded = self._encode(contexts, given, len(y))
+            robustness = self.sized(X, contexts, groups, sample_weight, encoded)
             weight, (X, y, encoded) = checked_weights(sample_weight, X, y, encoded)
             _refuse_wide(weight, "sample_weight", _NARROW[0])
             _refuse_wide(np.abs(y), "y", 0.0)
             _refuse_wide(np.abs(X[np.isfinite(X)]), "X", 0.0)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
-            mixes = self.robustness.mixes(counts, encoded.labels)
+            mixes = robustness.mixes(counts, encoded.labels)
             unseen = self.robustness.unseen(encoded.labels).risks
             shares = shares_of(counts)
             rows = Rows(X, y, weight, encoded.codes)
@@ -209,7 +215,15 @@ class RobustBooster(RobustEstimator):
         self.booster_ = run.finish()
         self.best_iteration_ = n_rounds
         risks = played.risks[n_rounds - 1]
-        self._keep_contexts(encoded, counts, mixes, weights=path[-1], risks=risks, references=references)
+        self._keep_contexts(
+            encoded,
+            counts,
+            mixes,
+            draws=robustness.n_draws(counts),
+            weights=path[-1],
+            risks=risks,
+            references=references,
+        )
         self.context_weights_path_ = path[:, : len(shares)]
         self.history_ = played.values
         self.n_iter_ = len(played.values)

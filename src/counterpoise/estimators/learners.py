@@ -18,6 +18,7 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 
 from counterpoise.contexts import Contexts
 from counterpoise.core.references import folds_within
+from counterpoise.estimators._base import speaking_as
 from counterpoise.exceptions import InvalidInputError, OneContextWarning
 from counterpoise.validation import unwrapped
 
@@ -68,6 +69,16 @@ def fit_routed(learner: Any, X: Any, y: Any, **metadata: Any) -> Any:
     with config_context(enable_metadata_routing=False):
         fitted.fit(X, y, **{prefix + name: value for name, value in metadata.items()})
     return fitted
+
+
+def with_counted_draws(learner: Any, X: Any, contexts: Any, groups: Any, sample_weight: Any = None) -> Any:
+    """Return a robust learner whose draws are a number, where they are to be found from groups of rows."""
+    own = innermost(learner)
+    if not (hasattr(own, "sized") and own.draws == "groups"):
+        return learner
+    with speaking_as(own):
+        draws = own.sized(X, contexts, groups, sample_weight).draws
+    return clone(learner).set_params(**{f"{step_name(learner)}draws": draws})
 
 
 def step_name(learner: Any) -> str:

@@ -17,6 +17,7 @@ from counterpoise.contexts import sorted_codes
 from counterpoise.core.fit import LinearFit, fit_problem
 from counterpoise.core.objective import ReferenceRisks
 from counterpoise.core.problem import Adjust, LinearProblem, Reference
+from counterpoise.core.robustness import Robustness
 from counterpoise.estimators._base import (
     Array,
     LinearParameters,
@@ -160,9 +161,11 @@ class RobustLinearModel(RobustEstimator):
     radius : {"types", "agrawal", "chi2"} or float, default="types"
         How the size of the set follows from the confidence, or the size itself in bits. 0 is empirical risk
         minimisation.
-    draws : float, optional
+    draws : float or "groups", optional
         Independent draws of a context in the data, where rows are not independent (patients visit a hospital in
-        turn, but one storm is many rows of rain).
+        turn, but one storm is many rows of rain). ``"groups"`` estimates them from ``groups``, which ``fit`` takes
+        then: labels such as days, in the order of time where they have an order; see
+        :func:`counterpoise.effective_draws`.
     criterion : {"excess", "risk"}, default="excess"
         What the worst case is taken of: risk above the least possible in each context, or risk itself.
     mix : mapping, Mix or ContextSet, optional
@@ -214,6 +217,8 @@ class RobustLinearModel(RobustEstimator):
         In bits.
     unseen_contexts_, unseen_weights_ : ndarray of shape (n_unseen,)
         Contexts without rows whose risk ``mix`` gave, and their part in the mix; mostly none.
+    draws_ : float
+        The number of draws that the size of the set follows from; NaN where the size was given.
     certificate_ : Certificate
         Proven bounds of the optimum, adjustments included.
     n_iter_, n_features_in_ : int
@@ -257,7 +262,7 @@ class RobustLinearModel(RobustEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def fit(self, X: Any, y: Any, contexts: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, contexts: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -269,8 +274,13 @@ class RobustLinearModel(RobustEstimator):
             Where X is a dask dataframe, names of its columns will do; these are then no features.
         sample_weight : array of shape (n_samples,), optional
             A whole number is the same as repeating the row.
+        groups : labels of shape (n_samples,), optional
+            Rows that belong together, such as those of one day; for ``draws="groups"``, and of no effect without it.
         """
-        return self.fit_problem(self.pose(X=X, y=y, contexts=contexts, sample_weight=sample_weight))
+        problem = self.pose(X=X, y=y, contexts=contexts, sample_weight=sample_weight)
+        with speaking_as(self):
+            robustness = self.sized(X, contexts, groups, sample_weight)
+        return self.fit_problem(problem, robustness)
 
     def pose(self, **columns: Any) -> LinearProblem:
         """Check the data, and return the problem they pose, wherever the rows are; see ``estimators.homes``.
@@ -288,11 +298,18 @@ class RobustLinearModel(RobustEstimator):
             refuse_measurements(labels, int(problem.contexts.counts.sum()))
             return replace(problem, unseen=self.robustness.unseen(labels).risks)
 
-    def fit_problem(self, problem: LinearProblem) -> Self:
-        """Fit the model to a problem that is posed already."""
+    def fit_problem(self, problem: LinearProblem, robustness: Robustness | None = None) -> Self:
+        """Fit the model to a problem that is posed already.
+
+        Parameters
+        ----------
+        robustness : Robustness, optional
+            The model's own, with the draws as a number.
+        """
+        robustness = robustness or self.robustness
         line = ProgressLine(type(self).__name__) if self.verbose else None
         with speaking_as(self):
-            mixes = self.robustness.mixes(problem.counts, problem.contexts.labels)
+            mixes = robustness.mixes(problem.counts, problem.contexts.labels)
             scoring = self.scoring(problem, mixes)
             fit = fit_problem(
                 problem,
@@ -307,7 +324,7 @@ class RobustLinearModel(RobustEstimator):
         if line is not None:
             line.close()
         problem.finish()
-        return self.keep(fit, scoring)
+        return self.keep(fit, scoring, robustness)
 
     def scoring(self, problem: LinearProblem, mixes: ContextSet) -> Scoring:
         """Return the least risk of each context, and what is taken off the risks in the score."""
@@ -324,13 +341,14 @@ class RobustLinearModel(RobustEstimator):
         bracket = problem.reference_bracket(self.tol) if shrunk else None
         return Scoring(references, adjustments, scored, bracket)
 
-    def keep(self, fit: LinearFit, scoring: Scoring) -> Self:
+    def keep(self, fit: LinearFit, scoring: Scoring, robustness: Robustness | None = None) -> Self:
         """Store what a fit found."""
         solution = fit.solution
         self._keep_contexts(
             fit.contexts,
             fit.counts,
             fit.mixes,
+            draws=(robustness or self.robustness).n_draws(fit.counts),
             weights=solution.p_worst,
             risks=solution.risks,
             references=scoring.references.upper,

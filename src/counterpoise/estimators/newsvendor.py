@@ -46,7 +46,8 @@ class RobustNewsvendor(RobustEstimator):
     stock_level_ : float
     context_levels_ : ndarray of shape (n_contexts,)
         The best level for each context alone.
-    contexts_, context_counts_, context_weights_, context_risks_, reference_risks_, excess_risks_, radius_, certificate_
+    contexts_, context_counts_, context_weights_, context_risks_, reference_risks_, excess_risks_, radius_, draws_,
+    certificate_
         As in the linear models; a risk is a mean cost, that is minus a mean profit.
     """
 
@@ -70,7 +71,9 @@ class RobustNewsvendor(RobustEstimator):
         self.integer = integer
         self.reference = reference
 
-    def fit(self, costs: Any, demand: Any, contexts: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self, costs: Any, demand: Any, contexts: Any = None, sample_weight: Any = None, *, groups: Any = None
+    ) -> Self:
         """Find the level.
 
         Parameters
@@ -81,12 +84,15 @@ class RobustNewsvendor(RobustEstimator):
             A dask array or series stays on its workers (extra ``dask``).
         contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
         sample_weight : array of shape (n_samples,), optional
+        groups : labels of shape (n_samples,), optional
+            Rows that belong together, such as those of one day; for ``draws="groups"``, and of no effect without it.
         """
         with speaking_as(self):
             check_switches(self)
             stock = self._stock(costs, demand, contexts, sample_weight)
-            solution = stock.solve(self.robustness, speaker=type(self).__name__)
-            mixes = self.robustness.mixes(stock.problem.counts, stock.problem.contexts.labels)
+            robustness = self.sized(demand, contexts, groups, sample_weight)
+            solution = stock.solve(robustness, speaker=type(self).__name__)
+            mixes = robustness.mixes(stock.problem.counts, stock.problem.contexts.labels)
         stock.problem.finish()
         self.stock_level_ = float(solution.theta[0])
         self.context_levels_ = stock.context_levels
@@ -95,6 +101,7 @@ class RobustNewsvendor(RobustEstimator):
             stock.problem.contexts,
             stock.problem.counts,
             mixes,
+            draws=robustness.n_draws(stock.problem.counts),
             weights=solution.p_worst,
             risks=solution.risks,
             references=stock.references.upper,

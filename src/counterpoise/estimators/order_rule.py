@@ -41,7 +41,7 @@ class RobustNewsvendorRegressor(RobustRegressor):
         Round orders to whole units.
     """
 
-    __metadata_request__fit: ClassVar = {"contexts": True, "costs": True}
+    __metadata_request__fit: ClassVar = {"contexts": True, "costs": True, "groups": True}
 
     @with_parameters_of(RobustRegressor)
     def __init__(
@@ -68,7 +68,16 @@ class RobustNewsvendorRegressor(RobustRegressor):
         tags.target_tags.positive_only = True
         return tags
 
-    def fit(self, X: Any, y: Any, contexts: Any = None, sample_weight: Any = None, costs: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        contexts: Any = None,
+        sample_weight: Any = None,
+        costs: Any = None,
+        *,
+        groups: Any = None,
+    ) -> Self:
         """Find the rule.
 
         Parameters
@@ -80,9 +89,13 @@ class RobustNewsvendorRegressor(RobustRegressor):
         sample_weight : array of shape (n_samples,), optional
         costs : float or array of shape (n_samples,), optional
             Per unit bought; ``cost`` where it is not given.
+        groups : labels of shape (n_samples,), optional
+            Rows that belong together, such as those of one day; for ``draws="groups"``, and of no effect without it.
         """
         problem = self.pose(X=X, y=y, contexts=contexts, sample_weight=sample_weight, costs=costs)
-        return self.fit_problem(problem)
+        with speaking_as(self):
+            robustness = self.sized(X, contexts, groups, sample_weight)
+        return self.fit_problem(problem, robustness)
 
     def predict(self, X: Any) -> Array:
         """Return the order of each row."""

@@ -30,6 +30,7 @@ from counterpoise.estimators.learners import (
     row_losses,
     specialist_losses,
     step_name,
+    with_counted_draws,
 )
 from counterpoise.estimators.linear import RobustLinearModel, RobustLinearRegression, RobustLogisticRegression
 from counterpoise.exceptions import InvalidInputError
@@ -164,7 +165,8 @@ def compare(
     cv : int or splitter
         A number deals the rows of every context to that many folds, along the targets.
     groups : labels of shape (n_samples,), optional
-        Rows that belong together (one patient, one day): they are kept in one fold, and count as one in intervals.
+        Rows that belong together (one patient, one day): they are kept in one fold, and count as one in intervals. An
+        estimator with ``draws="groups"`` sizes its set by them.
     loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
         By default the one the models are fitted by.
     confidence : float
@@ -192,7 +194,8 @@ def compare(
         )
     if mix is not None:
         base = clone(base).set_params(**{f"{step_name(base)}mix": mix})
-        last = innermost(base)
+    base = with_counted_draws(base, X, contexts, groups, sample_weight)
+    last = innermost(base)
     folds = fold_of_rows(base, X, target, held_out.contexts.codes, held_out.weight, cv, held_out.groups)
     held_out, X, target, folds = held_out.weighted(X, target, folds)
     judge: dict[str, Any] = {"loss": loss, "floor": least_probability(len(target)), "n_jobs": n_jobs}

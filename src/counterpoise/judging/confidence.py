@@ -17,6 +17,7 @@ from counterpoise.contexts import shown
 from counterpoise.core.fit import LinearFit
 from counterpoise.core.objective import Certificate
 from counterpoise.core.path import solve_path
+from counterpoise.estimators.learners import with_counted_draws
 from counterpoise.estimators.linear import RobustLinearModel
 from counterpoise.exceptions import EmptySetError, InvalidInputError
 from counterpoise.sets import (
@@ -70,6 +71,7 @@ def confidence_path(
     radii: Sequence[float] | None = None,
     levels: int = 50,
     sample_weight: Any = None,
+    groups: Any = None,
     **columns: Any,
 ) -> ConfidencePath:
     """Fit a model at many levels of confidence.
@@ -88,6 +90,8 @@ def confidence_path(
         The levels, as confidences or as radii in bits.
     levels : int
         How many, where neither is given.
+    groups : labels of shape (n_samples,), optional
+        Rows that belong together, for a model with ``draws="groups"``.
     **columns
         What else the model's ``fit`` takes of every row, such as ``costs=``.
 
@@ -95,6 +99,8 @@ def confidence_path(
     -------
     ConfidencePath
     """
+    if contexts is not None:
+        model = with_counted_draws(model, X, contexts, groups, sample_weight)
     if isinstance(model, Pipeline) and len(model.steps) > 1:
         before, (name, final) = clone(model[:-1]), model.steps[-1]
         X = before.fit_transform(X, y)

@@ -57,7 +57,8 @@ class Report:
     notes : sequence of str
         What the reader should know first.
     cv, groups, n_jobs
-        Of the comparison with the baselines, see :func:`counterpoise.compare`.
+        Of the comparison with the baselines, see :func:`counterpoise.compare`; a model with ``draws="groups"`` is
+        fitted with the groups.
     risk : str
         What a risk is the mean of, in words.
     levels : int
@@ -94,7 +95,10 @@ class Report:
         try:
             check_is_fitted(self.model)
         except NotFittedError:
-            return fit_routed(self._asked, self.X, self.y, contexts=self.contexts)
+            labels = {"contexts": self.contexts}
+            if own.get_params().get("draws") == "groups":
+                labels["groups"] = self.groups
+            return fit_routed(clone(self._asked), self.X, self.y, **labels)
         if self.mix is not None:
             raise InvalidInputError("the model is fitted already, to a mix of its own. Pass mix= to it before it is.")
         return self.model
@@ -109,8 +113,12 @@ class Report:
     @cached_property
     def _judged(self) -> Any:
         """What is compared and followed: the model, or where there is but a sample one like it."""
+        prefix = step_name(self.model)
         if self.n_rows is None:
-            return self._asked
+            if innermost(self._asked).get_params().get("draws") != "groups":
+                return self._asked
+            draws = self._own.draws_
+            return clone(self._asked).set_params(**{f"{prefix}draws": None if math.isnan(draws) else draws})
         # A sample is a smaller table: its own set would be larger, and its in-sample minima too good to be true.
         like: dict[str, Any] = {"draws": None, "reference": "cross-fit"}
         mix = getattr(self._own, "mix", None)
@@ -120,7 +128,6 @@ class Report:
         if isinstance(adjust, (int, float)):
             # Over the root of the rows, of which a sample has fewer.
             like["adjust"] = float(adjust) * math.sqrt(len(self.y) / self.n_rows)
-        prefix = step_name(self._asked)
         return clone(self._asked).set_params(**{f"{prefix}{name}": value for name, value in like.items()})
 
     @cached_property

@@ -3,6 +3,7 @@
 from counterpoise.sets._base import Ball, ContextSet, WorstCase, radius_of
 from counterpoise.sets._geometry import Constraints, Geometry
 from counterpoise.sets.chi2 import Chi2Ball
+from counterpoise.sets.draws import Draws, count_draws, draws_in_groups, effective_draws
 from counterpoise.sets.intersection import Intersection
 from counterpoise.sets.kl import KLBall
 from counterpoise.sets.ladder import RADIUS_TICKS, along_radii, radius_ladder
@@ -17,6 +18,7 @@ __all__ = [
     "Chi2Ball",
     "Constraints",
     "ContextSet",
+    "Draws",
     "Geometry",
     "Intersection",
     "KLBall",
@@ -29,6 +31,9 @@ __all__ = [
     "WorstCase",
     "along_radii",
     "confidence_radius",
+    "count_draws",
+    "draws_in_groups",
+    "effective_draws",
     "implied_confidence",
     "radius_ladder",
     "radius_of",

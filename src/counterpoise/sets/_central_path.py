@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from counterpoise.linalg import solve_stack
-from counterpoise.sets._geometry import Array, Constraints, Geometry, Stiffness
+from counterpoise.sets._geometry import Array, Constraints, Geometry, Indices, Mask, Stiffness
 
 _MOST_STEPS = 150
 
@@ -49,11 +49,11 @@ class Variables:
     """Prices of the distances to bounds and links."""
     mu: Array
 
-    def at(self, rows: Array) -> Self:
+    def at(self, rows: Indices | Mask) -> Self:
         """Return some of the rows."""
         return type(self)(*(getattr(self, one.name)[rows] for one in fields(self)))
 
-    def put(self, rows: Array, other: Variables) -> None:
+    def put(self, rows: Indices, other: Variables) -> None:
         """Replace some of the rows."""
         for one in fields(self):
             getattr(self, one.name)[rows] = getattr(other, one.name)
@@ -98,7 +98,7 @@ def maximise(
 class _CentralPath:
     geometry: Geometry
     constraints: Callable[[Array], Constraints]
-    free: Array
+    free: Mask
     weights: Array
     room_weights: Array
 

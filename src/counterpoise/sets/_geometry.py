@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 
 _NONE: Indices = np.zeros(0, dtype=np.intp)
 
@@ -131,7 +132,7 @@ class Geometry:
         if len(self.owners):
             out[..., self.helpers] += links
             # Several links may share a probability.
-            np.subtract.at(out, (..., self.owners), links)
+            np.subtract.at(out, (..., self.owners), links)  # type: ignore[arg-type]
         return out
 
     def stiffness(self, diagonal: Array, weights: Array) -> Stiffness:
@@ -169,7 +170,7 @@ class Stiffness:
         if len(self.owners):
             own = d[..., self.helpers]
             d[..., self.helpers] = own + h
-            np.add.at(d, (..., self.owners), h * (own / (own + h)))
+            np.add.at(d, (..., self.owners), h * (own / (own + h)))  # type: ignore[arg-type]
         return d
 
     @cached_property
@@ -182,7 +183,8 @@ class Stiffness:
         if len(self.owners) == 0:
             return rows
         rows = rows.copy()
-        np.add.at(rows, (..., self.owners, slice(None)), self._shares[..., None] * rows[..., self.helpers, :])
+        moved = self._shares[..., None] * rows[..., self.helpers, :]
+        np.add.at(rows, (..., self.owners, slice(None)), moved)  # type: ignore[arg-type]
         return rows
 
     def whitened(self, rows: Array) -> Array:

@@ -299,8 +299,8 @@ class Joint:
         """Say which conditions leave no mix, the simplest contradiction first."""
         linear = self.linear
         for part in self.smooth:
-            for c in np.flatnonzero((linear.low > 0.0) | (linear.high < 1.0)):
-                low, high = part.interval(int(c))
+            for c in np.flatnonzero((linear.low > 0.0) | (linear.high < 1.0)).tolist():
+                low, high = part.interval(c)
                 if high < linear.low[c] - MEMBERSHIP_TOLERANCE or low > linear.high[c] + MEMBERSHIP_TOLERANCE:
                     return (
                         f"no mix is in all sets: {linear.name(c)} is bounded to {linear.low[c]:g} to "

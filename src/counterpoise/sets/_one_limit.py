@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from counterpoise.sets._base import Array
+from counterpoise.sets._geometry import Array
 
 _MOST_STEPS = 100
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoise.sets._base import Array
+from counterpoise.sets._geometry import Array
 
 BLOCK = 1 << 14
 """Contexts taken at once: their temporaries stay in the cache, and memory is never asked for more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -142,7 +143,7 @@ class Polyhedron:
 
 
 def _linear_program(
-    cost: Array, rows: Array, sides: Array, ones: Array, bounds: list[tuple[float, float | None]]
+    cost: Array, rows: Array, sides: Array, ones: Array, bounds: Sequence[tuple[float, float | None]]
 ) -> Array | None:
     """Return the minimiser over ``rows x <= sides`` and ``ones x = 1`` (or 0, where the last column is -1)."""
     from scipy.optimize import linprog

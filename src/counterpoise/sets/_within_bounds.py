@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from counterpoise.sets._base import Array, Ball
+from counterpoise.sets._base import Ball
+from counterpoise.sets._geometry import Array
 
 _MOST_ROUNDS = 30
 

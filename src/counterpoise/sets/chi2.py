@@ -10,7 +10,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterpoise.sets._base import Array, Ball, Constraints, WorstCase
+from counterpoise.sets._base import Ball, WorstCase
+from counterpoise.sets._geometry import Array, Constraints
 from counterpoise.sets.kl import KLBall
 
 _SMALLEST_VARIANCE = 1e-290

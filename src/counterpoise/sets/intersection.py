@@ -220,8 +220,8 @@ class Intersection(ContextSet):
         rows = np.flatnonzero(todo)
         entries = self.geometry.size * (self.geometry.equalities.shape[0] + len(linear.b) + len(smooth))
         at_once = max(1, _BATCH_ENTRIES // entries)
-        for k in range(0, len(rows), at_once):
-            some = rows[k : k + at_once]
+        for begin in range(0, len(rows), at_once):
+            some = rows[begin : begin + at_once]
             p[some], missed[some] = self._along_central_path(scores[some])
         return p, np.ldexp(missed, exponent[:, 0])
 

@@ -10,7 +10,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterpoise.sets._base import SMALLEST, Array, Ball, Constraints, WorstCase, positive
+from counterpoise.sets._base import SMALLEST, Ball, WorstCase, positive
+from counterpoise.sets._geometry import Array, Constraints
 from counterpoise.sets._one_row import LARGEST_SCORE, SMALLEST_SHARE, log1p_minus, tilt_of_one
 
 _NATS = math.log(2.0)

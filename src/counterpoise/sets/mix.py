@@ -159,6 +159,11 @@ class Mix:
         """Return a mix, or the one that a plain mapping of bounds is short for."""
         return mix if isinstance(mix, Mix) else cls(bounds=mix)
 
+    @property
+    def follows_data(self) -> bool:
+        """Whether there is a ball whose size follows from the data's own counts and draws."""
+        return self.ball is not None and self.counts is None and self.shares is None and self.radius is None
+
     def unseen(self, labels: Iterable[Hashable]) -> Unseen:
         """Return the contexts that the data lack and whose risk is given; they follow those of the data in the set.
 

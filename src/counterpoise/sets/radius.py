@@ -47,7 +47,8 @@ def confidence_radius(
         ``"chi2"``: the limit :math:`\chi^2_{C-1}(\beta) / (2n)`; exact as n grows, and too small when n/C is small.
     draws : float, optional
         How many independent draws of a context the data hold; the number of samples by default. Rows that share one
-        draw are not evidence of their own about the mix: 400 sales on 20 days are 20 draws of the weather.
+        draw are not evidence of their own about the mix: 400 sales on 20 days are 20 draws of the weather, or fewer
+        where weather persists; see :func:`effective_draws`.
 
     Returns
     -------

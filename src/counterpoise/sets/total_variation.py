@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterpoise.sets._base import Array, Ball, Constraints
-from counterpoise.sets._geometry import Geometry
+from counterpoise.sets._base import Ball
+from counterpoise.sets._geometry import Array, Constraints, Geometry, Indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class TotalVariationBall(Ball):
         return moved_mass(self, zero, one, scores), unknown, unknown
 
 
-def filled(amounts: Array, rooms: Array, order: Array) -> Array:
+def filled(amounts: Array, rooms: Array, order: Indices) -> Array:
     """Return how much of each amount goes where, if each place is filled before the next.
 
     Parameters
@@ -108,7 +108,7 @@ def greedy(low: Array, high: Array, scores: Array) -> Array:
     """Return the least favourable distributions within bounds: the largest scores are filled up first."""
     order = np.argsort(-scores, axis=1, kind="stable")
     p = low + filled(np.full(len(scores), 1.0 - low.sum()), high - low, order)
-    return p / p.sum(axis=1, keepdims=True)
+    return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
 def moved_mass(ball: TotalVariationBall, low: Array, high: Array, scores: Array) -> Array:

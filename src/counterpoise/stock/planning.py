@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts, encode, shown
 from counterpoise.core.problem import Reference
-from counterpoise.core.robustness import Criterion, Mixes, Robustness, check_parameters
+from counterpoise.core.robustness import Criterion, DrawCount, Mixes, Robustness, check_parameters
 from counterpoise.core.solvers import Solution
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import RadiusMethod
@@ -40,9 +40,10 @@ def plan_stock(
     integer: bool = False,
     confidence: float = 0.99,
     radius: RadiusMethod | float = "types",
-    draws: float | None = None,
+    draws: DrawCount = None,
     criterion: Criterion = "excess",
     mix: Mixes | None = None,
+    groups: Any = None,
     reference: Reference = "in-sample",
     min_rows: int = 2,
     currency: str = "",
@@ -70,6 +71,9 @@ def plan_stock(
         Order whole units only.
     confidence, radius, draws, criterion, mix, reference
         As in :class:`counterpoise.RobustNewsvendor`; for each product on its own.
+    groups : labels of shape (n_samples,), optional
+        Rows that belong together, such as those of one day; for ``draws="groups"``, which counts the draws of each
+        product on its own.
     min_rows : int
         Refuse a context with fewer rows of a product: one day says little about all such days.
     currency, period : str
@@ -94,6 +98,7 @@ def plan_stock(
     robustness = Robustness(confidence, radius, draws, criterion, mix=mix)
     sales = terms.sales(cost, demand)
     encoded = encode(contexts, len(sales))
+    together = None if groups is None or draws != "groups" else encode(groups, len(sales), role="group")
     grouped = [(None, slice(None))] if products is None else list(_groups(products, len(sales)))
     if (sales[:, 0] >= sales[:, 2] + shortage).all():
         raise InvalidInputError(
@@ -104,7 +109,9 @@ def plan_stock(
     plans = []
     for product, rows in grouped:
         try:
-            plans.append(_plan(product, rows, sales, encoded, terms, robustness, reference, min_rows))
+            codes = encoded.codes[rows]
+            own = robustness.sized(codes, None if together is None else together.labels[together.codes[rows]])
+            plans.append(_plan(product, rows, sales, encoded, terms, own, reference, min_rows))
         except InvalidInputError as error:
             raise error if product is None else InvalidInputError(f"product {shown(product):.60}: {error}") from error
     plans = _ordered(plans, sales, terms, capacity)

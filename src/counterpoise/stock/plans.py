@@ -194,7 +194,7 @@ class ProductPlan:
 
     def confidence_of(self, radius: float) -> float:
         """Return the confidence for which the method of sizing the set gives a radius."""
-        return implied_confidence(radius, self.counts, self._method, draws=self.robustness.draws)
+        return implied_confidence(radius, self.counts, self._method, draws=self.robustness.counted)
 
     def radius_at(self, confidence: float) -> float:
         """Return the radius that the method of sizing the set gives for a confidence."""

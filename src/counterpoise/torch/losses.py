@@ -218,7 +218,7 @@ class RobustLoss(ContextLoss):
     radius : {"types", "agrawal", "chi2"} or float
         How the size of the set follows from the confidence, or the size itself in bits.
     draws : float, optional
-        Independent draws of a context in the data, where samples are not.
+        Independent draws of a context in the data, where samples are not; see :func:`counterpoise.effective_draws`.
     mix : mapping, Mix or ContextSet, optional
         What is known about the mix, as in :class:`counterpoise.RobustLogisticRegression`: bounds of shares by context,
         a :class:`counterpoise.Mix`, or the set itself. Any set but a KL ball is asked on the host, so that every search

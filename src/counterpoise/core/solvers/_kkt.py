@@ -355,14 +355,14 @@ class KKTSystem:
         before, now = (np.min(a[self.free] / b[self.free]) for a, b in zip(products, targets, strict=True))
         if not now >= min(1e-2, 0.5 * before):
             return False
-        before, now = (
+        lagged, lags = (
             float(np.min(prices * rooms / self.room_weights, initial=math.inf)) / level
             for prices, rooms, level in (
                 (self.duals.distances, self.rooms_of_x, max(self.mu, 1e-300)),
                 (duals.distances, self.geometry.rooms(constraints.x), max(mu, 1e-300)),
             )
         )
-        return bool(now >= min(1e-2, 0.5 * before))
+        return bool(lags >= min(1e-2, 0.5 * lagged))
 
     def _complementarity(self, x: Array, duals: Duals, theta: Array, own: float | None) -> float:
         """Return mu: the average of the products that vanish at the solution."""

@@ -60,7 +60,7 @@ class Levels:
             raise InvalidInputError("all rows are of one context, so there is nothing to explore.")
         if robustness.mix is not None:
             raise InvalidInputError("the model was given its set (mix=); the slider is for sets that follow from data.")
-        exact, cautions = _exact(counts, robustness.draws)
+        exact, cautions = _exact(counts, robustness.counted)
         with warnings.catch_warnings():
             # Said on the page, where the method is chosen.
             warnings.simplefilter("ignore", CoverageWarning)
@@ -71,7 +71,7 @@ class Levels:
         return cls(
             radii=radii,
             confidences={
-                method: np.array([implied_confidence(r, counts, method, draws=robustness.draws) for r in radii])
+                method: np.array([implied_confidence(r, counts, method, draws=robustness.counted) for r in radii])
                 for method in METHODS
             },
             stops={

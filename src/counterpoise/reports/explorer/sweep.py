@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from counterpoise.contexts import encode
 from counterpoise.core.robustness import Criterion
-from counterpoise.estimators.learners import step_name
+from counterpoise.estimators.learners import innermost, step_name, with_counted_draws
 from counterpoise.estimators.linear import (
     RobustHuberRegressor,
     RobustLinearModel,
@@ -131,14 +131,16 @@ class Sweep:
         return self.counts / self.counts.sum()
 
 
-def sweep(model: Any, X: Any, y: Any, contexts: Any, *, sample_weight: Any = None, levels: int = 25) -> Sweep:
+def sweep(
+    model: Any, X: Any, y: Any, contexts: Any, *, sample_weight: Any = None, groups: Any = None, levels: int = 25
+) -> Sweep:
     """Fit a model at every level, under both criteria.
 
     Parameters
     ----------
     model : estimator
         A robust linear model, or a pipeline that ends in one. It is not changed.
-    X, y, contexts, sample_weight
+    X, y, contexts, sample_weight, groups
         As in ``fit``.
     levels : int
         How many steps from empirical risk minimisation to every mix, beside those at round confidences.
@@ -149,6 +151,8 @@ def sweep(model: Any, X: Any, y: Any, contexts: Any, *, sample_weight: Any = Non
             "the explorer needs a robust linear model such as RobustLogisticRegression(), or a pipeline that ends in "
             f"one, got {final!r:.60}."
         )
+    model = with_counted_draws(model, X, contexts, groups, sample_weight)
+    final = innermost(model)
     encoded = encode(contexts)
     counts = np.bincount(encoded.codes, checked_row_weights(sample_weight, encoded)).astype(np.float64)
     robustness = final.robustness

@@ -104,10 +104,13 @@ class Asked:
         Columns that are no features; columns that are all the features.
     group : str or None
         The column that says which rows belong together.
+    time : str or None
+        The column that says when a row was; it is no feature.
     pool_below : int or None
         Contexts with fewer rows, or groups where there are any, are pooled; see :func:`counterpoise.pool_rare`.
     switches : mapping
-        Of the model: confidence, radius, draws, criterion, alpha, reference, adjust, quantile, delta.
+        Of the model: confidence, radius, draws, criterion, alpha, reference, adjust, quantile, delta. Without draws
+        they follow from groups or times, where these are named; ``"rows"`` counts every row.
     """
 
     target: str
@@ -116,6 +119,7 @@ class Asked:
     drop: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     group: str | None = None
+    time: str | None = None
     pool_below: int | None = None
     switches: Mapping[str, Any] = field(default_factory=dict)
 
@@ -136,6 +140,7 @@ class Asked:
         asked = replace(
             self,
             group=None if self.group is None else found("--group", self.group)[0],
+            time=None if self.time is None else found("--time", self.time)[0],
             target=found("--target", self.target)[0],
             context=found("--context", *self.context),
             drop=found("--drop", *self.drop),
@@ -143,6 +148,9 @@ class Asked:
         )
         if asked.target in asked.context:
             raise InvalidInputError(f"column {asked.target!r} is both --target and --context. Name different columns.")
+        for role, one in (("--group", asked.group), ("--time", asked.time)):
+            if one == asked.target:
+                raise InvalidInputError(f"column {one!r} is both --target and {role}. Name different columns.")
         for one in asked.only:
             if one in asked.apart:
                 raise InvalidInputError(f"column {one!r} (--only) is the target, a context or dropped, and no feature.")
@@ -151,7 +159,13 @@ class Asked:
     @property
     def roles(self) -> set[str]:
         """Columns that are read, and are no features."""
-        return {self.target, *self.context} | ({self.group} if self.group is not None else set())
+        return {self.target, *self.context} | {one for one in (self.group, self.time) if one is not None}
+
+    @property
+    def model_switches(self) -> dict[str, Any]:
+        """The switches as a model takes them, to which counting rows is nothing special."""
+        rows = {"draws": None} if self.switches.get("draws") == "rows" else {}
+        return {**self.switches, **rows}
 
     @property
     def apart(self) -> set[str]:

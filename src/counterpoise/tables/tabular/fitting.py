@@ -128,7 +128,7 @@ def problem_of(data: DataFile, asked: Asked) -> Problem:
     """Do the same; what is asked names the columns as the table does."""
     found = Survey(data.path, data.names, asked, Budget()).look([data])
     rows, kept = found.rows(data)
-    model = pipeline(found.columns, found.task, **asked.switches)
+    model = pipeline(found.columns, found.task, **found.switches)
     return Problem(**labelled(found, rows), data=data, kept=kept, model=model)
 
 

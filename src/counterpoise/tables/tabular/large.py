@@ -198,7 +198,7 @@ def pose_large(table: TableOnDisk, target: str, context: Sequence[str], budget: 
 
 def large_problem_of(table: TableOnDisk, asked: Asked, budget: float) -> LargeProblem:
     """Do the same; what is asked names the columns as the table does."""
-    switches = asked.switches
+    switches = asked.model_switches
     _refuse_whole(switches)
     check_task(asked.task)
     of_numbers = "regression" if asked.task in ("auto", "classification") else asked.task
@@ -208,7 +208,7 @@ def large_problem_of(table: TableOnDisk, asked: Asked, budget: float) -> LargePr
         check_alpha(own.alpha)
     survey = Survey(table.path, table.wanted, asked, Budget(budget))
     found = survey.look(table.chunks(survey.budget.chunk))
-    model = pipeline(found.columns, found.task, **switches)
+    model = pipeline(found.columns, found.task, **found.switches)
     return LargeProblem(**found.facts(Findings), table=table, survey=survey, model=model)
 
 

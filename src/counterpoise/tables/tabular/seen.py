@@ -178,6 +178,16 @@ class SeenColumn:
         return all(re.fullmatch(r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?", str(one)) for one in self._first)
 
     @property
+    def holds_dates(self) -> bool:
+        """Whether it is of a type of dates or times of day on dates, or text that is."""
+        import pyarrow.types as is_
+
+        if self.is_empty or self.type is None:
+            return False
+        text = is_.is_large_string(self.type) and len(self._first) > 0 and self.are_dates
+        return bool(is_.is_date(self.type) or is_.is_timestamp(self.type) or text)
+
+    @property
     def kind(self) -> tuple[str, str]:
         """What it is as a feature: ``number`` or ``category``; or nothing, and why it is of no use."""
         import pyarrow.types as is_

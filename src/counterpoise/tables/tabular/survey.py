@@ -16,6 +16,7 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.tables.pooling import Pool, choose_pool
 from counterpoise.tables.reading import cells
 from counterpoise.tables.tabular.columns import Asked, Columns, chosen, sane
+from counterpoise.tables.tabular.draw_search import DrawSearch
 from counterpoise.tables.tabular.labels import SeenLabels
 from counterpoise.tables.tabular.medians import Medians
 from counterpoise.tables.tabular.seen import Moments, SeenColumn
@@ -222,6 +223,8 @@ class Findings:
         What else was inferred or left out.
     n_rows, n_kept : int
         Rows of the table; those that have a target.
+    draws : float or None
+        Draws that rows are worth by their groups or times; None where that was not asked for.
     """
 
     asked: Asked
@@ -233,6 +236,12 @@ class Findings:
     remarks: tuple[str, ...]
     n_rows: int
     n_kept: int
+    draws: float | None = None
+
+    @property
+    def switches(self) -> dict[str, Any]:
+        """Of the model, with the draws that were found."""
+        return self.asked.model_switches | ({} if self.draws is None else {"draws": self.draws})
 
     def facts(self, kind: type[Findings]) -> dict[str, Any]:
         """Return the attributes that a kind of findings has, for another kind that has more."""
@@ -283,6 +292,7 @@ class Survey:
         self._groups: SeenGroups | None = None
         if asked.pool_below is not None and asked.group is not None:
             self._groups = SeenGroups(asked.pool_below, max(10_000, budget.words / _PAIR))
+        self._draws = DrawSearch(asked, max(10_000, budget.words / _PAIR))
         self._target = TargetSearch(asked.target, asked.task, budget.target_values)
         self._contexts = SeenLabels(asked.context, "--context")
         candidates = asked.candidates(names)
@@ -309,6 +319,7 @@ class Survey:
                 self._groups.look(codes[0], values, groups[kept])
         for name, column in self.columns.items():
             column.look(cells.plain_types(data.table[name]), kept, codes)
+        self._draws.look(data, kept, codes[0], self.columns)
         if self.budget.total < math.inf:
             self._look_at_numbers(data, kept)
         self.n_rows += data.n_rows
@@ -344,6 +355,7 @@ class Survey:
         for name in columns.numbers:
             if name in self._errors:
                 raise self._errors[name]
+        sizing = self._draws.found(coding.places, coding.counts)
         lost = self.n_rows - self.n_kept
         left_out = [f"{lost:,} of {self.n_rows:,} rows have no {target.name} and are left out"] * bool(lost)
         left_out += [f"column {name} is left out: it is {reason}" for name, reason in columns.left_out.items()]
@@ -354,9 +366,10 @@ class Survey:
             coding=coding,
             pool=pool,
             inferred=f"{target.task} of {target.name} ({target.why})",
-            remarks=(*left_out, *remarks, *self._uncounted(columns)),
+            remarks=(*left_out, *remarks, *sizing.notes, *self._uncounted(columns)),
             n_rows=self.n_rows,
             n_kept=self.n_kept,
+            draws=sizing.draws,
         )
 
     def _uncounted(self, columns: Columns) -> list[str]:
