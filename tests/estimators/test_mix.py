@@ -410,6 +410,16 @@ def test_a_comparison_a_path_and_a_report_take_it():
         _ = cpo.Report(report.fitted, X, NUMBER, LABELS, mix=KNOWN).fitted
 
 
+def test_folds_that_lack_a_context_are_not_told_of_it():
+    labels = LABELS.astype(object).copy()
+    labels[0] = "leap day"
+    model = cpo.RobustLinearRegression(alpha=1e-2, reference="cross-fit")
+    mix = cpo.Mix(counts={"winter": 40, "summer": 30, "autumn": 20, "leap day": 1}, bounds={"leap day": (None, 0.1)})
+    options = {"estimator": model, "mix": mix, "methods": ("robust", "erm"), "cv": 2}
+    comparison = cpo.compare(X, NUMBER, contexts=labels, **options)
+    assert np.isfinite(comparison.summary["nominal_risk"]).all()
+
+
 def test_a_path_begins_where_the_ball_meets_the_bounds():
     model = cpo.RobustLinearRegression(mix={"winter": (0.3, 0.4)}, alpha=1e-2)
     path = cpo.confidence_path(model, X, NUMBER, contexts=LABELS, levels=8)
@@ -448,6 +458,16 @@ def test_plans_take_bounds_for_every_product():
         assert 0.2 - 1e-9 <= one.orders["robust"].p_worst[3] <= 0.3 + 1e-9
         path = one.path(6)
         assert path["radius"][0] > 0.0
+    few = (products == "bread") | (LABELS != "winter")
+    with pytest.raises(InvalidInputError, match=r"product cake: mix: there is no context 'winter'"):
+        cpo.plan_stock(
+            demand[few],
+            cost=3.0,
+            price=10.0,
+            contexts=LABELS[few],
+            products=products[few],
+            mix={"winter": (0.2, 0.3)},
+        )
 
 
 def test_losses_of_networks_take_it():

@@ -173,6 +173,21 @@ def test_contexts_without_rows_are_named_and_refused(what):
     assert "Drop it from the mix, or pass the risk with unseen_risks={'sumer': ...}." in str(caught.value)
 
 
+def test_contexts_that_are_gone_are_no_longer_named():
+    mix = Mix(
+        bounds={"winter": (0.1, 0.3), "summer": (0.2, None)},
+        shares={"winter": 0.5, "summer": 0.25, "spring": 0.25},
+        limits=[({"winter": 1, "summer": 1}, 0.8), ({"winter": 1}, 0.4)],
+        radius=0.1,
+    )
+    left = mix.without(["winter"])
+    assert left.bounds == {"summer": (0.2, 1.0)}
+    assert left.shares == {"summer": 0.5, "spring": 0.5}
+    assert left.limits == (({"summer": 1.0}, 0.8),)
+    assert len(left.over(["spring", "summer"], [10, 20]).p_hat) == 2
+    assert mix.without([]) == mix
+
+
 # --- mistakes -----------------------------------------------------------------------------------------------
 
 MISTAKES = {

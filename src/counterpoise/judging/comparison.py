@@ -37,7 +37,7 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.judging.excess import ExcessBounds, ExcessDifference, HeldOut
 from counterpoise.judging.intervals import ENDS, NOTHING, interval_in
 from counterpoise.judging.verdict import negligible, verdict
-from counterpoise.sets import ContextSet
+from counterpoise.sets import ContextSet, Mix
 from counterpoise.table import Table
 from counterpoise.validation import check_aligned, unwrapped
 
@@ -270,7 +270,7 @@ def _held_out_losses(
                 before, after = steps.fit_transform(before, y[seen]), steps.transform(after)
         losses = []
         for name, model in models.items():
-            last = model.steps[-1][1] if prepares else model
+            last = _informed(model.steps[-1][1] if prepares else model, contexts.labels, labels[seen])
             metadata = {"contexts": labels[seen], "sample_weight": weights[name][seen]}
             losses.append(row_losses(fit_routed(last, before, y[seen], **metadata), after, y[held], **judge))
         return losses
@@ -281,6 +281,16 @@ def _held_out_losses(
         for name, losses in zip(methods, found, strict=True):
             rows[name][folds == fold] = losses
     return rows
+
+
+def _informed(model: Any, labels: NDArray[Any], present: NDArray[Any]) -> Any:
+    """Return a model that is told of no contexts but those among its rows: a fold may lack one of a single row."""
+    own = innermost(model)
+    mix, there = own.get_params(deep=False).get("mix"), {plain(label) for label in present}
+    lacking = [label for label in labels if plain(label) not in there]
+    if not lacking or not isinstance(mix, (Mix, Mapping)):
+        return model
+    return clone(model).set_params(**{f"{step_name(model)}mix": Mix.of(mix).without(lacking)})
 
 
 def _variant(base: Any, method: str, contexts: Iterable[Any]) -> Any:

@@ -176,6 +176,23 @@ class Mix:
         left = {label: risk for label, risk in (self.unseen_risks or {}).items() if label not in seen}
         return Unseen(tuple(left), np.array(list(left.values()), dtype=np.float64))
 
+    def without(self, labels: Iterable[Hashable]) -> Mix:
+        """Return what is known about the mix where some contexts have no share: rows of a fold may lack them.
+
+        Bounds and counts of these are dropped, and stated shares of the others add up to one again.
+        """
+        gone = {plain(label) for label in labels}
+
+        def kept(given: Mapping[Any, Any] | None) -> dict[Any, Any] | None:
+            return None if given is None else {label: value for label, value in given.items() if label not in gone}
+
+        shares, limits = kept(self.shares), [(kept(one) or {}, number) for one, number in self.limits or ()]
+        if shares and sum(shares.values()) > 0.0:
+            shares = {label: share / sum(shares.values()) for label, share in shares.items()}
+        # Of nothing but contexts that are gone, a limit holds by itself, or cannot be kept whoever is there.
+        stated = [(one, number) for one, number in limits if one]
+        return replace(self, bounds=kept(self.bounds), counts=kept(self.counts), shares=shares, limits=stated or None)
+
     def over(
         self,
         labels: Iterable[Hashable],
@@ -313,7 +330,10 @@ class _Size:
 def covering_radius(
     ball: Shape, counts: Array, confidence: float, method: RadiusMethod, *, draws: float | None
 ) -> float:
-    """Stand in for the radius of other balls."""
+    """Return the radius of a ball by what the divergence proves of it.
+
+    Total variation follows by Pinsker's inequality; the chi-square distance agrees with the divergence to second order.
+    """
     bits = confidence_radius(counts, confidence, method, draws=draws)
     return {"kl": bits, "chi2": 2.0 * math.log(2.0) * bits, "tv": math.sqrt(0.5 * math.log(2.0) * bits)}[ball]
 

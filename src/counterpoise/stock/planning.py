@@ -156,6 +156,8 @@ def _plan(
     stock = StockProblem.from_data(
         own[:, 0], own[:, 1], labels[local], replace(terms, price=own[:, 2]), reference=reference
     )
+    # What is known about the mix must be about the contexts of this product.
+    robustness.mixes(stock.problem.counts, stock.problem.contexts.labels)
     mean_cost, mean_demand, mean_price = (np.bincount(local, column) / counts for column in own.T)
     return ProductPlan(product, labels, stock, robustness, mean_cost, mean_price, mean_demand)
 
