@@ -1,6 +1,6 @@
 """
-A census of next year's patients
-================================
+A census of the patients to be served
+=====================================
 
 A model is trained on the patients of four wards and will serve another hospital, whose wards have other sizes. There
 is a census of that hospital: so many patients in each ward. How far should one trust it?
