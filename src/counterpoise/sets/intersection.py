@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -271,7 +272,25 @@ class Intersection(ContextSet):
                     return p
         return joint.project(joint.corner(scores), self.p_hat) if linear else None
 
+    @cached_property
+    def _recent(self) -> dict[bytes, tuple[Array, Array]]:
+        """The last answer of the central path: a solver asks several questions about the same scores."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what defines the set, without what was found on the way."""
+        return {"parts": self.parts, "labels": self.labels}
+
     def _along_central_path(self, scores: Array) -> tuple[Array, Array]:
+        key = scores.tobytes()
+        if key not in self._recent:
+            found = self._found_along_central_path(scores)
+            self._recent.clear()
+            self._recent[key] = found
+        p, missed = self._recent[key]
+        return p.copy(), missed
+
+    def _found_along_central_path(self, scores: Array) -> tuple[Array, Array]:
         spread = np.ptp(scores, axis=1)
         spread = np.where(spread > 0.0, spread, 1.0)
         scaled = (scores - scores.max(axis=1, keepdims=True)) / spread[:, None]

@@ -37,9 +37,8 @@ SETS = {
     ),
     "everything": lambda p_hat, radius: (
         KLBall(p_hat, radius)
-        & TotalVariationBall(p_hat, 0.5 * radius)
         & ShareBounds(0.5 * p_hat, np.minimum(1.5 * p_hat, 1.0))
-        & Marginal(Chi2Ball([p_hat[0], 1.0 - p_hat[0]], radius), np.minimum(np.arange(len(p_hat)), 1))
+        & Marginal(TotalVariationBall([p_hat[0], 1.0 - p_hat[0]], radius), np.minimum(np.arange(len(p_hat)), 1))
     ),
 }
 """How sets are made from a centre and a radius, of which 0 is the centre alone."""

@@ -69,6 +69,8 @@ class Solution:
     ) -> Solution:
         """Return a point as the solution of an objective."""
         value, scores = objective.value(point), objective.scores(point)
+        # Two values that an iterative method found for nearly the same scores may be in either order.
+        certificate = replace(certificate, upper=max(certificate.upper, value))
         return cls(point.theta, p, value, certificate, status, n_iter, point.risks, scores)
 
     @property
