@@ -6,7 +6,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
+.PHONY: sets help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
 .PHONY: draws later-year bench-check stress lowest bare check audit hooks format clean
 
 help:  ## list the targets
@@ -124,6 +124,9 @@ draws: $(VENV)/.core  ## how often sets hold the true mix when rows come in grou
 
 later-year: $(VENV)/.test  ## fits on one year of real tables, judged on the next (2 minutes; TABLES=DIR names their folder)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/later_year.py $(or $(TABLES),--toy)
+
+sets: $(VENV)/.test  ## worst cases of 2,000 random sets against CVXPY, their speed, and a fit within bounds (10 minutes; SETS=)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.sets.against_cvxpy --sets $(or $(SETS),2000)
 
 fuzz: $(VENV)/.test  ## odd inputs for every public entry, into fuzz/ (20 minutes; FUZZ_EXAMPLES=, FUZZ_SEED=)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(FUZZ_ENTRIES)

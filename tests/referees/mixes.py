@@ -33,5 +33,8 @@ def largest_expected_score(mixes, scores, n_contexts):
     """Return the value, or None where the solver gives up."""
     p = cp.Variable(n_contexts)
     problem = cp.Problem(cp.Maximize(scores @ p), [cp.sum(p) == 1.0, p >= 0.0, *conditions(mixes, p)])
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11, max_iter=200)
-    return float(problem.value) if problem.status == cp.OPTIMAL else None
+    for tol in (1e-11, 1e-9):
+        problem.solve(solver=cp.CLARABEL, tol_gap_abs=tol, tol_gap_rel=tol, tol_feas=tol, max_iter=300)
+        if problem.status == cp.OPTIMAL:
+            return float(problem.value)
+    return None

@@ -246,7 +246,7 @@ class Ball(ContextSet):
         """
         return None
 
-    def response(self, shares: Array, scores: Array, nu: float, multiplier: float) -> Array:
+    def response(self, shares: Array, scores: Array, nu: Array, multiplier: Array) -> Array:
         """Return the probabilities at which scores less ``nu`` equal the multiplier times the divergence's slope."""
         raise NotImplementedError
 

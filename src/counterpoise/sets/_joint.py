@@ -186,10 +186,18 @@ class Joint:
         for part in self.smooth:
             if part.is_point:
                 return self._only(part.p_hat), True
-        if self.inside.fixed.all():
+        if self._is_determined:
             return self._only(self.inside.p), True
         p = self._near_centre() if len(self.smooth) <= 1 else None
         return (p, False) if p is not None else self._deepest()
+
+    @property
+    def _is_determined(self) -> bool:
+        """Whether what holds with equality leaves one mix."""
+        free, tight = ~self.inside.fixed, self.linear.A[self.inside.tight]
+        if free.sum() <= 1 or not len(tight):
+            return bool(free.sum() <= 1)
+        return bool(np.linalg.matrix_rank(np.vstack([np.ones(len(free)), tight])[:, free]) == free.sum())
 
     def _only(self, p: Array) -> Array:
         """Return a mix that has to be the only one, if every set contains it."""

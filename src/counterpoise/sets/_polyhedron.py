@@ -15,6 +15,9 @@ from counterpoise.sets._geometry import Array
 TOLERANCE = 1e-10
 """Room below which two bounds are taken for one."""
 
+_MOST = 1e8
+"""Multiple of a mix up to which rooms are looked for."""
+
 
 @dataclass(frozen=True, eq=False)
 class Inside:
@@ -86,7 +89,7 @@ class Polyhedron:
         m = len(rows)
         columns = np.block([[rows, np.eye(m), -sides[:, None]]])
         ones = np.concatenate([np.ones(n), np.zeros(m), [-1.0]])[None]
-        bounds = [(0.0, None)] * n + [(0.0, 1.0)] * m + [(1.0, None)]
+        bounds = [(0.0, None)] * n + [(0.0, 1.0)] * m + [(1.0, _MOST)]
         found = _linear_program(-np.concatenate([np.zeros(n), np.ones(m), [0.0]]), columns, np.zeros(m), ones, bounds)
         if found is None:
             raise EmptySetError(self._contradiction(np.arange(k), np.zeros(0, dtype=np.intp)))
@@ -149,6 +152,10 @@ def _linear_program(
     from scipy.optimize import linprog
 
     total = 0.0 if ones[0, -1] == -1.0 else 1.0
-    options = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    answer = linprog(cost, A_ub=rows, b_ub=sides, A_eq=ones, b_eq=[total], bounds=bounds, options=options)
-    return np.asarray(answer.x) if answer.status == 0 else None
+    # Strict first; where scales differ too much for that, as the solver itself would have it.
+    for tolerance in (1e-10, 1e-7):
+        options = {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
+        answer = linprog(cost, A_ub=rows, b_ub=sides, A_eq=ones, b_eq=[total], bounds=bounds, options=options)
+        if answer.status == 0:
+            return np.asarray(answer.x)
+    return None

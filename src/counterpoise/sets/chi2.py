@@ -95,9 +95,9 @@ class Chi2Ball(Ball):
         radius = (self.radius - spent) * share / mass**2
         return Chi2Ball(self.p_hat[free] / share, radius) if radius > 0.0 else None
 
-    def response(self, shares: Array, scores: Array, nu: float, multiplier: float) -> Array:
+    def response(self, shares: Array, scores: Array, nu: Array, multiplier: Array) -> Array:
         """Return ``shares (2 + (scores - nu) / (2 multiplier))``, or 0 where that is negative."""
-        return shares * np.maximum(2.0 + (scores - nu) / (2.0 * multiplier), 0.0)
+        return np.asarray(shares * np.maximum(2.0 + (scores - nu) / (2.0 * multiplier), 0.0))
 
     def interior(self, scores: Array) -> WorstCase:
         """Return the least favourable member of a smaller ball, in which every share keeps at least half its size."""

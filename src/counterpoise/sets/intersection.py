@@ -22,7 +22,7 @@ from counterpoise.sets._base import (
     shaped_scores,
 )
 from counterpoise.sets._central_path import maximise
-from counterpoise.sets._geometry import Array, Constraints, Geometry
+from counterpoise.sets._geometry import Array, Constraints, Geometry, Mask
 from counterpoise.sets._joint import Joint
 from counterpoise.sets._one_limit import at_one_limit
 from counterpoise.sets._polyhedron import Polyhedron
@@ -208,15 +208,18 @@ class Intersection(ContextSet):
             return greedy(linear.low, linear.high, scores), missed
         if len(linear.b) == 0 and isinstance(only, TotalVariationBall):
             return moved_mass(only, linear.low, linear.high, scores), missed
-        # The worst of one part alone is the worst of all where it meets everything else.
         p, todo = np.empty(scores.shape), np.ones(len(scores), dtype=bool)
-        if only is not None:
-            p[:] = only.worst_case(scores[0] if len(scores) == 1 else scores).distribution
+        if only is not None and isinstance(only, Ball) and len(linear.b) == 0:
+            p, found = self._unlimited(scores)
+            todo = ~found
+        elif only is not None:
+            # The worst of one part alone is the worst of all where it meets everything else.
+            p[:] = only.worst_case(scores).distribution
             todo = ~self.joint.meet(p)
-        for k in np.flatnonzero(todo):
-            found = self._worst_row(scores[k])
-            if found is not None:
-                p[k], todo[k] = found, False
+        for k in np.flatnonzero(todo) if len(linear.b) else ():
+            one = self._limited(scores[k])
+            if one is not None:
+                p[k], todo[k] = one, False
         rows = np.flatnonzero(todo)
         entries = self.geometry.size * (self.geometry.equalities.shape[0] + len(linear.b) + len(smooth))
         at_once = max(1, _BATCH_ENTRIES // entries)
@@ -225,41 +228,45 @@ class Intersection(ContextSet):
             p[some], missed[some] = self._along_central_path(scores[some])
         return p, np.ldexp(missed, exponent[:, 0])
 
-    def _worst_row(self, scores: Array) -> Array | None:
-        """Return the worst case by what is particular to the parts; None where there is no such way."""
-        smooth = self.joint.smooth
-        if len(self.joint.linear.b):
-            return self._limited(scores)
-        return self._unlimited(scores) if len(smooth) == 1 and isinstance(smooth[0], Ball) else None
-
-    def _unlimited(self, scores: Array) -> Array | None:
-        """Return the worst case without the limits of a set that has one ball at most; None where it is not quick."""
+    def _unlimited(self, scores: Array) -> tuple[Array, Mask]:
+        """Return worst cases without the limits of a set that has one ball at most, and for which they were found."""
         linear, smooth = self.joint.linear, self.joint.smooth
+        everywhere = np.ones(len(scores), dtype=bool)
         if not smooth:
-            return np.asarray(greedy(linear.low, linear.high, scores[None])[0])
+            return greedy(linear.low, linear.high, scores), everywhere
         ball = smooth[0]
         assert isinstance(ball, Ball)
         if isinstance(ball, TotalVariationBall):
-            return np.asarray(moved_mass(ball, linear.low, linear.high, scores[None])[0])
-        first = ball.worst_case(scores).distribution
-        if (first >= linear.low).all() and (first <= linear.high).all():
-            return first
-        corner = greedy(linear.low, linear.high, scores[None])[0]
-        if ball.excess(corner) <= 0.0:
-            return np.asarray(corner)
-        return worst_within_bounds(ball, linear.low, linear.high, scores, first)
+            return moved_mass(ball, linear.low, linear.high, scores), everywhere
+        # The worst of the ball alone, or within the bounds alone, is the worst of all where it meets everything else.
+        p = np.atleast_2d(ball.worst_case(scores[0] if len(scores) == 1 else scores).distribution)
+        found = np.asarray((p >= linear.low).all(axis=1) & (p <= linear.high).all(axis=1))
+        rows = np.flatnonzero(~found)
+        if rows.size:
+            corners = greedy(linear.low, linear.high, scores[rows])
+            inside = np.array([ball.excess(corner) <= 0.0 for corner in corners])
+            p[rows[inside]], found[rows[inside]] = corners[inside], True
+            rows = rows[~inside]
+        if rows.size:
+            p[rows], found[rows] = worst_within_bounds(ball, linear.low, linear.high, scores[rows], p[rows])
+        return p, found
 
     def _limited(self, scores: Array) -> Array | None:
         """Return the worst case where one limit binds at most, else by linear programming or not at all."""
         joint = self.joint
         linear = all(isinstance(part, TotalVariationBall) for part in joint.smooth)
         if len(joint.smooth) <= 1 and all(isinstance(part, Ball) for part in joint.smooth):
-            p = self._unlimited(scores)
+
+            def unlimited(tilted: Array) -> Array | None:
+                found, known = self._unlimited(tilted[None])
+                return found[0] if known[0] else None
+
+            p = unlimited(scores)
             if p is None or joint.meet(p[None])[0]:
                 return p
             beyond = np.flatnonzero(joint.linear.A @ p > joint.linear.b)
             for k in beyond if len(beyond) <= _FEW else ():
-                p = at_one_limit(self._unlimited, joint.linear.A[k], float(joint.linear.b[k]), scores)
+                p = at_one_limit(unlimited, joint.linear.A[k], float(joint.linear.b[k]), scores)
                 if p is not None and joint.meet(p[None])[0]:
                     return p
         return joint.project(joint.corner(scores), self.p_hat) if linear else None
