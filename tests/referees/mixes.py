@@ -34,7 +34,10 @@ def largest_expected_score(mixes, scores, n_contexts):
     p = cp.Variable(n_contexts)
     problem = cp.Problem(cp.Maximize(scores @ p), [cp.sum(p) == 1.0, p >= 0.0, *conditions(mixes, p)])
     for tol in (1e-11, 1e-9):
-        problem.solve(solver=cp.CLARABEL, tol_gap_abs=tol, tol_gap_rel=tol, tol_feas=tol, max_iter=300)
+        try:
+            problem.solve(solver=cp.CLARABEL, tol_gap_abs=tol, tol_gap_rel=tol, tol_feas=tol, max_iter=300)
+        except cp.error.SolverError:
+            continue
         if problem.status == cp.OPTIMAL:
             return float(problem.value)
     return None

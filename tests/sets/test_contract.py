@@ -252,3 +252,20 @@ def test_nothing_that_is_passed_is_changed(problem):
     contexts.contains(p)
     for now, then in zip((scores, p, contexts.p_hat), before, strict=True):
         np.testing.assert_array_equal(now, then)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        sets.KLBall([0.5, 0.3, 0.2], 0.1),
+        sets.TotalVariationBall([0.5, 0.3, 0.2], 0.2),
+        sets.ShareLimits([[0, 1, 1]], [0.6]),
+        sets.KLBall([0.2, 0.3, 0.5], 0.2) & sets.Chi2Ball([0.5, 0.3, 0.2], 0.5),
+    ],
+    ids=["KLBall", "TotalVariationBall", "ShareLimits", "two balls"],
+)
+def test_a_set_that_its_geometry_bounds_intersects_as_bounds_do(other):
+    p_hat, scores = np.array([0.5, 0.3, 0.2]), np.random.default_rng(0).standard_normal((20, 3))
+    capped = MAKERS["Capped"][0](p_hat, 1.4) & other
+    bounded = sets.ShareBounds(0.0 * p_hat, 1.4 * p_hat) & other
+    np.testing.assert_allclose(capped.worst_case(scores).value, bounded.worst_case(scores).value, atol=1e-9)

@@ -81,8 +81,8 @@ class Intersection(ContextSet):
                 sides.append(b)
             else:
                 own = MarginalBall(part) if isinstance(part, Marginal) else part
-                high = np.where(own.support, high, 0.0)
-                if not own.is_simplex:
+                low, high = _bounded_by(own.geometry, low, np.where(own.support, high, 0.0))
+                if not (own.is_simplex or _is_box(own)):
                     smooth.append(own)
         A, b = np.concatenate(rows), np.concatenate(sides)
         # A limit of nothing says nothing, unless it cannot be kept.
@@ -300,3 +300,19 @@ def _flattened(parts: tuple[ContextSet, ...]) -> Iterator[ContextSet]:
 
 def _size(part: ContextSet) -> int:
     return part.n_contexts if isinstance(part, Stated) else len(part.p_hat)
+
+
+def _bounded_by(geometry: Geometry, low: Array, high: Array) -> tuple[Array, Array]:
+    """Return bounds of the shares with those that a geometry states."""
+    low, high = low.copy(), high.copy()
+    below, above = geometry.floors < geometry.n_contexts, geometry.ceilings < geometry.n_contexts
+    np.maximum.at(low, geometry.floors[below], geometry.low[below])
+    np.minimum.at(high, geometry.ceilings[above], geometry.high[above])
+    return low, high
+
+
+def _is_box(part: ContextSet) -> bool:
+    """Tell a set that bounds of its shares describe."""
+    geometry = part.geometry
+    plain = geometry.equalities.shape == (1, geometry.n_contexts) and not len(geometry.owners)
+    return plain and not part.is_point and part.constraints(part.lift(part.p_hat)).values.size == 0
