@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: sets help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
-.PHONY: draws bench-check stress lowest bare check audit hooks format clean
+.PHONY: draws later-year bench-check stress lowest bare check audit hooks format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -121,6 +121,9 @@ small-contexts: $(VENV)/.core  ## a study of references and adjustments for many
 
 draws: $(VENV)/.core  ## how often sets hold the true mix when rows come in groups (10 minutes; RUNS=2000)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/draws_coverage.py --runs $(or $(RUNS),2000)
+
+later-year: $(VENV)/.test  ## fits on one year of real tables, judged on the next (2 minutes; TABLES=DIR names their folder)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/later_year.py $(or $(TABLES),--toy)
 
 sets: $(VENV)/.test  ## worst cases of 2,000 random sets against CVXPY, their speed, and a fit within bounds (10 minutes; SETS=)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.sets.against_cvxpy --sets $(or $(SETS),2000)

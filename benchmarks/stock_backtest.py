@@ -4,7 +4,8 @@ Usage: python benchmarks/stock_backtest.py [--quick] FOLDER [bakery|bike ...]
 
 FOLDER holds ``bakery_demand`` and ``bike_sharing_hourly``, each with a csv file of that name. A level is set on the
 days of a window before a cut, kept for the 28 days after it, and paid for with the demand of those days; then the cut
-moves on by 28 days, thirteen times, which is a year (``--quick``: the last three). A unit sells at 1.
+moves on by 28 days, thirteen times, which is a year (``--quick``: the last three). A unit sells at 1. Bounds of shares,
+where a method has any, are the lowest and highest share of any 28 days in the year before the cut.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ PERIOD = pd.Timedelta(days=28)
 METHODS: dict[str, dict[str, Any]] = {
     "robust": {"radius": "types"},
     "robust, agrawal": {"radius": "agrawal"},
+    "robust, by groups": {"radius": "types", "draws": "groups"},
+    "robust, bounds": {},
     "erm": {"radius": 0.0, "criterion": "risk"},
     "inverse-frequency": {"radius": 0.0, "criterion": "risk"},
     "minimax-risk": {"radius": math.inf, "criterion": "risk"},
     "minimax-regret": {"radius": math.inf},
 }
-OURS, PLAIN, INFORMED = "robust", "erm", "context known"
+OURS, PLAIN, INFORMED, BOUNDED = "robust", "erm", "context known", "robust, bounds"
+YEAR = 13 * PERIOD
 
 
 @dataclass(frozen=True)
@@ -65,21 +69,32 @@ class Study:
     window: int
     salvage: float
 
-    def level(self, train: pd.DataFrame, method: str) -> cpo.RobustNewsvendor:
-        """Order for one problem by one method."""
+    def level(self, train: pd.DataFrame, method: str, year: pd.DataFrame | None = None) -> cpo.RobustNewsvendor:
+        """Order for one problem by one method; bounds are those of the year before."""
         switches, weight = METHODS[method], None
-        if isinstance(switches["radius"], str):
+        if method == BOUNDED:
+            switches = {"mix": cpo.Mix(bounds=bounds(train if year is None else year, train["context"]), ball=None)}
+        elif isinstance(switches["radius"], str) and "draws" not in switches:
             # Rows of a day are one look at the mix, be they the hours of a day's weather or the stores of a chain.
             switches = switches | {"draws": train["day"].nunique()}
         if method == "inverse-frequency":
             weight = 1.0 / train.groupby("context")["context"].transform("size")
         model = cpo.RobustNewsvendor(PRICE, salvage=self.salvage, confidence=0.99, **switches)
-        return model.fit(train["cost"], train["demand"], contexts=train["context"], sample_weight=weight)
+        asked = {"groups": train["day"].to_numpy()} if switches.get("draws") == "groups" else {}
+        return model.fit(train["cost"], train["demand"], contexts=train["context"], sample_weight=weight, **asked)
 
     def profit(self, rows: pd.DataFrame, level: Any) -> NDArray[np.float64]:
         """Return what a level, or one for each row, earns on each row."""
         sold = np.minimum(level, rows["demand"])
         return np.asarray(PRICE * sold + self.salvage * (level - sold) - rows["cost"] * level)
+
+
+def bounds(year: pd.DataFrame, contexts: pd.Series) -> dict[Any, tuple[float, float]]:
+    """Return the lowest and highest share of each of these contexts in any 28 days of a year."""
+    known = year[year["context"].isin(contexts)]
+    period = (known["day"].max() - known["day"]) // PERIOD
+    shares = pd.crosstab(period, known["context"], normalize="index")
+    return dict(zip(shares.columns, zip(shares.min(), shares.max(), strict=True), strict=True))
 
 
 @dataclass(frozen=True)
@@ -143,12 +158,13 @@ def backtest(study: Study, cost: float, n_cuts: int) -> Outcome:
         cut = end - (n_cuts - period) * PERIOD
         past = rows[rows["day"].between(cut - pd.Timedelta(days=study.window), cut, inclusive="left")]
         future = rows[rows["day"].between(cut, cut + PERIOD, inclusive="left")]
-        served = dict(iter(future.groupby("problem")))
+        before = rows[rows["day"].between(cut - YEAR, cut, inclusive="left")]
+        served, years = (dict(iter(part.groupby("problem"))) for part in (future, before))
         for problem, train in past.groupby("problem"):
             if problem not in served:
                 continue
             test = served[problem]
-            models = {method: study.level(train, method) for method in METHODS}
+            models = {method: study.level(train, method, years[problem]) for method in METHODS}
             earned = {method: study.profit(test, model.stock_level_) for method, model in models.items()}
             own = dict(zip(models[PLAIN].contexts_, models[PLAIN].context_levels_, strict=True))
             known = test["context"].map(own).fillna(models[PLAIN].stock_level_)

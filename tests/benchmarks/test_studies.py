@@ -60,6 +60,16 @@ def test_real_tables_prints_a_row_for_each_method(study, monkeypatch, capsys, tm
     assert real_tables.main([]) == 2
 
 
+def test_sets_of_real_tables_are_sized_by_groups_where_there_are_any(study):
+    real_tables = study("real_tables")
+    model = real_tables.make_pipeline(real_tables.StandardScaler(), cpo.RobustLinearRegression(draws=7))
+    small = real_tables.Study(pd.DataFrame({"a": [1.0, 2.0]}), np.zeros(2), np.array([0, 1]), model)
+    assert real_tables.by_groups(small) is small
+    sized = real_tables.by_groups(real_tables.replace(small, groups=np.array([0, 1])))
+    assert sized.model[-1].draws == "groups"
+    assert model[-1].draws == 7
+
+
 def test_a_backtest_prints_a_row_for_each_method(study, capsys):
     backtest = study("stock_backtest")
     rng = np.random.default_rng(0)

@@ -403,6 +403,12 @@ class RobustLinearModel(RobustEstimator):
         with speaking_as(self):
             return loss.value(loss.checked_target(unwrapped(on_host(y))), z)
 
+    def lowest_losses(self, y: Any) -> Array:
+        """Return the least that :meth:`row_losses` of each row could be, whatever the model."""
+        loss = self._loss()
+        with speaking_as(self):
+            return loss.lowest(loss.checked_target(unwrapped(on_host(y))))
+
     def _plain(self, model: Any, **fitted: Any) -> Any:
         """Return a scikit-learn model with the same answers."""
         model.coef_, model.intercept_ = self.coef_.copy(), np.copy(self.intercept_)
@@ -448,6 +454,10 @@ class RobustLogisticRegression(ScoredOnHost, ClassifierMixin, RobustLinearModel)
         )
         known = self._loss().value(np.maximum(codes, 0.0), z)
         return np.where(codes >= 0, known, -np.log(least_probability(len(codes))))
+
+    def lowest_losses(self, y: Any) -> Array:
+        """Return zeros: a class may be certain."""
+        return np.zeros(len(unwrapped(on_host(y))))
 
     def decision_function(self, X: Any) -> Array:
         """Return the log-odds of the second class, or one linear score per class."""

@@ -208,7 +208,9 @@ def compare(
         fitted = specialist_losses(*alone, None, **judge) if minimises else np.full(len(target), np.nan)
         plausible = _plausible(last, held_out.totals, held_out.contexts.labels)
     model = type(last).__name__ if estimator is not None else f"{type(last).__name__}, chosen by the kind of y"
-    return _judged(held_out, rows, own, fitted, plausible, model)
+    # The Poisson loss of a perfect prediction differs from row to row by far more than models do.
+    lowest = last.lowest_losses(target) if minimises and loss is None else np.zeros(len(target))
+    return _judged(held_out, rows, own, fitted, plausible, model, negligible(held_out, rows["erm"] - lowest))
 
 
 def _plausible(last: Any, counts: Array, labels: NDArray[Any]) -> ContextSet:
@@ -310,11 +312,18 @@ COMPETITORS = ("own", "pooled")
 
 
 def _judged(
-    held_out: HeldOut, rows: Mapping[str, Array], own: Array, fitted: Array, plausible: ContextSet, model: str
+    held_out: HeldOut,
+    rows: Mapping[str, Array],
+    own: Array,
+    fitted: Array,
+    plausible: ContextSet,
+    model: str,
+    small: float,
 ) -> Comparison:
     """Turn losses of rows into tables and words.
 
-    ``own`` and ``fitted`` are the losses of each context's own model on rows held out, and on those it was fitted to.
+    ``own`` and ``fitted`` are the losses of each context's own model on rows held out, and on those it was fitted to;
+    ``small`` is the excess risk that does not matter.
     """
     labels, erm, pooled = held_out.contexts.labels, rows["erm"], COMPETITORS.index("pooled")
     competitors, nothing = np.column_stack([own, erm]), np.zeros((len(erm), 1))
@@ -331,11 +340,11 @@ def _judged(
     }
     summary = _summary(held_out, rows, excess, risk, change)
     cells = [_cells(name, excess[name].by_context, risk[name].by_context) for name in rows]
-    brackets = _brackets(held_out, own, erm, fitted, excess["erm"].estimate)
+    brackets = _brackets(held_out, own, erm, fitted, float(np.nanmax([excess["erm"].estimate, small])))
     other = None
     if "inverse-frequency" in rows:
         other = held_out.excess_difference(rows["robust"], rows["inverse-frequency"], competitors)
-    words = verdict(summary, brackets, other, negligible(held_out, erm), held_out.confidence)
+    words = verdict(summary, brackets, other, small, held_out.confidence)
     return Comparison(
         summary=summary,
         by_context=Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]}),
@@ -400,11 +409,11 @@ def _cells(method: str, excess: Table, risk: Table) -> dict[str, NDArray[Any]]:
     }
 
 
-def _brackets(held_out: HeldOut, own: Array, erm: Array, fitted: Array, largest: float) -> Table:
+def _brackets(held_out: HeldOut, own: Array, erm: Array, fitted: Array, tolerated: float) -> Table:
     """Return what is known of the least possible risk of each context, from both sides.
 
-    A context is too small to judge where the two sides, with their noise, are further apart than the largest excess of
-    the plain model and than what is negligible.
+    A context is too small to judge where the two sides, with their noise, are further apart than is tolerated: the
+    largest excess of the plain model, or what is negligible.
     """
     with np.errstate(invalid="ignore"):
         pairs = held_out.pairs(np.column_stack([own, erm, fitted, own - fitted, erm - fitted]))
@@ -413,7 +422,7 @@ def _brackets(held_out: HeldOut, own: Array, erm: Array, fitted: Array, largest:
     width, error = pairs.mean[at, 3 + best], pairs.error[at, 3 + best]
     with np.errstate(invalid="ignore"):
         beyond = (width > 2.0 * error) & (pairs.n_units > 1)
-        too_small = width + 2.0 * error > np.nanmax([largest, negligible(held_out, erm)])
+        too_small = width + 2.0 * error > tolerated
     return Table.of(
         "",
         context=held_out.contexts.labels,

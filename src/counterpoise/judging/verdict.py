@@ -15,13 +15,16 @@ from counterpoise.table import Table
 Array = NDArray[np.float64]
 
 _NEGLIGIBLE = 0.05
-"""Of the mean absolute deviation of the plain model's losses: an excess below it matters to nobody."""
+"""Of the mean absolute deviation of what the plain model loses above a perfect prediction: less matters to nobody."""
 
 _NAMED = 3
 
 
 def negligible(held_out: HeldOut, losses: Array) -> float:
-    """Return the excess risk below which a difference does not matter: a twentieth of the losses' mean deviation."""
+    """Return the excess risk below which a difference does not matter: a twentieth of the losses' mean deviation.
+
+    Losses are above those of a perfect prediction, so that targets that differ do not pass for models that do.
+    """
     mean = np.average(losses, weights=held_out.weight)
     return float(_NEGLIGIBLE * np.average(np.abs(losses - mean), weights=held_out.weight))
 
