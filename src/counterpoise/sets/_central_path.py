@@ -33,6 +33,8 @@ _START = 0.1
 _NEAR = 0.3
 """Rise of the barrier function, in units of mu, that a step to the path may still promise near it."""
 
+_REFINEMENTS = 2
+
 _APART = 30.0
 """Factor by which a product may differ from its place on the path."""
 
@@ -163,10 +165,19 @@ class _System:
         white = self.stiffness.whitened(self.rows)
         self.matrix = np.swapaxes(white, 1, 2) @ white
         self.n_equal = len(geometry.totals)
-        corner = np.arange(self.n_equal, self.matrix.shape[1])
-        self.matrix[:, corner, corner] += self.slacks / v.prices
+        none = np.zeros((len(scores), self.n_equal))
+        self.corner = np.concatenate([none, self.slacks / v.prices], axis=1)
+        diagonal_of = np.arange(self.matrix.shape[1])
+        self.matrix[:, diagonal_of, diagonal_of] += self.corner
         self.lacking = v.x @ geometry.equalities.T - geometry.totals
         self.off = path.stationarity(v, self.here, scores)
+
+    def _solved(self, side: Array, border: Array) -> tuple[Array, Array]:
+        """Return the change of the coordinates, and of the prices of equalities and inequalities."""
+        rhs = border - np.einsum("bni,bn->bi", self.rows, self.stiffness.solve(side))
+        found = solve_stack(self.matrix, rhs)
+        d_x = self.stiffness.solve(np.einsum("bni,bi->bn", self.rows, found) + side)
+        return np.where(self.path.free, d_x, 0.0), found
 
     def direction(self, mu: Array) -> Variables:
         """Solve the linearised conditions for the target ``mu``."""
@@ -175,12 +186,14 @@ class _System:
         to_prices = mu[:, None] - v.prices * self.slacks
         to_rooms = mu[:, None] * path.room_weights - v.distances * self.rooms
         side = np.where(path.free, self.off + to_s / self.divisor + geometry.forces(to_rooms / self.rooms), 0.0)
-        rhs = np.concatenate([self.lacking, to_prices / v.prices], axis=1)
-        rhs = rhs - np.einsum("bni,bn->bi", self.rows, self.stiffness.solve(side))
-        found = solve_stack(self.matrix, rhs)
-        found = found + solve_stack(self.matrix, rhs - np.einsum("bij,bj->bi", self.matrix, found))
-        d_x = self.stiffness.solve(np.einsum("bni,bi->bn", self.rows, found) + side)
-        d_x = np.where(path.free, d_x, 0.0)
+        border = np.concatenate([self.lacking, to_prices / v.prices], axis=1)
+        d_x, found = self._solved(side, border)
+        for _ in range(_REFINEMENTS):
+            # Near the end the eliminated system is far worse conditioned than the whole one.
+            left = side - self.stiffness.apply(d_x) + np.einsum("bni,bi->bn", self.rows, found)
+            short = border - np.einsum("bni,bn->bi", self.rows, d_x) - self.corner * found
+            more_x, more = self._solved(left, short)
+            d_x, found = d_x + more_x, found + more
         d_nu, d_prices = found[:, : self.n_equal], found[:, self.n_equal :]
         poles = np.einsum("bk,bkn->bn", d_prices, self.here.poles)
         d_s = np.where(path.free, (to_s + poles - v.s * d_x) / self.divisor, 0.0)

@@ -198,6 +198,15 @@ class Stiffness:
             x[..., self.helpers] += self._shares * x[..., self.owners]
         return x
 
+    def apply(self, x: Array) -> Array:
+        """Return the matrix times a vector of shape (..., n_coordinates)."""
+        out = self.diagonal * x
+        if len(self.owners):
+            pull = self.links * (x[..., self.owners] - x[..., self.helpers])
+            np.add.at(out, (..., self.owners), pull)  # type: ignore[arg-type]
+            out[..., self.helpers] -= pull
+        return out
+
     def matrix(self) -> Array:
         """Return the matrix itself."""
         out = np.diag(self.diagonal)
