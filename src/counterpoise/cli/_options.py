@@ -24,7 +24,9 @@ Folds = Annotated[int, typer.Option(help="Of the cross-validation.")]
 Jobs = Annotated[int, typer.Option(help="Processes; -1 is one per core.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 Confidence = Annotated[float, typer.Option(help="Of the set of plausible mixes, from 0 to 1.")]
-Radius = Annotated[str, typer.Option(help="How its size follows: types, agrawal or chi2; or the size in bits.")]
+Radius = Annotated[
+    str, typer.Option(help="How its size follows: calibrated, agrawal, types or chi2; or the size in bits.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -104,7 +106,7 @@ class Model:
     """Parameters of a model."""
 
     confidence: Confidence = 0.99
-    radius: Radius = "types"
+    radius: Radius = "calibrated"
     draws: Annotated[
         float | None, typer.Option(help="Independent draws of a context in the data, where rows are not.")
     ] = None
@@ -207,7 +209,7 @@ def checked_radius(radius: str) -> Any:
         bits = math.nan
     if not bits >= 0:
         raise InvalidInputError(
-            f"--radius is {radius!r}; choose types, agrawal or chi2, or a number of bits, 0 or more."
+            f"--radius is {radius!r}; choose calibrated, agrawal, types or chi2, or a number of bits, 0 or more."
         )
     return bits
 

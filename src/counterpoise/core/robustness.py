@@ -46,7 +46,7 @@ class Robustness(Criterial):
     ----------
     confidence : float
         Level of the confidence set; 1 is the whole simplex.
-    radius : {"types", "agrawal", "chi2"} or float
+    radius : {"types", "agrawal", "calibrated", "chi2"} or float
         How the radius follows from the confidence, or the radius itself in bits.
     draws : float, optional
         Independent draws of a context in the data, where rows are not. Of no use with a radius in bits.
@@ -98,7 +98,7 @@ def check_parameters(params: Mapping[str, Any]) -> None:
             params["radius"] in get_args(RadiusMethod)
             if isinstance(params["radius"], str)
             else _is_number(params["radius"], 0.0),
-            "'types', 'agrawal' or 'chi2', or a number of bits, 0 or more",
+            "'types', 'agrawal', 'calibrated' or 'chi2', or a number of bits, 0 or more",
         ),
         "draws": (
             params["draws"] is None or (_is_number(params["draws"], 0.0) and 0 < params["draws"] < math.inf),

@@ -214,7 +214,7 @@ class RobustLoss(ContextLoss):
         Training samples in each context.
     confidence : float
         Of the set of plausible mixes; 1 is every mix.
-    radius : {"types", "agrawal", "chi2"} or float
+    radius : {"types", "agrawal", "calibrated", "chi2"} or float
         How the size of the set follows from the confidence, or the size itself in bits.
     draws : float, optional
         Independent draws of a context in the data, where samples are not.
@@ -266,7 +266,9 @@ class RobustLoss(ContextLoss):
         # A whole number that no float can hold is none that is meant.
         number = isinstance(bits, Real) and not isinstance(bits, bool) and (bits <= 1e300 or bits == math.inf)
         if not (number and float(bits) >= 0.0):
-            raise InvalidInputError(f"radius = {radius!r}; pass 'types', 'agrawal' or 'chi2', or 0 bits or more.")
+            raise InvalidInputError(
+                f"radius = {radius!r}; pass 'types', 'agrawal', 'calibrated' or 'chi2', or 0 bits or more."
+            )
         self.radius = float(radius)
         self.update: Update = update
         self.step_size: float = _positive_number(step_size, "step_size")
