@@ -6,8 +6,8 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: sets help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
-.PHONY: draws later-year bench-check stress lowest bare check audit hooks format clean
+.PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
+.PHONY: sets draws later-year calibrated calibrated-table bench-check stress lowest bare check audit hooks format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -115,6 +115,12 @@ bench-gpu: $(VENV)/.test  ## what robustness costs on a GPU (without one, a line
 
 bench-cluster: $(VENV)/.test  ## fits on local workers: memory, passes, workers, a killed one, growth (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cluster.py
+
+calibrated: $(VENV)/.test  ## whether the calibrated radius covers at 200 mixes and where it was searched to fail (30 minutes)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/calibrated_radius.py --jobs $(shell nproc)
+
+calibrated-table: $(VENV)/.core  ## the table of the calibrated radius inside the package, anew (20 minutes)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/calibrated_table.py --jobs $(shell nproc)
 
 small-contexts: $(VENV)/.core  ## a study of references and adjustments for many small contexts (5 minutes; SEEDS=100, BAD_ROWS=300)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/small_contexts.py --seeds $(or $(SEEDS),100) --bad-rows $(or $(BAD_ROWS),300)

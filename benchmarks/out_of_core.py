@@ -88,6 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write(folder, n_rows, options.features, options.files, options.seed)
         base, _ = measured(sys.executable, "-c", _IMPORTS)
         words = [str(folder), "--target", target, "--drop", other, "--context", "site", "--memory", str(int(budget))]
+        # The radius of the estimators, with one of which it is compared.
+        words += ["--radius", "types"]
         # All modules at first, as in the process they are compared with: some are large, and needed only in the end.
         run = f"{_IMPORTS}import sys; sys.argv[0] = 'counterpoise'; counterpoise.cli.main()"
         peak, seconds = measured(sys.executable, "-c", run, "fit", *words, "--out", str(out), "--quiet")

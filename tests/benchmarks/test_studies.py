@@ -45,6 +45,40 @@ def test_coverage_says_which_studies_there_are(study, capsys):
     assert "bounds, differences, power, compare" in capsys.readouterr().err
 
 
+def test_calibrated_radius_prints_its_tables(study, capsys):
+    assert study("calibrated_radius").main(["--toy"]) == 0
+    out = capsys.readouterr().out
+    for words in (
+        "of Agrawal's",
+        "all but one rare | 1 |",
+        "As a share of agrawal",
+        "worst mix found",
+        "| 2 | 20 | 0.9 |",
+    ):
+        assert words in out
+    assert "nan" not in out
+
+
+def test_calibrated_radius_says_which_studies_there_are(study, capsys):
+    with pytest.raises(SystemExit):
+        study("calibrated_radius").main(["magic"])
+    assert "coverage, hunt and size" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("n_contexts", "n"), [(3, 12.0), (20, 100.0), (200, 300.0), (200, np.inf)])
+def test_two_ways_to_the_calibrated_table_agree(study, monkeypatch, n_contexts, n):
+    table = study("calibrated_table")
+    misses = np.array([0.2, 0.1, 0.05, 0.01])
+    monkeypatch.setattr(table, "MISSES", misses)
+    if n_contexts < 20:
+        found, again = table.quantiles_of_few(n_contexts, [n])[n], table.quantiles_hunted(n_contexts, int(n), 300)
+        assert (again <= 1.02 * found).all()
+        assert again == pytest.approx(found, rel=0.1)
+        return
+    kept = cpo.confidence_radius(np.ones(n_contexts), 0.95, "calibrated", draws=min(n, 1e12)) * min(n, 1e12) * np.log(2)
+    assert kept == pytest.approx(table.quantiles_of_many(n_contexts, n)[2], rel=0.02)
+
+
 def test_real_tables_prints_a_row_for_each_method(study, monkeypatch, capsys, tmp_path):
     real_tables = study("real_tables")
     rng = np.random.default_rng(0)

@@ -202,7 +202,10 @@ REFUSED = {
         {"robustness": Robustness(criterion="pain")},
         "criterion is 'pain'; choose 'excess' or 'risk'",
     ),
-    "unknown radius": ({"robustness": Robustness(radius="wide")}, "'wide'; choose 'types', 'agrawal' or 'chi2'"),
+    "unknown radius": (
+        {"robustness": Robustness(radius="wide")},
+        "'wide'; choose 'types', 'agrawal', 'calibrated' or 'chi2'",
+    ),
     "negative radius": ({"robustness": Robustness(radius=-1.0)}, r"radius = -1\.0"),
     "NaN radius": ({"robustness": Robustness(radius=math.nan)}, "radius = nan"),
     "confidence above 1": ({"robustness": Robustness(confidence=1.5)}, r"confidence = 1\.5; it must lie in \[0, 1\]"),

@@ -13,7 +13,7 @@ from counterpoise.sets import KLBall, confidence_radius
 
 PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
 
-BOUNDS = ["types", "agrawal"]
+BOUNDS = ["types", "agrawal", "calibrated"]
 N_SIMULATIONS = 20_000
 
 STOCK = np.array([0.7] + [0.3 / 9] * 9)

@@ -12,7 +12,7 @@ from counterpoise.sets import confidence_radius
 
 PROPERTY = settings(max_examples=80, deadline=None, derandomize=True)
 
-METHODS = ["types", "agrawal", "chi2"]
+METHODS = ["types", "agrawal", "calibrated", "chi2"]
 CONFIDENCES = st.floats(0, 1, exclude_max=True) | st.sampled_from([0.0, 5e-324, 0.5, 0.9, 0.99, 1 - 1e-9, 1 - 2**-53])
 
 STOCK_COUNTS = [280, 14, 14, 14, 13, 13, 13, 13, 13, 13]
@@ -144,11 +144,11 @@ def test_result_is_a_plain_float():
 
 @pytest.mark.parametrize(("n_c", "draws"), [([3] * 100, None), ([1, 1], None), ([1000] * 100, 300)])
 def test_chi2_warns_when_draws_are_few(n_c, draws):
-    with pytest.warns(CoverageWarning, match="method='agrawal'"):
+    with pytest.warns(CoverageWarning, match="method='calibrated'"):
         confidence_radius(n_c, 0.9, "chi2", draws=draws)
 
 
-@pytest.mark.parametrize("method", ["types", "agrawal"])
+@pytest.mark.parametrize("method", ["types", "agrawal", "calibrated"])
 def test_bounds_for_every_n_do_not_warn(method):
     assert confidence_radius([1, 1, 0], 0.9, method) > 0
 
@@ -202,5 +202,5 @@ def test_draws_that_are_no_positive_number_are_refused(draws):
 
 @pytest.mark.parametrize("method", ["hoeffding", "Types", None, 3, ["types"]])
 def test_unknown_method_is_refused_and_the_choices_are_listed(method):
-    with pytest.raises(InvalidInputError, match="choose 'types', 'agrawal' or 'chi2'"):
+    with pytest.raises(InvalidInputError, match="choose 'types', 'agrawal', 'calibrated' or 'chi2'"):
         confidence_radius([10, 10], 0.9, method)

@@ -347,7 +347,7 @@ def test_the_path_leads_from_erm_to_minimax_regret_through_the_order(terms):
             assert row["worst_excess"] == pytest.approx(sales.excess(row["order"]).max(), abs=1e-9)
 
 
-@pytest.mark.parametrize("method", ["types", "agrawal", "chi2"])
+@pytest.mark.parametrize("method", ["types", "agrawal", "calibrated", "chi2"])
 def test_confidence_and_radius_are_inverse_to_each_other(method):
     one = plan_stock(**market(16, n_products=1, rows=(10, 14)), radius=method, confidence=0.93).plans[0]
     assert one.radius_at(0.93) == pytest.approx(one.radius)
@@ -538,7 +538,7 @@ ODD = st.one_of(
     st.booleans(),
     st.integers(-3, 40),
     st.floats(),
-    st.sampled_from(["", "types", "agrawal", "chi2", "excess", "risk", "in-sample", "12", "a"]),
+    st.sampled_from(["", "types", "agrawal", "calibrated", "chi2", "excess", "risk", "in-sample", "12", "a"]),
     st.lists(st.one_of(st.floats(), st.integers(0, 3), st.text(max_size=2), st.none()), max_size=6),
     hnp.arrays(st.sampled_from([float, int, bool, object]), hnp.array_shapes(max_dims=2, max_side=6)),
     st.tuples(st.integers()),

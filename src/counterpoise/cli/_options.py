@@ -24,7 +24,9 @@ Folds = Annotated[int, typer.Option(help="Of the cross-validation.")]
 Jobs = Annotated[int, typer.Option(help="Processes; -1 is one per core.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 Confidence = Annotated[float, typer.Option(help="Of the set of plausible mixes, from 0 to 1.")]
-Radius = Annotated[str, typer.Option(help="How its size follows: types, agrawal or chi2; or the size in bits.")]
+Radius = Annotated[
+    str, typer.Option(help="How its size follows: calibrated, agrawal, types or chi2; or the size in bits.")
+]
 DrawsOption = Annotated[
     str | None,
     typer.Option(
@@ -120,7 +122,7 @@ class Model:
     """Parameters of a model."""
 
     confidence: Confidence = 0.99
-    radius: Radius = "types"
+    radius: Radius = "calibrated"
     draws: DrawsOption = None
     alpha: Annotated[float, typer.Option(help="Strength of the ridge on scaled features.")] = 1e-3
     reference: Annotated[str | None, typer.Option(help=_REFERENCES)] = "cross-fit"
@@ -234,7 +236,7 @@ def checked_radius(radius: str) -> Any:
         bits = math.nan
     if not bits >= 0:
         raise InvalidInputError(
-            f"--radius is {radius!r}; choose types, agrawal or chi2, or a number of bits, 0 or more."
+            f"--radius is {radius!r}; choose calibrated, agrawal, types or chi2, or a number of bits, 0 or more."
         )
     return bits
 

@@ -37,7 +37,7 @@ def stock(
     capacity: Annotated[float | None, typer.Option(help="The most of all products together.")] = None,
     integer: Annotated[bool, typer.Option("--integer", help="Order whole units only.")] = False,
     confidence: Confidence = 0.99,
-    radius: Radius = "types",
+    radius: Radius = "calibrated",
     draws: DrawsOption = None,
     group: Group = None,
     time: Time = None,

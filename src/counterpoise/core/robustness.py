@@ -60,7 +60,7 @@ class Robustness(Criterial):
     ----------
     confidence : float
         Level of the confidence set; 1 is the whole simplex.
-    radius : {"types", "agrawal", "chi2"} or float
+    radius : {"types", "agrawal", "calibrated", "chi2"} or float
         How the radius follows from the confidence, or the radius itself in bits.
     draws : float or "groups", optional
         Independent draws of a context in the data, where rows are not; ``"groups"`` has to be replaced by a number, see
@@ -179,7 +179,7 @@ def check_parameters(params: Mapping[str, Any]) -> None:
             params["radius"] in get_args(RadiusMethod)
             if isinstance(params["radius"], str)
             else _is_number(params["radius"], 0.0),
-            "'types', 'agrawal' or 'chi2', or a number of bits, 0 or more",
+            "'types', 'agrawal', 'calibrated' or 'chi2', or a number of bits, 0 or more",
         ),
         "draws": (
             params["draws"] is None

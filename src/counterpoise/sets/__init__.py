@@ -3,6 +3,7 @@
 from counterpoise.sets._base import Ball, ContextSet, WorstCase, radius_of
 from counterpoise.sets._geometry import Constraints, Geometry
 from counterpoise.sets.chi2 import Chi2Ball
+from counterpoise.sets.covering import BallKind, covering_radius
 from counterpoise.sets.draws import Draws, count_draws, draws_in_groups, effective_draws
 from counterpoise.sets.intersection import Intersection
 from counterpoise.sets.kl import KLBall
@@ -15,6 +16,7 @@ from counterpoise.sets.total_variation import TotalVariationBall
 __all__ = [
     "RADIUS_TICKS",
     "Ball",
+    "BallKind",
     "Chi2Ball",
     "Constraints",
     "ContextSet",
@@ -32,6 +34,7 @@ __all__ = [
     "along_radii",
     "confidence_radius",
     "count_draws",
+    "covering_radius",
     "draws_in_groups",
     "effective_draws",
     "implied_confidence",

@@ -7,7 +7,7 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,14 +16,14 @@ from counterpoise.contexts import plain, shown
 from counterpoise.exceptions import EmptyContextError, EmptySetError, InvalidInputError
 from counterpoise.sets._base import Ball, ContextSet
 from counterpoise.sets.chi2 import Chi2Ball
+from counterpoise.sets.covering import BallKind, covering_radius
 from counterpoise.sets.intersection import Intersection
 from counterpoise.sets.kl import KLBall
-from counterpoise.sets.radius import RadiusMethod, confidence_radius
+from counterpoise.sets.radius import RadiusMethod
 from counterpoise.sets.shares import Marginal, ShareBounds, ShareLimits
 from counterpoise.sets.total_variation import TotalVariationBall
 
 Array = NDArray[np.float64]
-Shape = Literal["kl", "chi2", "tv"]
 
 _BALLS: dict[str, type[Ball]] = {"kl": KLBall, "chi2": Chi2Ball, "tv": TotalVariationBall}
 
@@ -97,7 +97,7 @@ class Mix:
     counts: Mapping[Any, float] | None = None
     shares: Mapping[Any, float] | None = None
     radius: float | None = None
-    ball: Shape | None = "kl"
+    ball: BallKind | None = "kl"
     limits: Sequence[tuple[Mapping[Any, float], float]] | None = None
     parents: Mapping[Any, Any] | bool | None = None
     unseen_risks: Mapping[Any, float] | None = None
@@ -320,22 +320,11 @@ class _Size:
     radius: RadiusMethod | float
     draws: float | None
 
-    def of(self, ball: Shape, counts: Array) -> float:
+    def of(self, ball: BallKind, counts: Array) -> float:
         """Return the radius of a ball around these counts."""
         if not isinstance(self.radius, str):
             return float(self.radius)
         return covering_radius(ball, counts, self.confidence, self.radius, draws=self.draws)
-
-
-def covering_radius(
-    ball: Shape, counts: Array, confidence: float, method: RadiusMethod, *, draws: float | None
-) -> float:
-    """Return the radius of a ball by what the divergence proves of it.
-
-    Total variation follows by Pinsker's inequality; the chi-square distance agrees with the divergence to second order.
-    """
-    bits = confidence_radius(counts, confidence, method, draws=draws)
-    return {"kl": bits, "chi2": 2.0 * math.log(2.0) * bits, "tv": math.sqrt(0.5 * math.log(2.0) * bits)}[ball]
 
 
 class _Names:

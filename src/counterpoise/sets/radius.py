@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from counterpoise.exceptions import CoverageWarning, InvalidInputError
+from counterpoise.sets.calibration import calibrated_confidence, calibrated_quantile
 
-RadiusMethod = Literal["types", "agrawal", "chi2"]
+RadiusMethod = Literal["types", "agrawal", "calibrated", "chi2"]
 
 CHI2_DRAWS_PER_CONTEXT = 10
 """Below this many draws per context, and more where there are over 100 contexts, the chi-squared limit under-covers.
@@ -39,11 +40,14 @@ def confidence_radius(
         Samples per context. A context that was declared but never seen has count 0 and is counted.
     confidence : float in [0, 1]
         1 gives infinity: the whole simplex.
-    method : {"types", "agrawal", "chi2"}
+    method : {"types", "agrawal", "calibrated", "chi2"}
         ``"types"``: the method of types, :math:`(C \log_2(n+1) - \log_2(1-\beta)) / n`; valid for every n, and loose.
         ``"agrawal"``: the Chernoff bound of Agrawal (2020), :math:`x/n` with
         :math:`e^{-x} (e x / (C-1))^{C-1} = 1-\beta`; valid for every n, and tighter from a handful of draws on: 1.4
         times with 2 contexts and 20 draws, 3 with 10 and 400, 10 with 100 and 1,000,000.
+        ``"calibrated"``: the largest quantile of the divergence over all mixes, computed rather than bounded, with its
+        error added; covers at every mix and for every n, like the two above, and is about half of Agrawal's up to a
+        confidence of .999999. Beyond that, and beyond a million contexts, it is Agrawal's.
         ``"chi2"``: the limit :math:`\chi^2_{C-1}(\beta) / (2n)`; exact as n grows, and too small when n/C is small.
     draws : float, optional
         How many independent draws of a context the data hold; the number of samples by default. Rows that share one
@@ -54,10 +58,10 @@ def confidence_radius(
     -------
     float
     """
-    n_contexts, n_draws = _checked_counts(counts, draws)
+    n_contexts, n_draws = checked_counts(counts, draws)
     confidence = _checked_confidence(confidence)
     if method not in get_args(RadiusMethod):
-        raise InvalidInputError(f"method is {method!r}; choose 'types', 'agrawal' or 'chi2'.")
+        raise InvalidInputError(f"method is {method!r}; choose 'types', 'agrawal', 'calibrated' or 'chi2'.")
     if confidence == 1.0:
         return math.inf
     surprise = -math.log1p(-confidence)
@@ -65,6 +69,8 @@ def confidence_radius(
         nats = (n_contexts * math.log1p(n_draws) + surprise) / n_draws
     elif method == "agrawal":
         nats = _agrawal(n_contexts, surprise) / n_draws
+    elif method == "calibrated":
+        nats = _calibrated(n_contexts, confidence, n_draws) / n_draws
     else:
         nats = _chi2(n_contexts, confidence, n_draws) / n_draws
     return nats / math.log(2.0)
@@ -77,20 +83,23 @@ def implied_confidence(
 
     It is 0 where even the smallest confidence needs a larger set.
     """
-    n_contexts, n_draws = _checked_counts(counts, draws)
+    n_contexts, n_draws = checked_counts(counts, draws)
     if method not in get_args(RadiusMethod):
-        raise InvalidInputError(f"method is {method!r}; choose 'types', 'agrawal' or 'chi2'.")
+        raise InvalidInputError(f"method is {method!r}; choose 'types', 'agrawal', 'calibrated' or 'chi2'.")
     if math.isinf(radius) or (n_contexts == 1 and method != "types"):
         return 1.0
     nats = radius * math.log(2.0) * n_draws
     k = n_contexts - 1
+    if method == "chi2":
+        return float(special.gammainc(0.5 * k, nats))
     if method == "types":
         surprise = nats - n_contexts * math.log1p(n_draws)
-    elif method == "agrawal":
-        surprise = nats - k - k * math.log(nats / k) if nats > k else 0.0
     else:
-        return float(special.gammainc(0.5 * k, nats))
-    return -math.expm1(-max(surprise, 0.0))
+        surprise = nats - k - k * math.log(nats / k) if nats > k else 0.0
+    if method == "calibrated":
+        surprise = max(surprise, nats - _log_types(n_contexts, n_draws))
+    bounded = -math.expm1(-max(surprise, 0.0))
+    return max(bounded, calibrated_confidence(n_contexts, n_draws, nats)) if method == "calibrated" else bounded
 
 
 def _agrawal(n_contexts: int, surprise: float) -> float:
@@ -113,13 +122,32 @@ def _agrawal(n_contexts: int, surprise: float) -> float:
     return k * (1.0 + z)
 
 
+def _calibrated(n_contexts: int, confidence: float, n_draws: float) -> float:
+    """Return the calibrated quantile, or one of two proven bounds where that is smaller."""
+    if n_contexts == 1:
+        return 0.0
+    surprise = -math.log1p(-confidence)
+    counted = _log_types(n_contexts, n_draws) + surprise
+    return min(calibrated_quantile(n_contexts, n_draws, confidence), _agrawal(n_contexts, surprise), counted)
+
+
+def _log_types(n_contexts: int, n_draws: float) -> float:
+    """Return the logarithm of the number of possible counts.
+
+    Counts with divergence ``D`` have probability at most ``exp(-n D)``: with few draws over many contexts there is no
+    better bound than to add these up.
+    """
+    n, k = max(n_draws, 1.0), n_contexts - 1.0
+    return -math.log(n + k + 1.0) - float(special.betaln(n + 1.0, k + 1.0))
+
+
 def _chi2(n_contexts: int, confidence: float, n_draws: float) -> float:
     if n_contexts == 1:
         return 0.0
     if n_draws / n_contexts < CHI2_DRAWS_PER_CONTEXT * max(1.0, math.sqrt(n_contexts / 100.0)):
         warnings.warn(
             f"method='chi2' is asymptotic and {n_draws:g} draws over {n_contexts} contexts are too few for it: the set "
-            "covers less often than asked. Use method='agrawal', which is valid for every n.",
+            "covers less often than asked. Use method='calibrated', which covers for every n.",
             CoverageWarning,
             stacklevel=3,
         )
@@ -130,7 +158,8 @@ def _chi2(n_contexts: int, confidence: float, n_draws: float) -> float:
     return float(half)
 
 
-def _checked_counts(counts: ArrayLike, draws: float | None) -> tuple[int, float]:
+def checked_counts(counts: ArrayLike, draws: float | None) -> tuple[int, float]:
+    """Return the numbers of contexts and of draws, or raise with what is wrong."""
     try:
         values = np.asarray(counts, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:

@@ -38,7 +38,7 @@ class Levels:
         Where the radius is the method's own for one of the confidences in ``STOPS``.
     chosen : int
         The level that was asked for.
-    method : {"types", "agrawal", "chi2"}
+    method : {"types", "agrawal", "calibrated", "chi2"}
         The one that was asked for, or ``"types"`` where the radius itself was.
     cautions : mapping from method to str
         What speaks against a method on these data.
@@ -125,7 +125,7 @@ def _exact(
         if any(issubclass(one.category, CoverageWarning) for one in caught):
             cautions[method] = (
                 f"{method} holds for many rows per context, and these are few: the set covers less often than it says. "
-                "Prefer agrawal."
+                "Prefer calibrated."
             )
     return radii, cautions
 
