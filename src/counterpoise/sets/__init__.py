@@ -1,6 +1,6 @@
 """Sets of context distributions, and how large they must be."""
 
-from counterpoise.sets._base import Ball, ContextSet, WorstCase, radius_of
+from counterpoise.sets._base import Ball, ContextSet, WorstCase, radius_of, share_intervals
 from counterpoise.sets._geometry import Constraints, Geometry
 from counterpoise.sets.chi2 import Chi2Ball
 from counterpoise.sets.draws import Draws, count_draws, draws_in_groups, effective_draws
@@ -37,4 +37,5 @@ __all__ = [
     "implied_confidence",
     "radius_ladder",
     "radius_of",
+    "share_intervals",
 ]

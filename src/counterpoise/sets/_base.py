@@ -188,6 +188,8 @@ class Ball(ContextSet):
     p_hat: Array
     radius: float
     labels: tuple[str, ...] | None = field(default=None, kw_only=True, repr=False)
+    around: str = field(default="the data", kw_only=True, repr=False)
+    """What ``p_hat`` are the shares in, in words."""
 
     unit: ClassVar[str] = "a number"
     """What a radius is, in words."""
@@ -220,7 +222,7 @@ class Ball(ContextSet):
     @property
     def where(self) -> str:
         """Where its members lie, in words that go on "every mix ..."."""
-        return f"within {self.radius:.3g}{self.measure} of the shares in the data"
+        return f"within {self.radius:.3g}{self.measure} of the shares in {self.around}"
 
     def resized(self, radius: float) -> Self:
         """Return the ball of another radius around the same distribution."""
@@ -339,6 +341,16 @@ def radius_of(mixes: ContextSet) -> float:
 
     ball = mixes.ball if isinstance(mixes, Intersection) else mixes
     return ball.radius if isinstance(ball, Ball) else math.nan
+
+
+def share_intervals(mixes: ContextSet) -> Array:
+    """Return the least and the largest share that any member gives to each context: shape (n_contexts, 2)."""
+    shares = mixes.p_hat
+    if not isinstance(mixes, Ball):
+        return np.array([mixes.interval(c) for c in range(len(shares))])
+    # In a ball it depends on the context's own share alone, so contexts of equal share are solved once.
+    _, first, again = np.unique(shares, return_index=True, return_inverse=True)
+    return np.array([mixes.interval(int(c)) for c in first])[again]
 
 
 def checked_member(p: ArrayLike, n_contexts: int) -> Array:

@@ -122,7 +122,9 @@ class Intersection(ContextSet):
     @property
     def where(self) -> str:
         """Where its members lie, in words that go on "every mix ..."."""
-        return " and ".join(part.where for part in self.parts)
+        # What holds for every mix is not worth a word.
+        said = [part.where for part in self.parts if not part.is_simplex]
+        return " and ".join(said or [self.parts[0].where])
 
     @property
     def ball(self) -> Ball | None:
