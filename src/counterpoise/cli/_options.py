@@ -58,9 +58,7 @@ MixFrom = Annotated[
 ]
 SetOption = Annotated[
     str,
-    typer.Option(
-        "--set", metavar="kl|chi2|tv", help="Distance of mixes: divergence, chi-square or total variation."
-    ),
+    typer.Option("--set", metavar="kl|chi2|tv", help="Distance of mixes: divergence, chi-square or total variation."),
 ]
 Time = Annotated[str | None, typer.Option(help="Column of dates or numbers in whose order rows came: sizes the set.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

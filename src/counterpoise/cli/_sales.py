@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from counterpoise.tables.known_mix import KnownMix
-    from counterpoise.tables.pooling import Pool
     from counterpoise.sets import Mix
     from counterpoise.stock.plans import StockPlan
+    from counterpoise.tables.known_mix import KnownMix
+    from counterpoise.tables.pooling import Pool
     from counterpoise.tables.reading import DataFile
 
 

@@ -140,6 +140,7 @@ def _print(plan: StockPlan) -> None:
 def _plain(plan: StockPlan) -> dict[str, Any]:
     """Return a plan as what JSON can hold."""
     from counterpoise.contexts import shown
+    from counterpoise.reports.stock import shares_of
     from counterpoise.table import jsonable, plain_rows
 
     return {
@@ -155,7 +156,8 @@ def _plain(plan: StockPlan) -> dict[str, Any]:
                 "product": None if one.product is None else shown(one.product),
                 "lower": jsonable(one.orders["robust"].certificate.lower),
                 "upper": jsonable(one.orders["robust"].certificate.upper),
-                "radius_bits": jsonable(one.radius),
+                "radius_bits": jsonable(one.radius) if shares_of(one).unit == "bits" else None,
+                "mixes": {name: value for name, value in shares_of(one).json.items() if name != "shares"},
                 "charge": jsonable(one.charge),
             }
             for one in plan.plans

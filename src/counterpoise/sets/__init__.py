@@ -1,6 +1,6 @@
 """Sets of context distributions, and how large they must be."""
 
-from counterpoise.sets._base import Ball, ContextSet, WorstCase, radius_of, share_intervals
+from counterpoise.sets._base import Ball, ContextSet, WorstCase, ball_of, radius_of, share_intervals
 from counterpoise.sets._geometry import Constraints, Geometry
 from counterpoise.sets.chi2 import Chi2Ball
 from counterpoise.sets.draws import Draws, count_draws, draws_in_groups, effective_draws
@@ -30,6 +30,7 @@ __all__ = [
     "TotalVariationBall",
     "WorstCase",
     "along_radii",
+    "ball_of",
     "confidence_radius",
     "count_draws",
     "draws_in_groups",

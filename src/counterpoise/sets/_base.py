@@ -337,10 +337,16 @@ class Ball(ContextSet):
 
 def radius_of(mixes: ContextSet) -> float:
     """Return the radius of a ball, or of the only one that a set is part of; NaN where there is none, or several."""
+    ball = ball_of(mixes)
+    return math.nan if ball is None else ball.radius
+
+
+def ball_of(mixes: ContextSet) -> Ball | None:
+    """Return the ball that a set is, or the only one that it is part of; None where there is none, or several."""
     from counterpoise.sets.intersection import Intersection
 
     ball = mixes.ball if isinstance(mixes, Intersection) else mixes
-    return ball.radius if isinstance(ball, Ball) else math.nan
+    return ball if isinstance(ball, Ball) else None
 
 
 def share_intervals(mixes: ContextSet) -> Array:

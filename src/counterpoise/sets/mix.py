@@ -264,7 +264,10 @@ class Mix:
             return [own]
         above = np.bincount(parents, centre, len(names.above)).astype(np.float64)
         words = tuple(shown(label) for label in names.above)
-        return [own, Marginal(ball(above / above.sum(), size.of(self.ball, above), labels=words, around=around), parents)]
+        return [
+            own,
+            Marginal(ball(above / above.sum(), size.of(self.ball, above), labels=words, around=around), parents),
+        ]
 
     def _bounded(self, names: _Names, balls: Sequence[ContextSet]) -> list[ContextSet]:
         """Return the bounds as sets: on contexts, and on parents."""

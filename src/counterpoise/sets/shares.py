@@ -384,4 +384,10 @@ def _span(low: float, high: float) -> str:
     """Return an interval in words."""
     if low == high:
         return f"of {low:.3g}"
-    return f"up to {high:.3g}" if low == 0.0 else f"of {low:.3g} or more" if high == 1.0 else f"from {low:.3g} to {high:.3g}"
+    return (
+        f"up to {high:.3g}"
+        if low == 0.0
+        else f"of {low:.3g} or more"
+        if high == 1.0
+        else f"from {low:.3g} to {high:.3g}"
+    )

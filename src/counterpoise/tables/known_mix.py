@@ -210,7 +210,9 @@ class KnownMix:
 
     def _notes(self, mixes: ContextSet, known: Sequence[Any], counted: Mapping[Any, float] | None) -> tuple[str, ...]:
         """Say what the set is, and what a census leaves open."""
-        notes = [f"the set of mixes holds every mix {mixes.where}" if not mixes.is_simplex else "every mix is plausible"]
+        notes = [
+            f"the set of mixes holds every mix {mixes.where}" if not mixes.is_simplex else "every mix is plausible"
+        ]
         if self.census is not None and counted is not None:
             how = (
                 f"{self.census.n_rows:,} rows, each counted as a draw"
@@ -273,7 +275,7 @@ class _Names:
 
     def _tiers(self, labels: Mapping[Any, Any]) -> list[tuple[Callable[[Any], str], dict[str, Any]]]:
         """Return labels by name, from exact names to lenient ones; a name that fits several fits none."""
-        tiers = []
+        tiers: list[tuple[Callable[[Any], str], dict[str, Any]]] = []
         for spelt in (shown, self._bare, self._loose):
             found: dict[str, set[Any]] = {}
             for name, label in labels.items():
@@ -351,7 +353,9 @@ def _end(text: str, given: str) -> float:
         ) from None
     if not 0.0 <= value <= 1.0:
         hint = f" Write {value:g}% as {value / 100.0:g}." if 1.0 < value <= 100.0 else ""
-        raise InvalidInputError(f"--share {given!r:.80}: a share lies between 0 and 1, and {text!r:.30} does not.{hint}")
+        raise InvalidInputError(
+            f"--share {given!r:.80}: a share lies between 0 and 1, and {text!r:.30} does not.{hint}"
+        )
     return value
 
 

@@ -386,7 +386,7 @@ class Survey:
         asked, switches = self.asked, self.asked.model_switches
         if asked.known_mix is None:
             return None, ()
-        sized = {name: switches[name] for name in ("confidence", "radius") if name in switches}
+        sized: dict[str, Any] = {name: switches[name] for name in ("confidence", "radius") if name in switches}
         sized["draws"] = switches.get("draws") if draws is None else draws
         return asked.known_mix.over(coding.labels, coding.counts, asked.context, pool, **sized)
 
