@@ -201,8 +201,8 @@ class Shares:
         if self.source is not None and known is not None and known.counts is not None:
             known_by = f"its {sum(known.counts.values()):,.0f} counts"
         covers = (
-            f"Mixes that close to the shares in {self.source or 'the data'} hold, by {known_by} ({radius}), the mix which "
-            f"these were drawn from with a confidence of {level}"
+            f"Mixes that close to the shares in {self.source or 'the data'} hold, by {known_by} ({radius}), the mix "
+            f"which these were drawn from with a confidence of {level}"
         )
         return covers + (", for many rows." if known is not None and known.ball == "chi2" else ".")
 

@@ -34,6 +34,10 @@ _BATCH_ENTRIES = 1 << 22
 """Scores solved at once: a larger batch goes in slices, so that its temporaries stay in tens of megabytes."""
 
 
+_INTERVALS = 256
+"""Contexts whose intervals are found at once."""
+
+
 @dataclass(frozen=True, eq=False)
 class WorstCase:
     r"""The least favourable distribution of a set for given scores.
@@ -353,7 +357,17 @@ def share_intervals(mixes: ContextSet) -> Array:
     """Return the least and the largest share that any member gives to each context: shape (n_contexts, 2)."""
     shares = mixes.p_hat
     if not isinstance(mixes, Ball):
-        return np.array([mixes.interval(c) for c in range(len(shares))])
+        each = np.arange(len(shares))
+        low, high = (
+            np.concatenate(
+                [
+                    mixes.worst_case(sign * np.eye(len(shares))[some]).distribution[np.arange(len(some)), some]
+                    for some in np.array_split(each, math.ceil(len(each) / _INTERVALS))
+                ]
+            )
+            for sign in (-1.0, 1.0)
+        )
+        return np.stack([np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)], axis=1)
     # In a ball it depends on the context's own share alone, so contexts of equal share are solved once.
     _, first, again = np.unique(shares, return_index=True, return_inverse=True)
     return np.array([mixes.interval(int(c)) for c in first])[again]
