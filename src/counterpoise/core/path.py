@@ -35,6 +35,9 @@ _DRAWN_GAP = 1e-3
 _VISIBLE = 0.01
 """Share of a whole path's change below which an error is not seen in a plot of it."""
 
+_FIRST_STEPS = 10
+"""Newton steps towards the first solution."""
+
 _MOST_STEPS = 6
 """Newton steps after which the worst-case value is taken to have a kink nearby."""
 
@@ -210,7 +213,8 @@ class _Follower:
         objective = self.problem.objective(ball, self.references)
         oracle: Any = objective.oracle
         if self.point is None:
-            self._look(oracle.at(Newton(tol=1e-3).solve(objective).theta))
+            # A place to begin is enough; where bounds bind, the worst-case value has kinks at which Newton steps go on.
+            self._look(oracle.at(Newton(tol=1e-3, max_iter=_FIRST_STEPS).solve(objective).theta))
         elif self.last is not None:
             solution = self._certified(objective, self.point, self.last.p_worst, 0)
             if solution is not None:

@@ -67,8 +67,9 @@ def _bounds(sweep: Sweep, place: dict[int, int]) -> list[dict[str, Any]]:
     """Return the bounds of shares that can be moved, and where their solutions are."""
     start, found = len(sweep.levels.radii), []
     for grid in sweep.grids:
-        places = grid.places(start, sweep.levels.chosen)
-        found.append({"context": place[grid.context], "lows": grid.lows, "highs": grid.highs, "places": places})
+        lows, highs = grid.places(start, sweep.levels.chosen)
+        values = {"lows": grid.lows, "highs": grid.highs}
+        found.append({"context": place[grid.context], **values, "low_places": lows, "high_places": highs})
         start += sum(map(len, grid.chains))
     return found
 

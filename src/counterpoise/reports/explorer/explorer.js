@@ -358,11 +358,8 @@
     const { grid, low, high } = state.bounds, least = grid.lows[low], most = grid.highs[high];
     const [first, last] = [low === 0, high === grid.highs.length - 1];
     const name = named(DATA.names[grid.context]);
-    if (first && last) return ["As fitted, with no bound on ", name, " but the set's,"];
-    if (least === most) return ["As fitted, and with ", name, ` at ${percent(least)},`];
-    if (first) return ["As fitted, and with ", name, ` at ${percent(most)} or less,`];
-    if (last) return ["As fitted, and with ", name, ` at ${percent(least)} or more,`];
-    return ["As fitted, and with ", name, ` from ${percent(least)} to ${percent(most)},`];
+    if (first && last) return ["As fitted, with ", name, ` from ${percent(least)} to ${percent(most)},`];
+    return ["As fitted, and with ", name, first ? ` at ${percent(most)} or less,` : ` at ${percent(least)} or more,`];
   }
 
   function showBounds() {
@@ -382,7 +379,7 @@
   function bound(change) {
     state.bounds = change && { ...state.bounds, ...change };
     const on = state.bounds;
-    state.index = on ? on.grid.places[on.low][on.high] : DATA.chosen;
+    state.index = !on ? DATA.chosen : on.low > 0 ? on.grid.low_places[on.low] : on.grid.high_places[on.high];
     show();
   }
 
@@ -393,9 +390,10 @@
       const grid = DATA.bounds[event.target.value];
       bound(grid ? { grid, low: 0, high: grid.highs.length - 1 } : null);
     });
-    for (const id of ["low", "high"]) {
-      find(id).addEventListener("input", (event) => bound({ [id]: Number(event.target.value) }));
-    }
+    // One bound at a time: the other opens.
+    const most = () => state.bounds.grid.highs.length - 1;
+    find("low").addEventListener("input", (event) => bound({ low: Number(event.target.value), high: most() }));
+    find("high").addEventListener("input", (event) => bound({ low: 0, high: Number(event.target.value) }));
   }
 
   // Where a button leads, by the method that is selected.

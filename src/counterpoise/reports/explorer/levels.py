@@ -191,7 +191,7 @@ class _Known:
             raise InvalidInputError("the model was given its set (mix=); the slider is for sets that follow from data.")
         if self.mix is not None and (self.mix.ball is None or self.mix.parents):
             raise InvalidInputError(
-                "the slider moves the radius of a set that has one ball. Choose one, such as ball='kl', without parents."
+                "the slider moves the radius of a set with one ball. Choose one, such as ball='kl', and no parents."
             )
 
     @property
