@@ -46,6 +46,7 @@ def embedded(sweep: Sweep) -> dict[str, Any]:
         "radii": levels.radii,
         "unit": levels.measure,
         "source": levels.source,
+        "largest": levels.largest,
         "bounds": _bounds(sweep, place),
         "labels": {method: levels.words(method) for method in METHODS},
         "leads": {method: levels.leads(method) for method in METHODS},

@@ -246,7 +246,7 @@
     const dash = svg("path", { d: "M-9 0H9", stroke: ERM, "stroke-width": 2, "stroke-dasharray": "4 3" });
     find("path-legend").append(
       key(MARKS.now(), "this level"), key(MARKS.fitted(), "as fitted"), key(MARKS.erm(), "ERM"),
-      key(MARKS.every(), "every mix"),
+      key(MARKS.every(), DATA.largest),
     );
     if (!DATA.decision) return;
     const list = find("picture-legend"), stock = DATA.decision.kind === "stock", grey = DATA.colours.includes(null);
@@ -370,7 +370,7 @@
       const slider = find(id), text = on ? percent(values[place]) : "";
       slider.disabled = !on;
       if (on) slider.max = values.length - 1;
-      slider.value = on ? place : 0;
+      slider.value = on ? place : id === "high" ? slider.max : 0;
       tell(find(id + "-label"), text, on ? values[place] : null);
       set(slider, { "aria-valuetext": text });
     }

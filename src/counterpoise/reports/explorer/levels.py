@@ -60,6 +60,8 @@ class Levels:
         The one that was asked for, or ``"types"`` where the radius itself was.
     cautions : mapping from method to str
         What speaks against a method on these data.
+    apart : bool
+        Whether the mix of the data is not in the smallest of the other sets alone, and so is a level of its own.
     """
 
     radii: Array
@@ -69,6 +71,7 @@ class Levels:
     chosen: int
     method: RadiusMethod
     cautions: Mapping[RadiusMethod, str]
+    apart: bool = False
 
     @classmethod
     def of(cls, counts: Array, robustness: Robustness, n_levels: int, labels: Iterable[Any] | None = None) -> Levels:
@@ -116,6 +119,7 @@ class Levels:
             chosen=int(np.searchsorted(radii, chosen)) + len(ahead),
             method=robustness.radius if isinstance(robustness.radius, str) else "types",
             cautions=cautions,
+            apart=apart,
         )
 
     @property

@@ -174,13 +174,13 @@ def sweep(
             X,
             y,
             contexts,
-            radii=ladder.radii[1:].tolist(),
+            radii=ladder.radii[1 if ladder.apart else 0 :].tolist(),
             sample_weight=sample_weight,
-            beside=[[ladder.mixes[0]], *(chain for grid in grids for chain in grid.chains)],
+            beside=[*([ladder.mixes[:1]] * ladder.apart), *(chain for grid in grids for chain in grid.chains)],
         )
         for criterion in CRITERIA
     }
-    models = {criterion: _in_order(path) for criterion, path in paths.items()}
+    models = {criterion: _in_order(path, ladder) for criterion, path in paths.items()}
     return Sweep(
         contexts=encoded.labels,
         counts=counts,
@@ -212,10 +212,10 @@ def _bounded(ladder: Levels, counts: Array) -> tuple[Array, Sequence[ShareGrid]]
     return np.array([*intervals, *further]), grids
 
 
-def _in_order(path: ConfidencePath) -> tuple[Any, ...]:
+def _in_order(path: ConfidencePath, ladder: Levels) -> tuple[Any, ...]:
     """Return the models of all levels, that for the mix of the data first, and then those with bounds of a share."""
-    (erm,), *bounded = path.beside
-    return (erm, *path.models, *(model for chain in bounded for model in chain))
+    first, bounded = (path.beside[0], path.beside[1:]) if ladder.apart else ((), path.beside)
+    return (*first, *path.models, *(model for chain in bounded for model in chain))
 
 
 def _of_models(criterion: Criterion, models: Sequence[Any], shares: Array) -> Scored:
