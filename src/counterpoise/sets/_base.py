@@ -355,19 +355,20 @@ def ball_of(mixes: ContextSet) -> Ball | None:
 
 def share_intervals(mixes: ContextSet) -> Array:
     """Return the least and the largest share that any member gives to each context: shape (n_contexts, 2)."""
+    from counterpoise.sets.intersection import Intersection
+
     shares = mixes.p_hat
     if not isinstance(mixes, Ball):
-        each = np.arange(len(shares))
-        low, high = (
-            np.concatenate(
-                [
-                    mixes.worst_case(sign * np.eye(len(shares))[some]).distribution[np.arange(len(some)), some]
-                    for some in np.array_split(each, math.ceil(len(each) / _INTERVALS))
-                ]
-            )
-            for sign in (-1.0, 1.0)
-        )
-        return np.stack([np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)], axis=1)
+        bounded = mixes.is_bounded if isinstance(mixes, Intersection) else np.ones(len(shares), dtype=bool)
+        found = np.zeros((len(shares), 2))
+        found[bounded] = np.reshape([mixes.interval(int(c)) for c in np.flatnonzero(bounded)], (-1, 2))
+        free = np.flatnonzero(~bounded)
+        for start in range(0, len(free), _INTERVALS):
+            some = free[start : start + _INTERVALS]
+            for side, sign in enumerate((-1.0, 1.0)):
+                worst = mixes.worst_case(sign * np.eye(len(shares))[some]).distribution
+                found[some, side] = np.clip(worst[np.arange(len(some)), some], 0.0, 1.0)
+        return found
     # In a ball it depends on the context's own share alone, so contexts of equal share are solved once.
     _, first, again = np.unique(shares, return_index=True, return_inverse=True)
     return np.array([mixes.interval(int(c)) for c in first])[again]

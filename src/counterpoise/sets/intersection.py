@@ -152,9 +152,36 @@ class Intersection(ContextSet):
         """Return the smallest and the largest probability any member gives to the context at this index."""
         n = len(self.p_hat)
         check_index(context, n)
+        clipped = self._clipped_interval(context) if self.is_bounded[context] and not self.is_point else None
+        if clipped is not None:
+            return clipped
         unit = np.eye(n)[context]
         low, high = self.worst_case(np.stack([-unit, unit])).distribution[:, context]
         return max(float(low), 0.0), min(float(high), 1.0)
+
+    @property
+    def is_bounded(self) -> NDArray[np.bool_]:
+        """Which contexts have bounds of their own."""
+        bounds = [(part.low > 0.0) | (part.high < 1.0) for part in self.parts if isinstance(part, ShareBounds)]
+        return np.asarray(np.any([np.zeros(len(self.p_hat), dtype=bool), *bounds], axis=0))
+
+    def _clipped_interval(self, context: int) -> tuple[float, float] | None:
+        """Return the interval of a context from that without its own bounds; None where that is not quick.
+
+        The set without them is convex, and ``p_hat`` is a member of both: whatever lies between two of its shares is
+        the share of a member, so its bounds do nothing but clip. With them, all other scores would be ties.
+        """
+        linear, smooth = self.joint.linear, self.joint.smooth
+        if len(linear.b) or len(smooth) != 1 or not isinstance(smooth[0], Ball) or not smooth[0].support[context]:
+            return None
+        low, high = linear.low.copy(), linear.high.copy()
+        low[context], high[context] = 0.0, 1.0
+        unit = np.eye(len(low))[context]
+        least, most = self._unlimited(-unit, low, high), self._unlimited(unit, low, high)
+        if least is None or most is None:
+            return None
+        clipped = np.clip([least[context], most[context]], linear.low[context], linear.high[context])
+        return float(clipped[0]), float(clipped[1])
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -234,22 +261,29 @@ class Intersection(ContextSet):
             return self._limited(scores)
         return self._unlimited(scores) if len(smooth) == 1 and isinstance(smooth[0], Ball) else None
 
-    def _unlimited(self, scores: Array) -> Array | None:
-        """Return the worst case without the limits of a set that has one ball at most; None where it is not quick."""
+    def _unlimited(self, scores: Array, low: Array | None = None, high: Array | None = None) -> Array | None:
+        """Return the worst case without the limits of a set that has one ball at most; None where it is not quick.
+
+        Parameters
+        ----------
+        low, high : ndarray of shape (n_contexts,), optional
+            Other bounds than its own.
+        """
         linear, smooth = self.joint.linear, self.joint.smooth
+        low, high = linear.low if low is None else low, linear.high if high is None else high
         if not smooth:
-            return np.asarray(greedy(linear.low, linear.high, scores[None])[0])
+            return np.asarray(greedy(low, high, scores[None])[0])
         ball = smooth[0]
         assert isinstance(ball, Ball)
         if isinstance(ball, TotalVariationBall):
-            return np.asarray(moved_mass(ball, linear.low, linear.high, scores[None])[0])
+            return np.asarray(moved_mass(ball, low, high, scores[None])[0])
         first = ball.worst_case(scores).distribution
-        if (first >= linear.low).all() and (first <= linear.high).all():
+        if (first >= low).all() and (first <= high).all():
             return first
-        corner = greedy(linear.low, linear.high, scores[None])[0]
+        corner = greedy(low, high, scores[None])[0]
         if ball.excess(corner) <= 0.0:
             return np.asarray(corner)
-        return worst_within_bounds(ball, linear.low, linear.high, scores, first)
+        return worst_within_bounds(ball, low, high, scores, first)
 
     def _limited(self, scores: Array) -> Array | None:
         """Return the worst case where one limit binds at most, else by linear programming or not at all."""
