@@ -318,8 +318,11 @@ class _Names:
         return " x ".join(part.removeprefix(f"{one} ") for part, one in zip(parts, self.context, strict=True))
 
     def _loose(self, name: Any) -> str:
-        """Return a name in small letters, its blanks and numbers written alike."""
-        return " x ".join(_number(" ".join(part.lower().split())) for part in self._bare(name).split(" x "))
+        """Return a name in small letters, its blanks and numbers written alike, and without those of columns."""
+        parts = [" ".join(part.lower().split()) for part in shown(name).split(" x ")]
+        if len(parts) == len(self.context):
+            parts = [part.removeprefix(f"{one.lower()} ") for part, one in zip(parts, self.context, strict=True)]
+        return " x ".join(map(_number, parts))
 
 
 def _number(text: str) -> str:
