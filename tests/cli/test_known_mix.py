@@ -145,7 +145,7 @@ def test_the_set_is_said_in_one_sentence(file, census, tmp_path, monkeypatch):
     )
     alone = said("--share", "winter=0.2..0.4", "--confidence", "1")
     assert "note: the set of mixes holds every mix with a share of 'winter' from 0.2 to 0.4\n" in alone
-    assert "shares in census.csv, which are those of 1,000 draws by its column count\n" in said("--mix-from", census)
+    assert "shares in census.csv; census.csv is worth 1,000 draws by its column count\n" in said("--mix-from", census)
     assert "(total variation) of the shares in the data\n" in said("--set", "tv")
     assert "within 0.1 bits" in said("--share", "winter=0.2..0.4", "--radius", "0.1")
 
@@ -243,13 +243,13 @@ def test_pooled_contexts_are_counted_together_and_not_bounded_alone(file, census
 
 def test_reports_and_json_show_every_share(file, census, tmp_path):
     out = tmp_path / "model"
-    told = ("--context", "season", "--share", "winter=0.2..0.3", "--mix-from", census, "--folds", "2")
+    told = ("--context", "season", "--share", "winter=0.2..0.3", "--mix-from", census, "--set", "tv", "--folds", "2")
     code, printed, said = called("fit", file, *MODEL, *told, "--json", "-o", out)
     assert code == 0, said
     metrics = json.loads(printed)
     assert {key: metrics[key] for key in metrics if key != "folder"} == json.loads((out / "metrics.json").read_text())
     mixes = metrics["mixes"]
-    assert (mixes["kind"], mixes["unit"]) == ("kl", "bits")
+    assert (mixes["kind"], mixes["unit"]) == ("tv", "total variation")
     assert "taken on the user's word" in mixes["rests_on"]
     assert "census.csv (4 rows, 1,000 counted in column count" in metrics["settings"]["mix from"]
     by_context = {row["context"]: row for row in mixes["shares"]}

@@ -220,7 +220,7 @@ class KnownMix:
                 else f"{self.census.total:,.0f} draws by its column {self.census.column}"
             )
             if not math.isinf(radius_of(mixes)):
-                notes[0] += f", which are those of {how}"
+                notes[0] += f"; {self.census.name} is worth {how}"
             for k, label in enumerate(known):
                 if not counted.get(label):
                     high = mixes.interval(k)[1]
