@@ -252,7 +252,7 @@ class Ball(ContextSet):
         """
         return None
 
-    def response(self, shares: Array, scores: Array, nu: float, multiplier: float) -> Array:
+    def response(self, shares: Array, scores: Array, nu: float | Array, multiplier: float | Array) -> Array:
         """Return the probabilities at which scores less ``nu`` equal the multiplier times the divergence's slope."""
         raise NotImplementedError
 

@@ -95,7 +95,7 @@ class Chi2Ball(Ball):
         radius = (self.radius - spent) * share / mass**2
         return Chi2Ball(self.p_hat[free] / share, radius) if radius > 0.0 else None
 
-    def response(self, shares: Array, scores: Array, nu: float, multiplier: float) -> Array:
+    def response(self, shares: Array, scores: Array, nu: float | Array, multiplier: float | Array) -> Array:
         """Return ``shares (2 + (scores - nu) / (2 multiplier))``, or 0 where that is negative."""
         return shares * np.maximum(2.0 + (scores - nu) / (2.0 * multiplier), 0.0)
 

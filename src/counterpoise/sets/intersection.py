@@ -26,13 +26,16 @@ from counterpoise.sets._geometry import Array, Constraints, Geometry
 from counterpoise.sets._joint import Joint
 from counterpoise.sets._one_limit import at_one_limit
 from counterpoise.sets._polyhedron import Polyhedron
-from counterpoise.sets._within_bounds import worst_within_bounds
+from counterpoise.sets._within_bounds import worst_rows_within_bounds, worst_within_bounds
 from counterpoise.sets.kl import KLBall
 from counterpoise.sets.shares import Marginal, MarginalBall, ShareBounds, ShareLimits, Stated
 from counterpoise.sets.total_variation import TotalVariationBall, greedy, moved_mass
 
 _FEW = 4
 """Limits up to which each is tried alone."""
+
+_TOGETHER = 8
+"""Score vectors from which on they are solved together."""
 
 _BATCH_ENTRIES = 1 << 20
 """Entries of the largest array of a batch that is solved at once."""
@@ -242,6 +245,10 @@ class Intersection(ContextSet):
         if only is not None:
             p[:] = only.worst_case(scores[0] if len(scores) == 1 else scores).distribution
             todo = ~self.joint.meet(p)
+            if len(linear.b) == 0 and isinstance(only, Ball) and np.count_nonzero(todo) >= _TOGETHER:
+                some = np.flatnonzero(todo)
+                bounded, good = worst_rows_within_bounds(only, linear.low, linear.high, scores[some], p[some])
+                p[some[good]], todo[some[good]] = bounded[good], False
         for k in np.flatnonzero(todo):
             found = self._worst_row(scores[k])
             if found is not None:

@@ -93,10 +93,10 @@ class KLBall(Ball):
         radius = (self.radius - spent) / share - math.log2(share / mass)
         return KLBall(self.p_hat[free] / share, radius) if radius > 0.0 else None
 
-    def response(self, shares: Array, scores: Array, nu: float, multiplier: float) -> Array:
+    def response(self, shares: Array, scores: Array, nu: float | Array, multiplier: float | Array) -> Array:
         """Return ``multiplier shares / (nu - scores)``, infinite where a score is not below ``nu``."""
         below = nu - scores
-        return np.divide(multiplier * shares, below, out=np.full(len(scores), math.inf), where=below > 0.0)
+        return np.divide(multiplier * shares, below, out=np.full(below.shape, math.inf), where=below > 0.0)
 
     def interior(self, scores: Array) -> WorstCase:
         """Return the least favourable member of a smaller ball, which meets every condition of optimality but one.
