@@ -195,7 +195,7 @@ class Shares:
         draws = self.robustness.n_draws(self.counts)
         known_by = (
             f"its {self.counts.sum():,.0f} rows"
-            if draws == self.counts.sum()
+            if math.isclose(draws, self.counts.sum(), rel_tol=0.01)
             else f"the {draws:,.0f} draws that its rows count for"
         )
         if self.source is not None and known is not None and known.counts is not None:
