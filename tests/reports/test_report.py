@@ -21,6 +21,7 @@ from counterpoise import (
     RobustXGBClassifier,
     compare,
 )
+from counterpoise.contexts import shown
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.reports.pages.scales import number
 from counterpoise.reports.report import Report
@@ -155,7 +156,12 @@ def test_a_row_for_each_context_worst_first(name):
 @pytest.mark.parametrize("name", REPORTS)
 def test_the_tables_show_these_numbers(name):
     report = REPORTS[name]()
-    contexts, methods, _ = Page(report.html).tables
+    contexts, methods, shares, _ = Page(report.html).tables
+    for cells, row in zip(shares[1:], report.shares.rows.rows(), strict=True):
+        assert cells[0] == shown(row["context"])
+        assert cells[1] == f"{row['share']:.1%}"
+        assert cells[2] == f"{row['low']:.1%} to {row['high']:.1%}"
+        assert cells[3] == f"{row['worst']:.1%}"
     assert len(contexts) == 1 + 3
     for cells, row in zip(contexts[1:], report.by_context.rows(), strict=True):
         assert cells[:4] == [row["context"], str(row["n"]), f"{row['share']:.1%}", f"{row['weight']:.1%}"]
@@ -186,6 +192,8 @@ def test_metrics_are_strict_json_of_the_same_numbers(name):
     own = report.fitted[-1] if hasattr(report.fitted, "steps") else report.fitted
     assert metrics["certificate"]["upper"] == own.certificate_.upper
     assert metrics["radius_bits"] == own.radius_
+    assert metrics["mixes"]["shares"] == plain_rows(report.shares.rows)
+    assert metrics["mixes"]["radius"] == own.radius_
 
 
 def test_an_infinite_radius_is_no_number_in_json():

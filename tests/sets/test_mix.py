@@ -69,7 +69,7 @@ def test_another_sample_is_centre_and_size():
 @pytest.mark.parametrize("ball", ["chi2", "tv"])
 def test_other_balls_grow_with_confidence_and_shrink_with_draws(ball):
     census = Mix(counts=dict(zip(SEASONS, 100 * ROWS, strict=True)), ball=ball)
-    few = Mix(counts=dict(zip(SEASONS, ROWS, strict=True)), ball=ball)
+    few = Mix(counts=dict(zip(SEASONS, 2 * ROWS, strict=True)), ball=ball)
     sizes = [
         radius_of(over(few, confidence=0.99, radius="agrawal")),
         radius_of(over(few, confidence=0.9, radius="agrawal")),

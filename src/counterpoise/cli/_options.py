@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
@@ -17,6 +17,7 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import RadiusMethod
 
 if TYPE_CHECKING:
+    from counterpoise.tables.known_mix import KnownMix
     from counterpoise.tables.tabular.columns import Asked
 
 File = Annotated[Path, typer.Argument(help="The table: csv, parquet or arrow, or a folder of such files.")]
@@ -38,6 +39,28 @@ DrawsOption = Annotated[
 Group = Annotated[
     str | None,
     typer.Option(help="Column of rows that belong together, such as their day: sizes the set, and keeps folds apart."),
+]
+Share = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="<context>=<low>..<high>",
+        help="What is known about the share of a context, such as winter=0.1..0.3, winter=0.2 or winter=..0.3; "
+        "repeatable.",
+        show_default="nothing is known",
+    ),
+]
+MixFrom = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="<file>",
+        help="Another table with the context column, such as a census: its rows, or its column count, are counted, and "
+        "centre and size the set.",
+        show_default="the table itself",
+    ),
+]
+SetOption = Annotated[
+    str,
+    typer.Option("--set", metavar="kl|chi2|tv", help="Distance of mixes: divergence, chi-square or total variation."),
 ]
 Time = Annotated[str | None, typer.Option(help="Column of dates or numbers in whose order rows came: sizes the set.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -104,6 +127,7 @@ class FeatureColumns:
             self.time,
             checked_pool_below(self.pool_below),
             model.switches(self.task),
+            model.known_mix(self.context),
         )
 
 
@@ -124,6 +148,9 @@ class Model:
     confidence: Confidence = 0.99
     radius: Radius = "calibrated"
     draws: DrawsOption = None
+    share: Share = None
+    mix_from: MixFrom = None
+    ball: SetOption = "kl"
     alpha: Annotated[float, typer.Option(help="Strength of the ridge on scaled features.")] = 1e-3
     reference: Annotated[str | None, typer.Option(help=_REFERENCES)] = "cross-fit"
     quantile: Annotated[float, typer.Option(help="With --task quantile.")] = 0.5
@@ -142,6 +169,10 @@ class Model:
         }
         own = {"quantile": {"quantile": self.quantile}, "huber": {"delta": self.delta}}
         return switches | own.get(task, {})
+
+    def known_mix(self, context: Sequence[str]) -> KnownMix | None:
+        """Return what is known about the mix of the contexts in some columns."""
+        return known_mix(self.share, self.mix_from, self.ball, context, self.draws)
 
 
 def _renamed(value: str | None) -> None:
@@ -176,6 +207,15 @@ class FittedModel(JudgedModel):
         str | None,
         typer.Option(help=_REFERENCES, show_default="cross-fit; in-sample where rows do not fit into memory"),
     ] = None
+
+
+def known_mix(
+    share: Sequence[str] | None, mix_from: Path | None, ball: str, context: Sequence[str], draws: str | None
+) -> KnownMix | None:
+    """Return what ``--share``, ``--mix-from`` and ``--set`` say about the mix; None where that is nothing."""
+    from counterpoise.tables.known_mix import KnownMix
+
+    return KnownMix.of(share, mix_from, ball, context, draws)
 
 
 def checked_memory(memory: str | None) -> float | None:

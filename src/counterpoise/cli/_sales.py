@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from counterpoise.sets import Mix
     from counterpoise.stock.plans import StockPlan
+    from counterpoise.tables.known_mix import KnownMix
+    from counterpoise.tables.pooling import Pool
     from counterpoise.tables.reading import DataFile
 
 
@@ -71,11 +74,20 @@ class Sized:
     draws: Any
     group: str | None
     time: str | None
-    context: str
+    columns: tuple[str, ...]
+    known_mix: KnownMix | None = None
+
+    @property
+    def context(self) -> str:
+        """What contexts are of, in words."""
+        return " x ".join(self.columns)
 
     @property
     def switch(self) -> Any:
         """The draws as ``plan_stock`` takes them."""
+        if self.known_mix is not None and self.known_mix.census is not None:
+            # Another table that was counted sizes the set itself.
+            return None
         if self.draws is not None:
             return None if self.draws == "rows" else self.draws
         return None if self.group is None and self.time is None else "groups"
@@ -106,7 +118,8 @@ class Sized:
         from counterpoise.tables.tabular.seen_draws import RowOrder
 
         robustness = plan.plans[0].robustness
-        if self.draws is not None or len(plan.plans) > 1 or not isinstance(robustness.radius, str):
+        counted = self.known_mix is not None and self.known_mix.census is not None
+        if counted or self.draws is not None or len(plan.plans) > 1 or not isinstance(robustness.radius, str):
             return ()
         contexts, order = encode(sales["contexts"]), RowOrder()
         order.look(contexts.codes)
@@ -115,13 +128,40 @@ class Sized:
         return doubts_of_order(order, places, contexts.counts, self.context, level, robustness.radius)
 
 
-def sized_plan(sales: dict[str, Any], sized: Sized, **terms: Any) -> StockPlan:
+def sized_plan(sales: dict[str, Any], sized: Sized, pool: Pool | None = None, **terms: Any) -> StockPlan:
     """Plan stock, with a note on what sizes the set."""
     from counterpoise.stock.planning import plan_stock
 
-    plan = plan_stock(**sales, draws=sized.switch, **terms)
+    mix, known = _known_mix(sales, sized, pool, terms)
+    plan = plan_stock(**sales, draws=sized.switch, mix=mix, **terms)
     notes = sized.note(plan, sales) if sized.switch == "groups" else sized.doubts(plan, sales)
-    return replace(plan, notes=(*notes, *plan.notes))
+    return replace(plan, notes=(*notes, *known, *plan.notes))
+
+
+def _known_mix(
+    sales: dict[str, Any], sized: Sized, pool: Pool | None, terms: dict[str, Any]
+) -> tuple[Mix | None, tuple[str, ...]]:
+    """Return what is known about the mix by the contexts in the sales, and say what it is."""
+    from counterpoise.contexts import encode
+    from counterpoise.core.robustness import Robustness
+
+    if sized.known_mix is None:
+        return None, ()
+    contexts, known = encode(sales["contexts"]), sized.known_mix
+    if sales["products"] is not None:
+        # Each has a set of its own, whose size is found later: here only names and sums are checked.
+        mix, _ = known.over(contexts.labels, contexts.counts, sized.columns, pool, confidence=1.0)
+        return mix, (f"every product has a set of mixes of its own, {known.stated}",)
+    robustness = Robustness(terms["confidence"], terms["radius"], sized.switch)
+    return known.over(
+        contexts.labels,
+        contexts.counts,
+        sized.columns,
+        pool,
+        confidence=terms["confidence"],
+        radius=terms["radius"],
+        draws=robustness.sized(contexts.codes, sales["groups"]).counted,
+    )
 
 
 def _amounts(data: DataFile, given: str, role: str) -> Any:

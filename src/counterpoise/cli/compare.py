@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from counterpoise.cli import _options as options
 from counterpoise.cli._base import Speaker, app, spoken, tell, tell_json
 from counterpoise.cli._cluster import Cluster, on_cluster
+
+if TYPE_CHECKING:
+    from counterpoise.judging.comparison import Comparison
 
 
 @app.command()
@@ -30,8 +35,7 @@ def compare(
     `counterpoise compare visits.csv --target ill --context clinic --group patient --json`
     """
     from counterpoise.judging.comparison import compare as compared
-    from counterpoise.sets import radius_of
-    from counterpoise.table import jsonable, plain_rows
+    from counterpoise.table import plain_rows
     from counterpoise.tables.tabular.fitting import read_problem
 
     n_jobs = options.checked_jobs(jobs, cluster)
@@ -54,9 +58,34 @@ def compare(
             "methods": plain_rows(comparison.summary),
             "contexts": plain_rows(comparison.by_context),
             "brackets": plain_rows(comparison.brackets),
-            "radius_bits": jsonable(radius_of(comparison.mixes)),
+            **_mixes(comparison),
             "notes": list(problem.notes),
         }
         tell_json(result)
     else:
         tell(str(comparison))
+
+
+def _mixes(comparison: Comparison) -> dict[str, Any]:
+    """Return what the set of plausible mixes is, and every share in the data, in the set and in its worst mix."""
+    from counterpoise.sets import KLBall, ball_of, radius_of, share_intervals
+    from counterpoise.table import Table, jsonable, plain_rows
+
+    mixes, rows = comparison.mixes, comparison.by_context.where(method="robust")
+    radius = jsonable(radius_of(mixes))
+    allowed = share_intervals(mixes)
+    shares = Table.of(
+        context=rows["context"],
+        share=rows["n"] / rows["n"].sum(),
+        low=allowed[:, 0],
+        high=allowed[:, 1],
+        worst=mixes.worst_case(rows["excess"]).distribution,
+    )
+    return {
+        "radius_bits": radius if isinstance(ball_of(mixes), KLBall) else None,
+        "mixes": {
+            "holds": "every mix" if mixes.is_simplex else f"every mix {mixes.where}",
+            "radius": radius,
+            "shares": plain_rows(shares),
+        },
+    }

@@ -70,7 +70,9 @@ def explore(
         terms: dict[str, Any] = {"salvage": salvage, "shortage": shortage, "integer": integer}
         terms |= {"currency": currency, "period": period, "confidence": model.confidence}
         terms |= {"radius": options.checked_radius(model.radius)}
-        sized = Sized(options.checked_draws(model.draws), columns.group, columns.time, by)
+        known = model.known_mix(columns.context)
+        draws = options.checked_draws(model.draws)
+        sized = Sized(draws, columns.group, columns.time, tuple(columns.context), known)
         swept, pool = _stock_sweep(sales, sized, terms, limit, speaker)
         title = f"How much to order, by {by}"
     settings: dict[str, Any] = {
@@ -107,7 +109,7 @@ def _stock_sweep(
         sales = {**sales, "contexts": pool.relabel(sales["contexts"])}
         speaker.note(pool.note)
     with speaker.step("solving at every level"):
-        plan = sized_plan(sales, sized, **terms)
+        plan = sized_plan(sales, sized, pool, **terms)
         swept = stock_sweep(plan.plans[0], plan.money)
     speaker.note(*plan.notes)
     return swept, pool

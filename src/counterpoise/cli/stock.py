@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoise.cli._base import NOT_BY_HALVES, app, say, spoken, tell, tell_json
-from counterpoise.cli._options import Confidence, DrawsOption, Group, Radius, Time, checked_draws, checked_radius
+from counterpoise.cli._options import (
+    Confidence,
+    DrawsOption,
+    Group,
+    MixFrom,
+    Radius,
+    SetOption,
+    Share,
+    Time,
+    checked_draws,
+    checked_radius,
+    known_mix,
+)
 from counterpoise.cli._sales import Sized, read_sales, sized_plan
 
 if TYPE_CHECKING:
@@ -39,6 +51,9 @@ def stock(
     confidence: Confidence = 0.99,
     radius: Radius = "calibrated",
     draws: DrawsOption = None,
+    share: Share = None,
+    mix_from: MixFrom = None,
+    ball: SetOption = "kl",
     group: Group = None,
     time: Time = None,
     min_rows: Annotated[int, typer.Option(help="Refuse circumstances with fewer rows.")] = 2,
@@ -63,10 +78,11 @@ def stock(
     from counterpoise.reports.stock import written
 
     check_output(out, force)
+    known = known_mix(share, mix_from, ball, context, draws)
     data, sales = read_sales(file, demand, cost, price, context, product, group, time)
     plan = sized_plan(
         sales,
-        Sized(checked_draws(draws), group, time, " x ".join(context)),
+        Sized(checked_draws(draws), group, time, tuple(context), known),
         salvage=salvage,
         shortage=shortage,
         max_stock=max_stock,
@@ -87,6 +103,8 @@ def stock(
         "limits": f"{_limit(max_stock)} of one product, {_limit(capacity)} of all"
         + (", whole units" if integer else ""),
     }
+    if known is not None and known.census is not None:
+        settings["mix from"] = known.census.described
     page = written(plan, settings)
     check_output(out, force)
     whole(out, lambda path: path.write_text(page, encoding="utf-8"))
@@ -122,6 +140,7 @@ def _print(plan: StockPlan) -> None:
 def _plain(plan: StockPlan) -> dict[str, Any]:
     """Return a plan as what JSON can hold."""
     from counterpoise.contexts import shown
+    from counterpoise.reports.stock import shares_of
     from counterpoise.table import jsonable, plain_rows
 
     return {
@@ -137,7 +156,8 @@ def _plain(plan: StockPlan) -> dict[str, Any]:
                 "product": None if one.product is None else shown(one.product),
                 "lower": jsonable(one.orders["robust"].certificate.lower),
                 "upper": jsonable(one.orders["robust"].certificate.upper),
-                "radius_bits": jsonable(one.radius),
+                "radius_bits": jsonable(one.radius) if shares_of(one).unit == "bits" else None,
+                "mixes": {name: value for name, value in shares_of(one).json.items() if name != "shares"},
                 "charge": jsonable(one.charge),
             }
             for one in plan.plans

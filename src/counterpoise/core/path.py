@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from counterpoise.core.oracle.quadratic import QuadraticOracle
 from counterpoise.core.problem import LinearProblem, refusing_overflow
 from counterpoise.core.solvers import InteriorPoint, Newton, Solution, Status
 from counterpoise.linalg import positive_solver
-from counterpoise.sets import Ball, Intersection
+from counterpoise.sets import Ball, ContextSet, Intersection
 
 Growing = Ball | Intersection
 """A set whose radius makes a path; of an intersection, the radius of its only ball."""
@@ -34,6 +34,9 @@ _DRAWN_GAP = 1e-3
 
 _VISIBLE = 0.01
 """Share of a whole path's change below which an error is not seen in a plot of it."""
+
+_FIRST_STEPS = 10
+"""Newton steps towards the first solution."""
 
 _MOST_STEPS = 6
 """Newton steps after which the worst-case value is taken to have a kink nearby."""
@@ -59,22 +62,45 @@ def solve_path(
     radii : ndarray
         Ascending and distinct.
     """
-    oracle = problem.oracle
-    smooth = oracle.loss.third_order is not None and oracle.forms_hessian
-    fits = oracle.n_contexts * oracle.n_parameters**2 <= _MOST_ENTRIES
-    if not (smooth and fits):
+    if not _has_parabolas(problem):
         yield from _bisect(problem, references, ball, radii, tol)
         return
+    for solutions in solve_chains(problem, references, [[ball.resized(radius) for radius in radii]], tol):
+        yield from solutions
+
+
+def solve_chains(
+    problem: LinearProblem, references: ReferenceRisks, chains: Iterable[Sequence[ContextSet]], tol: float
+) -> Iterator[list[Solution]]:
+    """Solve a problem for chains of sets, in which each contains the one before, as :func:`solve_path` does.
+
+    Parameters
+    ----------
+    chains : iterable of sequences of ContextSet
+        The solutions of one are where the next begins.
+    """
     follower, failures = _Follower(problem, references, tol), 0
-    for radius in radii:
-        ball = ball.resized(radius)
-        # Where parabolas lead nowhere time after time, they are not tried again.
-        solution = follower.tried(ball) if failures < _MOST_FAILURES else None
-        failures = failures + 1 if solution is None else 0
-        if solution is None:
-            solution = fit_problem(problem, ball, references, tol=tol).solution
-            follower.restart(solution)
-        yield solution
+    follows = _has_parabolas(problem)
+    for chain in chains:
+        # What is proven of a chain is proven of larger sets, and of no other chain.
+        follower.lower, solutions = -math.inf, []
+        for mixes in chain:
+            # Where parabolas lead nowhere time after time, they are not tried again.
+            solution = follower.tried(mixes) if follows and failures < _MOST_FAILURES else None
+            failures = failures + 1 if solution is None else 0
+            if solution is None:
+                solution = fit_problem(problem, mixes, references, tol=tol).solution
+                if follows:
+                    follower.restart(solution)
+            solutions.append(solution)
+        yield solutions
+
+
+def _has_parabolas(problem: LinearProblem) -> bool:
+    """Tell whether risks are smooth, and the Hessians of all contexts small enough to be kept."""
+    oracle = problem.oracle
+    smooth = oracle.loss.third_order is not None and oracle.forms_hessian
+    return bool(smooth and oracle.n_contexts * oracle.n_parameters**2 <= _MOST_ENTRIES)
 
 
 @refusing_overflow()
@@ -174,7 +200,7 @@ class _Follower:
     kinked: bool = False
     scale: float | None = None
 
-    def tried(self, ball: Growing) -> Solution | None:
+    def tried(self, ball: ContextSet) -> Solution | None:
         """Return the solution for a set that contains those before; None also where numbers grow too large."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
@@ -182,12 +208,13 @@ class _Follower:
             except ArithmeticError:
                 return None
 
-    def solve(self, ball: Growing) -> Solution | None:
+    def solve(self, ball: ContextSet) -> Solution | None:
         """Return the solution for a set that contains those before; None where parabolas do not lead to it."""
         objective = self.problem.objective(ball, self.references)
         oracle: Any = objective.oracle
         if self.point is None:
-            self._look(oracle.at(Newton(tol=1e-3).solve(objective).theta))
+            # A place to begin is enough; where bounds bind, the worst-case value has kinks at which Newton steps go on.
+            self._look(oracle.at(Newton(tol=1e-3, max_iter=_FIRST_STEPS).solve(objective).theta))
         elif self.last is not None:
             solution = self._certified(objective, self.point, self.last.p_worst, 0)
             if solution is not None:
@@ -242,7 +269,7 @@ class _Follower:
         self.last = Solution.of(objective, point, p, certificate, Status.CERTIFIED, n_iter)
         return self.last
 
-    def _solve(self, parabolas: RobustObjective, ball: Growing) -> tuple[Array, Array]:
+    def _solve(self, parabolas: RobustObjective, ball: ContextSet) -> tuple[Array, Array]:
         """Return the solution of a problem whose risks are parabolas, and the distribution that goes with it."""
         if self.scale is None:
             self.scale = parabolas.scale(parabolas.oracle.at(parabolas.oracle.start()))
@@ -259,7 +286,7 @@ class _Follower:
         self.hessians = point.context_hessians()
 
 
-def _newton(objective: RobustObjective, ball: Growing, accuracy: float) -> tuple[Array, Array] | None:
+def _newton(objective: RobustObjective, ball: ContextSet, accuracy: float) -> tuple[Array, Array] | None:
     """Solve a problem whose risks are parabolas by Newton steps on the worst-case value; None near a kink of it."""
     point = objective.oracle.at(objective.oracle.start())
     for _ in range(_MOST_STEPS):

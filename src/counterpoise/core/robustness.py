@@ -96,6 +96,14 @@ class Robustness(Criterial):
         return sized and isinstance(self.radius, str)
 
     @property
+    def has_divergence_of_data(self) -> bool:
+        """Whether the set has a ball of the divergence around the shares in the data, whatever its size."""
+        known = self._by_label
+        return self.mix is None or (
+            known is not None and (known.ball, known.counts, known.shares) == ("kl", None, None)
+        )
+
+    @property
     def counted(self) -> float | None:
         """The draws as a number; None where rows are."""
         if self.draws == "groups":

@@ -111,7 +111,7 @@ class Comparison:
             intervals = (interval_in(row, name) for row in self.summary.rows())
             return np.array([f"{value:.3g} [{low:.2g}, {high:.2g}]" for value, low, high in intervals])
 
-        plausible = "every mix is plausible" if self.mixes.is_simplex else f"plausible mixes lie {self.mixes.where}"
+        plausible = "every mix is plausible" if self.mixes.is_simplex else f"plausible is every mix {self.mixes.where}"
         return Table(
             {
                 "method": self.summary["method"],

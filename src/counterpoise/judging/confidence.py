@@ -16,7 +16,8 @@ from sklearn.pipeline import Pipeline
 from counterpoise.contexts import shown
 from counterpoise.core.fit import LinearFit
 from counterpoise.core.objective import Certificate
-from counterpoise.core.path import solve_path
+from counterpoise.core.path import solve_chains, solve_path
+from counterpoise.core.solvers import Solution
 from counterpoise.estimators.learners import with_counted_draws
 from counterpoise.estimators.linear import RobustLinearModel
 from counterpoise.exceptions import EmptySetError, InvalidInputError
@@ -52,6 +53,8 @@ class ConfidencePath(Table):
     risks, excess_risks, context_weights : ndarray of shape (n_levels, n_contexts)
     models : tuple
         The fitted estimator of each level.
+    beside : tuple of tuples
+        The fitted estimators of further sets, see ``beside`` of :func:`confidence_path`.
     """
 
     contexts: NDArray[Any] = ()  # type: ignore[assignment]
@@ -59,6 +62,7 @@ class ConfidencePath(Table):
     excess_risks: Array = ()  # type: ignore[assignment]
     context_weights: Array = ()  # type: ignore[assignment]
     models: tuple[Any, ...] = ()
+    beside: tuple[tuple[Any, ...], ...] = ()
 
 
 def confidence_path(
@@ -72,6 +76,7 @@ def confidence_path(
     levels: int = 50,
     sample_weight: Any = None,
     groups: Any = None,
+    beside: Sequence[Sequence[ContextSet]] = (),
     **columns: Any,
 ) -> ConfidencePath:
     """Fit a model at many levels of confidence.
@@ -92,6 +97,9 @@ def confidence_path(
         How many, where neither is given.
     groups : labels of shape (n_samples,), optional
         Rows that belong together, for a model with ``draws="groups"``.
+    beside : sequence of sequences of ContextSet
+        Further sets to solve with the same least risks, over the contexts in the order of their labels. In a sequence
+        each contains the one before.
     **columns
         What else the model's ``fit`` takes of every row, such as ``costs=``.
 
@@ -105,10 +113,22 @@ def confidence_path(
         before, (name, final) = clone(model[:-1]), model.steps[-1]
         X = before.fit_transform(X, y)
         path = confidence_path(
-            final, X, y, contexts, confidences, radii=radii, levels=levels, sample_weight=sample_weight, **columns
+            final,
+            X,
+            y,
+            contexts,
+            confidences,
+            radii=radii,
+            levels=levels,
+            sample_weight=sample_weight,
+            beside=beside,
+            **columns,
         )
-        whole = (clone(model).set_params(steps=[*before.steps, (name, one)]) for one in path.models)
-        return replace(path, models=tuple(whole))
+
+        def whole(models: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(clone(model).set_params(steps=[*before.steps, (name, one)]) for one in models)
+
+        return replace(path, models=whole(path.models), beside=tuple(map(whole, path.beside)))
     model = model.steps[0][1] if isinstance(model, Pipeline) else model
     if not hasattr(model, "get_params") or "radius" not in model.get_params():
         raise InvalidInputError(
@@ -120,8 +140,8 @@ def confidence_path(
         )
     sized = _Levels(model, confidences, radii, levels)
     if isinstance(model, RobustLinearModel):
-        return _linear_path(clone(model), sized, X, y, contexts, sample_weight, **columns)
-    return _refitted_path(model, sized, X, y, contexts, sample_weight, **columns)
+        return _linear_path(clone(model), sized, X, y, contexts, sample_weight, beside, **columns)
+    return _refitted_path(model, sized, X, y, contexts, sample_weight, beside, **columns)
 
 
 @dataclass(frozen=True)
@@ -224,29 +244,54 @@ class _Levels:
 
 
 def _linear_path(
-    model: RobustLinearModel, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any
+    model: RobustLinearModel,
+    levels: _Levels,
+    X: Any,
+    y: Any,
+    contexts: Any,
+    sample_weight: Any,
+    beside: Sequence[Sequence[ContextSet]],
+    **columns: Any,
 ) -> ConfidencePath:
     problem = model.pose(X=X, y=y, contexts=contexts, sample_weight=sample_weight, **columns)
     if not problem.oracle.rows.at_hand:
-        return _refitted_path(model, levels, X, y, contexts, sample_weight, **columns)
+        return _refitted_path(model, levels, X, y, contexts, sample_weight, beside, **columns)
     found = levels.sets(problem.counts, problem.contexts.labels)
     scoring = model.scoring(problem, found[-1][1])
-    fitted, like = [], clone(model)
+    like = clone(model)
     for name in ("classes_", "n_features_in_", "feature_names_in_"):
         if hasattr(model, name):
             setattr(like, name, getattr(model, name))
+
+    def kept(mixes: ContextSet, solution: Solution, **switches: Any) -> Any:
+        one = copy(like)
+        vars(one).update(switches)
+        return one.keep(LinearFit.of(problem, mixes, scoring.scored, solution), scoring)
+
     with suited(problem.size):
         radii, largest = np.array([radius for radius, _ in found]), cast("Ball | Intersection", found[-1][1])
         solutions = solve_path(problem, scoring.scored, largest, radii, model.tol)
-        for (radius, mixes), solution in zip(found, solutions, strict=True):
-            one = copy(like)
-            vars(one).update(levels.switches(radius, mixes))
-            fitted.append(one.keep(LinearFit.of(problem, mixes, scoring.scored, solution), scoring))
-    return _path(fitted, levels, problem.counts)
+        fitted = [
+            kept(mixes, solution, **levels.switches(radius, mixes))
+            for (radius, mixes), solution in zip(found, solutions, strict=True)
+        ]
+        chains = solve_chains(problem, scoring.scored, beside, model.tol)
+        further = tuple(
+            tuple(kept(mixes, solution, mix=mixes) for mixes, solution in zip(chain, solutions, strict=True))
+            for chain, solutions in zip(beside, chains, strict=True)
+        )
+    return replace(_path(fitted, levels, problem.counts), beside=further)
 
 
 def _refitted_path(
-    model: Any, levels: _Levels, X: Any, y: Any, contexts: Any, sample_weight: Any, **columns: Any
+    model: Any,
+    levels: _Levels,
+    X: Any,
+    y: Any,
+    contexts: Any,
+    sample_weight: Any,
+    beside: Sequence[Sequence[ContextSet]],
+    **columns: Any,
 ) -> ConfidencePath:
     weights = columns if sample_weight is None else {**columns, "sample_weight": sample_weight}
     plain = {"radius": 0.0, "mix": None} if levels.mix is not None else {"radius": 0.0}
@@ -258,7 +303,11 @@ def _refitted_path(
         else clone(model).set_params(**levels.switches(radius, mixes)).fit(X, y, contexts=contexts, **weights)
         for radius, mixes in levels.sets(counts, centre.contexts_)
     ]
-    return _path(fitted, levels, counts)
+    further = tuple(
+        tuple(clone(model).set_params(mix=mixes).fit(X, y, contexts=contexts, **weights) for mixes in chain)
+        for chain in beside
+    )
+    return replace(_path(fitted, levels, counts), beside=further)
 
 
 def _proven(model: Any) -> Certificate:

@@ -31,6 +31,7 @@ from counterpoise.reports.pages.rows import Bar, DotRow, bar_chart, dot_chart
 from counterpoise.reports.pages.scales import number
 from counterpoise.reports.pages.templates import prose
 from counterpoise.reports.pages.words import Html
+from counterpoise.reports.shares import Shares
 from counterpoise.sets import RADIUS_TICKS, ContextSet, along_radii
 from counterpoise.table import Table, jsonable, plain_rows
 
@@ -188,6 +189,11 @@ class Report:
         return np.array([place[plain(label)] for label in labels], dtype=np.intp)
 
     @cached_property
+    def shares(self) -> Shares:
+        """Every share in the data, in the set and in the least favourable mix."""
+        return Shares.of_model(self._own)
+
+    @cached_property
     def verdict(self) -> str:
         """What the worst plausible mix gains and what the average pays, in one sentence."""
         summary = self.comparison.summary
@@ -212,7 +218,7 @@ class Report:
             report=self,
             scored=self._scored,
             proof=self._proof,
-            mixes=self.comparison.mixes,
+            shares=self.shares,
             contexts_chart=self._contexts_chart(),
             contexts_table=self._contexts_table(),
             baselines_chart=self._baselines_chart(),
@@ -238,7 +244,8 @@ class Report:
             **sample,
             "contexts": plain_rows(self.by_context),
             "methods": plain_rows(self.comparison.summary),
-            "radius_bits": jsonable(self._own.radius_),
+            "radius_bits": jsonable(self._own.radius_) if self.shares.unit == "bits" else None,
+            "mixes": self.shares.json,
             "certificate": proof
             and {"lower": jsonable(proof.lower), "upper": jsonable(proof.upper), "scope": proof.scope},
             "settings": {name: str(value) for name, value in self._facts.items()},
@@ -329,7 +336,7 @@ class Report:
                 Line("worst mix", place, worst, COLOURS["robust"], dashed=True),
             ],
             title="Excess risk as the set of plausible mixes grows",
-            x_label="size of the set (bits)",
+            x_label=f"size of the set ({self.shares.unit})",
             y_label=f"excess risk{self._of}, in sample",
             marks=[self._chosen],
             x_ticks=RADIUS_TICKS,
@@ -343,7 +350,7 @@ class Report:
         return line_chart(
             lines_of(path.contexts.tolist(), along_radii(path["radius"]), path.context_weights, prominent[:NAMED]),
             title="The least favourable mix as the set grows",
-            x_label="size of the set (bits)",
+            x_label=f"size of the set ({self.shares.unit})",
             y_label="weight of each context",
             marks=[self._chosen],
             x_ticks=RADIUS_TICKS,
@@ -353,7 +360,11 @@ class Report:
     @property
     def _chosen(self) -> Mark:
         own = self._own
-        words = f"{100 * own.confidence:g}%" if isinstance(own.radius, str) else f"{own.radius_:.3g} bits"
+        words = (
+            f"{100 * own.confidence:g}%"
+            if isinstance(own.radius, str)
+            else f"{own.radius_:.3g}{' bits' if self.shares.unit == 'bits' else ''}"
+        )
         return Mark(float(along_radii(own.radius_)), f"chosen: {words}", COLOURS["robust"])
 
     @property
@@ -383,6 +394,7 @@ class Report:
             "model": type(self._own).__name__,
             "contexts": len(self._own.contexts_),
             **{name: value if isinstance(value, (str, float, int)) else "given" for name, value in given.items()},
+            **({} if self._own.get_params().get("mix") is None else {"mixes": self.shares.where}),
             **versions("numpy", "scipy", "scikit-learn", "pyarrow"),
         }
 

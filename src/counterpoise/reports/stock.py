@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import shown
+from counterpoise.exceptions import EmptySetError
 from counterpoise.reports.methods import COLOURS, WORDS
 from counterpoise.reports.pages.document import page, table, versions
 from counterpoise.reports.pages.lines import NAMED, Line, Mark, line_chart, lines_of
 from counterpoise.reports.pages.words import Html
+from counterpoise.reports.shares import Shares, allowed_words
 from counterpoise.sets import RADIUS_TICKS, along_radii
 from counterpoise.stock.plans import ProductPlan, StockPlan, units
 from counterpoise.table import Table
@@ -63,14 +66,30 @@ def _product(plan: StockPlan, one: ProductPlan) -> dict[str, Any]:
     return {
         "name": f"{shown(one.product):.100}",
         "verdict": plan.verdict(one),
-        "radius": one.radius,
+        "shares": shares_of(one),
         "proof": one.orders["robust"].certificate,
         "charged": charged,
-        "reasons": table(own.reasons, **_styled(plan, REASONS)),
+        "reasons": table(_with_allowed(own.reasons), **_styled(plan, REASONS)),
         "choices": table(own.choices, **_styled(plan, CHOICES)),
         "curves": risk_curves(plan, one),
         "path": "" if charged else level_path(plan, one),
     }
+
+
+def shares_of(one: ProductPlan) -> Shares:
+    """Return the shares of circumstances in the set of a product."""
+    return Shares(one.contexts, one.counts, one.robustness, one.orders["robust"].p_worst[: len(one.counts)])
+
+
+def _with_allowed(reasons: Table) -> Table:
+    """Return reasons with the interval of a share in words."""
+    columns: dict[str, Any] = {}
+    for name, column in reasons.items():
+        if name == "share_low":
+            columns["allowed"] = allowed_words(Table.of(low=column, high=reasons["share_high"]))
+        elif name != "share_high":
+            columns[name] = column
+    return Table(columns, reasons.note)
 
 
 def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
@@ -98,23 +117,24 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
 
 def level_path(plan: StockPlan, one: ProductPlan) -> Html:
     """Draw the order as the confidence set grows."""
-    path = one.path()
-    marks = [
-        Mark(float(along_radii(one.radius_at(level))), f"{100 * level:g}%", "#555555", dashed=True)
-        for level in (0.5, 0.9999)
-    ]
+    path, shares = one.path(), shares_of(one)
+    marks = []
+    for level in (0.5, 0.9999):
+        # A set of little confidence may be too small to meet what is known about the mix.
+        with suppress(EmptySetError):
+            marks.append(Mark(float(along_radii(one.radius_at(level))), f"{100 * level:g}%", "#555555", dashed=True))
     asked = f"{100 * one.robustness.confidence:g}%" if isinstance(one.robustness.radius, str) else "chosen"
     chosen = Mark(float(along_radii(one.radius)), f"{asked}: {units(one.order)}", COLOURS["robust"])
     return line_chart(
         [Line("order", along_radii(path["radius"]), path["order"], COLOURS["robust"])],
         title="The order as confidence grows",
-        x_label="size of the set of plausible mixes (bits)",
+        x_label=f"size of the set of plausible mixes ({shares.unit})",
         y_label="units ordered",
         marks=[*marks, chosen],
         x_ticks=RADIUS_TICKS,
         alt=(
-            f"The order moves from {units(float(path['order'][0]))}, for the shares in the data alone, to "
-            f"{units(float(path['order'][-1]))}, for every mix."
+            f"The order moves from {units(float(path['order'][0]))}, where {shares.ends[0]}, to "
+            f"{units(float(path['order'][-1]))}, where {shares.ends[1]}."
         ),
     )
 
@@ -134,6 +154,7 @@ REASONS = {
     "context": ("circumstance", "name"),
     "rows": ("rows", "units"),
     "share": ("share", "share"),
+    "allowed": ("allowed", "interval"),
     "weight": ("weight", "share"),
     "best_order": ("best order", "units"),
     "excess": ("excess cost", "money"),
@@ -153,6 +174,7 @@ def formats(plan: StockPlan) -> dict[str, Callable[[Any], str]]:
         "units": units,
         "money": plan.money.number,
         "share": lambda share: f"{share:.1%}",
+        "interval": str,
     }
 
 
@@ -168,6 +190,7 @@ def _styled(plan: StockPlan, columns: Mapping[str, tuple[str, str]]) -> dict[str
 
 def plain_table(plan: StockPlan, rows: Table, columns: Mapping[str, tuple[str, str]], most: int = 12) -> Table:
     """Return a table in words, for a terminal."""
+    rows = _with_allowed(rows)
     written, kept = formats(plan), {name: columns[name] for name in columns if name in rows}
     cells = {name: [written[kind](value) for value in rows[name].tolist()[:most]] for name, (_, kind) in kept.items()}
     for name in [name for name in cells if name.endswith("_in")]:

@@ -1,6 +1,6 @@
 """Sets of context distributions, and how large they must be."""
 
-from counterpoise.sets._base import Ball, ContextSet, WorstCase, radius_of
+from counterpoise.sets._base import Ball, ContextSet, WorstCase, ball_of, radius_of, share_intervals
 from counterpoise.sets._geometry import Constraints, Geometry
 from counterpoise.sets.chi2 import Chi2Ball
 from counterpoise.sets.covering import BallKind, covering_radius
@@ -32,6 +32,7 @@ __all__ = [
     "TotalVariationBall",
     "WorstCase",
     "along_radii",
+    "ball_of",
     "confidence_radius",
     "count_draws",
     "covering_radius",
@@ -40,4 +41,5 @@ __all__ = [
     "implied_confidence",
     "radius_ladder",
     "radius_of",
+    "share_intervals",
 ]

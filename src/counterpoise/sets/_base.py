@@ -34,6 +34,10 @@ _BATCH_ENTRIES = 1 << 22
 """Scores solved at once: a larger batch goes in slices, so that its temporaries stay in tens of megabytes."""
 
 
+_INTERVALS = 256
+"""Contexts whose intervals are found at once."""
+
+
 @dataclass(frozen=True, eq=False)
 class WorstCase:
     r"""The least favourable distribution of a set for given scores.
@@ -188,6 +192,8 @@ class Ball(ContextSet):
     p_hat: Array
     radius: float
     labels: tuple[str, ...] | None = field(default=None, kw_only=True, repr=False)
+    around: str = field(default="the data", kw_only=True, repr=False)
+    """What ``p_hat`` are the shares in, in words."""
 
     unit: ClassVar[str] = "a number"
     """What a radius is, in words."""
@@ -220,7 +226,7 @@ class Ball(ContextSet):
     @property
     def where(self) -> str:
         """Where its members lie, in words that go on "every mix ..."."""
-        return f"within {self.radius:.3g}{self.measure} of the shares in the data"
+        return f"within {self.radius:.3g}{self.measure} of the shares in {self.around}"
 
     def resized(self, radius: float) -> Self:
         """Return the ball of another radius around the same distribution."""
@@ -335,10 +341,37 @@ class Ball(ContextSet):
 
 def radius_of(mixes: ContextSet) -> float:
     """Return the radius of a ball, or of the only one that a set is part of; NaN where there is none, or several."""
+    ball = ball_of(mixes)
+    return math.nan if ball is None else ball.radius
+
+
+def ball_of(mixes: ContextSet) -> Ball | None:
+    """Return the ball that a set is, or the only one that it is part of; None where there is none, or several."""
     from counterpoise.sets.intersection import Intersection
 
     ball = mixes.ball if isinstance(mixes, Intersection) else mixes
-    return ball.radius if isinstance(ball, Ball) else math.nan
+    return ball if isinstance(ball, Ball) else None
+
+
+def share_intervals(mixes: ContextSet) -> Array:
+    """Return the least and the largest share that any member gives to each context: shape (n_contexts, 2)."""
+    from counterpoise.sets.intersection import Intersection
+
+    shares = mixes.p_hat
+    if not isinstance(mixes, Ball):
+        bounded = mixes.is_bounded if isinstance(mixes, Intersection) else np.ones(len(shares), dtype=bool)
+        found = np.zeros((len(shares), 2))
+        found[bounded] = np.reshape([mixes.interval(int(c)) for c in np.flatnonzero(bounded)], (-1, 2))
+        free = np.flatnonzero(~bounded)
+        for start in range(0, len(free), _INTERVALS):
+            some = free[start : start + _INTERVALS]
+            for side, sign in enumerate((-1.0, 1.0)):
+                worst = mixes.worst_case(sign * np.eye(len(shares))[some]).distribution
+                found[some, side] = np.clip(worst[np.arange(len(some)), some], 0.0, 1.0)
+        return found
+    # In a ball it depends on the context's own share alone, so contexts of equal share are solved once.
+    _, first, again = np.unique(shares, return_index=True, return_inverse=True)
+    return np.array([mixes.interval(int(c)) for c in first])[again]
 
 
 def checked_member(p: ArrayLike, n_contexts: int) -> Array:

@@ -123,7 +123,9 @@ class Intersection(ContextSet):
     @property
     def where(self) -> str:
         """Where its members lie, in words that go on "every mix ..."."""
-        return " and ".join(part.where for part in self.parts)
+        # What holds for every mix is not worth a word.
+        said = [part.where for part in self.parts if not part.is_simplex]
+        return " and ".join(said or [self.parts[0].where])
 
     @property
     def ball(self) -> Ball | None:
@@ -151,9 +153,36 @@ class Intersection(ContextSet):
         """Return the smallest and the largest probability any member gives to the context at this index."""
         n = len(self.p_hat)
         check_index(context, n)
+        clipped = self._clipped_interval(context) if self.is_bounded[context] and not self.is_point else None
+        if clipped is not None:
+            return clipped
         unit = np.eye(n)[context]
         low, high = self.worst_case(np.stack([-unit, unit])).distribution[:, context]
         return max(float(low), 0.0), min(float(high), 1.0)
+
+    @property
+    def is_bounded(self) -> NDArray[np.bool_]:
+        """Which contexts have bounds of their own."""
+        bounds = [(part.low > 0.0) | (part.high < 1.0) for part in self.parts if isinstance(part, ShareBounds)]
+        return np.asarray(np.any([np.zeros(len(self.p_hat), dtype=bool), *bounds], axis=0))
+
+    def _clipped_interval(self, context: int) -> tuple[float, float] | None:
+        """Return the interval of a context from that without its own bounds; None where that is not quick.
+
+        The set without them is convex, and ``p_hat`` is a member of both: whatever lies between two of its shares is
+        the share of a member, so its bounds do nothing but clip. With them, all other scores would be ties.
+        """
+        linear, smooth = self.joint.linear, self.joint.smooth
+        if len(linear.b) or len(smooth) != 1 or not isinstance(smooth[0], Ball) or not smooth[0].support[context]:
+            return None
+        low, high = linear.low.copy(), linear.high.copy()
+        low[context], high[context] = 0.0, 1.0
+        unit = np.eye(len(low))[context]
+        worst, found = self._unlimited(np.stack([-unit, unit]), low, high)
+        if not found.all():
+            return None
+        clipped = np.clip(worst[:, context], linear.low[context], linear.high[context])
+        return float(clipped[0]), float(clipped[1])
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -229,27 +258,35 @@ class Intersection(ContextSet):
             p[some], missed[some] = self._along_central_path(scores[some])
         return p, np.ldexp(missed, exponent[:, 0])
 
-    def _unlimited(self, scores: Array) -> tuple[Array, Mask]:
-        """Return worst cases without the limits of a set that has one ball at most, and for which they were found."""
+    def _unlimited(self, scores: Array, low: Array | None = None, high: Array | None = None) -> tuple[Array, Mask]:
+        """Return worst cases without the limits of a set that has one ball at most, and for which they were found.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (batch, n_contexts)
+        low, high : ndarray of shape (n_contexts,), optional
+            Other bounds than its own.
+        """
         linear, smooth = self.joint.linear, self.joint.smooth
+        low, high = linear.low if low is None else low, linear.high if high is None else high
         everywhere = np.ones(len(scores), dtype=bool)
         if not smooth:
-            return greedy(linear.low, linear.high, scores), everywhere
+            return greedy(low, high, scores), everywhere
         ball = smooth[0]
         assert isinstance(ball, Ball)
         if isinstance(ball, TotalVariationBall):
-            return moved_mass(ball, linear.low, linear.high, scores), everywhere
+            return moved_mass(ball, low, high, scores), everywhere
         # The worst of the ball alone, or within the bounds alone, is the worst of all where it meets everything else.
         p = np.atleast_2d(ball.worst_case(scores[0] if len(scores) == 1 else scores).distribution)
-        found = np.asarray((p >= linear.low).all(axis=1) & (p <= linear.high).all(axis=1))
+        found = np.asarray((p >= low).all(axis=1) & (p <= high).all(axis=1))
         rows = np.flatnonzero(~found)
         if rows.size:
-            corners = greedy(linear.low, linear.high, scores[rows])
+            corners = greedy(low, high, scores[rows])
             inside = np.array([ball.excess(corner) <= 0.0 for corner in corners])
             p[rows[inside]], found[rows[inside]] = corners[inside], True
             rows = rows[~inside]
         if rows.size:
-            p[rows], found[rows] = worst_within_bounds(ball, linear.low, linear.high, scores[rows], p[rows])
+            p[rows], found[rows] = worst_within_bounds(ball, low, high, scores[rows], p[rows])
         return p, found
 
     def _limited(self, scores: Array) -> Array | None:

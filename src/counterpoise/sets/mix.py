@@ -83,6 +83,8 @@ class Mix:
     unseen_risks : mapping from context to risk, optional
         Of contexts without rows, which nothing can be learnt about: the excess risk they are to be counted with (the
         risk, where ``criterion="risk"``). Those of contexts that have rows are not used.
+    source : str
+        What ``counts`` or ``shares`` are from, in words for reports: ``"the census of 2024"``.
 
     Examples
     --------
@@ -101,6 +103,7 @@ class Mix:
     limits: Sequence[tuple[Mapping[Any, float], float]] | None = None
     parents: Mapping[Any, Any] | bool | None = None
     unseen_risks: Mapping[Any, float] | None = None
+    source: str = ""
 
     def __post_init__(self) -> None:
         """Check what can be checked without data, and keep mappings by plain labels."""
@@ -255,12 +258,16 @@ class Mix:
         if parents is not None:
             # Each covers with half of the error rate, so that both do with the confidence asked for.
             size = replace(size, confidence=0.5 * (1.0 + size.confidence))
-        own = ball(centre / centre.sum(), size.of(self.ball, centre), labels=names.words)
+        around = "the data" if self.counts is None and self.shares is None else self.source or "the given mix"
+        own = ball(centre / centre.sum(), size.of(self.ball, centre), labels=names.words, around=around)
         if parents is None:
             return [own]
         above = np.bincount(parents, centre, len(names.above)).astype(np.float64)
         words = tuple(shown(label) for label in names.above)
-        return [own, Marginal(ball(above / above.sum(), size.of(self.ball, above), labels=words), parents)]
+        return [
+            own,
+            Marginal(ball(above / above.sum(), size.of(self.ball, above), labels=words, around=around), parents),
+        ]
 
     def _bounded(self, names: _Names, balls: Sequence[ContextSet]) -> list[ContextSet]:
         """Return the bounds as sets: on contexts, and on parents."""

@@ -133,9 +133,9 @@ class ShareBounds(Stated):
         stated = np.flatnonzero((self.low > 0.0) | (self.high < 1.0))
         if not stated.size:
             return "without any bound on its shares"
-        words = [f"{named(c, self.labels)} from {self.low[c]:.3g} to {self.high[c]:.3g}" for c in stated[:3]]
+        words = [f"{named(c, self.labels)} {_span(self.low[c], self.high[c])}" for c in stated[:3]]
         more = f" and {stated.size - 3} more" if stated.size > 3 else ""
-        return f"with shares of {', '.join(words)}{more}"
+        return f"with a share of {', '.join(words)}{more}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,3 +378,16 @@ def _numbers(values: ArrayLike, name: str, ndim: int) -> Array:
         raise InvalidInputError(f"{name} holds {numbers[~np.isfinite(numbers)][0]}; pass finite numbers.")
     numbers.flags.writeable = False
     return numbers
+
+
+def _span(low: float, high: float) -> str:
+    """Return an interval in words."""
+    if low == high:
+        return f"of {low:.3g}"
+    return (
+        f"up to {high:.3g}"
+        if low == 0.0
+        else f"of {low:.3g} or more"
+        if high == 1.0
+        else f"from {low:.3g} to {high:.3g}"
+    )

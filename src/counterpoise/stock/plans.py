@@ -17,7 +17,7 @@ from counterpoise.core.robustness import METHODS, Robustness
 from counterpoise.core.solvers import Solution
 from counterpoise.core.solvers._base import solution_at
 from counterpoise.exceptions import EmptySetError
-from counterpoise.sets import RadiusMethod, implied_confidence, radius_ladder, radius_of
+from counterpoise.sets import ContextSet, RadiusMethod, implied_confidence, radius_ladder, radius_of, share_intervals
 from counterpoise.stock.problem import StockProblem
 from counterpoise.table import Table
 
@@ -146,12 +146,15 @@ class ProductPlan:
     def reasons(self) -> Iterator[dict[str, Any]]:
         """What there is to say about every context; those that lose most come first."""
         excess, weights = self.excess(self.order), self.orders["robust"].p_worst
+        allowed = share_intervals(self.mixes)
         for c in np.argsort(-excess, kind="stable"):
             yield {
                 "product": self.product,
                 "context": self.contexts[c],
                 "rows": float(self.counts[c]),
                 "share": float(self.shares[c]),
+                "share_low": float(allowed[c, 0]),
+                "share_high": float(allowed[c, 1]),
                 "weight": float(weights[c]),
                 "best_order": float(self.stock.context_levels[c]),
                 "excess": float(excess[c]),
@@ -193,7 +196,9 @@ class ProductPlan:
         )
 
     def confidence_of(self, radius: float) -> float:
-        """Return the confidence for which the method of sizing the set gives a radius."""
+        """Return the confidence for which the method of sizing the set gives a radius; NaN where that is not known."""
+        if not self.robustness.has_divergence_of_data:
+            return math.nan
         return implied_confidence(radius, self.counts, self._method, draws=self.robustness.counted)
 
     def radius_at(self, confidence: float) -> float:
@@ -207,10 +212,15 @@ class ProductPlan:
         radius = self.robustness.radius
         return radius if isinstance(radius, str) else "types"
 
+    @cached_property
+    def mixes(self) -> ContextSet:
+        """The set of plausible mixes."""
+        return self.robustness.mixes(self.counts, self.contexts)
+
     @property
     def radius(self) -> float:
         """Of the set, in bits; NaN for a set that has none."""
-        return radius_of(self.robustness.mixes(self.counts, self.contexts))
+        return radius_of(self.mixes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

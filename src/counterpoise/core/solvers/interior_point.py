@@ -48,6 +48,9 @@ from counterpoise.sets._base import positive
 _ROUGH = 1e-2
 """Share of the risk that a Newton step may still promise where the empirical risk minimiser is near enough."""
 
+_KNOWN_FLOOR, _UNKNOWN_FLOOR = 1e-3, 1e-1
+"""Least prices of a set's inequalities to begin with, as a share of the scale of the scores."""
+
 _TO_BOUNDARY = 0.995
 """Share of the way to the boundary that a step may go."""
 
@@ -82,8 +85,11 @@ class InteriorPoint(Solver):
         constraints, depths = mixes.constraints(x), -mixes.constraints(mixes.lift(mixes.p_hat)).values
         # Scores that happen to agree here will not stay so: the prices start as if they differed a little.
         thinnest = float(depths.min(initial=math.inf))
-        floor = 1e-3 * max(objective.scale(point), 1e-300) * max(1.0, 1.0 / math.sqrt(2.0 * max(thinnest, 1e-300)))
         known = math.isfinite(inside.nu)
+        # Prices that are not known begin high: where they are low, a first step leaves the set at no cost, and its
+        # boundary is in the way of those that lead back.
+        least = (_KNOWN_FLOOR if known else _UNKNOWN_FLOOR) * max(objective.scale(point), 1e-300)
+        floor = least * max(1.0, 1.0 / math.sqrt(2.0 * max(thinnest, 1e-300)))
         multiplier = np.maximum(inside.multiplier if known else 0.0, floor)
         prices, slacks = np.zeros_like(depths) + multiplier, np.maximum(-constraints.values, 0.1 * depths)
         reduced = scores - (prices @ constraints.regular)[: len(p)]

@@ -44,6 +44,10 @@ def embedded(sweep: Sweep) -> dict[str, Any]:
         "drawn": drawn,
         "others": len(sweep.contexts) - len(drawn),
         "radii": levels.radii,
+        "unit": levels.measure,
+        "source": levels.source,
+        "largest": levels.largest,
+        "bounds": _bounds(sweep, place),
         "labels": {method: levels.words(method) for method in METHODS},
         "leads": {method: levels.leads(method) for method in METHODS},
         "stops": {method: list(levels.stops[method].items()) for method in METHODS},
@@ -58,6 +62,17 @@ def embedded(sweep: Sweep) -> dict[str, Any]:
         if isinstance(decision, AffineDecision)
         else decision and _stock(decision, kept[drawn]),
     }
+
+
+def _bounds(sweep: Sweep, place: dict[int, int]) -> list[dict[str, Any]]:
+    """Return the bounds of shares that can be moved, and where their solutions are."""
+    start, found = len(sweep.levels.radii), []
+    for grid in sweep.grids:
+        lows, highs = grid.places(start, sweep.levels.chosen)
+        values = {"lows": grid.lows, "highs": grid.highs}
+        found.append({"context": place[grid.context], **values, "low_places": lows, "high_places": highs})
+        start += sum(map(len, grid.chains))
+    return found
 
 
 def as_script(data: dict[str, Any]) -> str:

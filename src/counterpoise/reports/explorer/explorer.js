@@ -8,7 +8,10 @@
   const GREY = "#8f8f8f", GRID = "#e4e4e4", AXIS = "#767676", MUTED = "#555555", ROBUST = "#0b6e4f", ERM = "#c8553d";
   // Shares of many contexts are small: the square root leaves room to see them.
   const ROOTED = DATA.names.length + DATA.others > 8;
-  const state = { index: DATA.chosen, method: DATA.method, criterion: DATA.criterion };
+  // What is shown: a level, or the level as fitted with bounds of one share, whose places follow those of all levels.
+  const state = { index: DATA.chosen, method: DATA.method, criterion: DATA.criterion, bounds: null };
+  const LEVELS = DATA.radii.length;
+  const level = () => Math.min(state.bounds ? DATA.chosen : state.index, LEVELS - 1);
 
   // --- parts -----------------------------------------------------------------------------------------------
 
@@ -117,8 +120,8 @@
   function drawTradeOff() {
     const own = DATA.criteria[state.criterion], plot = frame(find("path"), own.axes);
     const places = own.prices.map((price, k) => [plot.x(price), plot.y(own.worst[k])]);
-    plot.layer.append(svg("path", { d: line(places), fill: "none", stroke: ROBUST, "stroke-width": 2 }));
-    for (const [k, mark] of [[0, MARKS.erm()], [places.length - 1, MARKS.every()], [DATA.chosen, MARKS.fitted()]]) {
+    plot.layer.append(svg("path", { d: line(places.slice(0, LEVELS)), fill: "none", stroke: ROBUST, "stroke-width": 2 }));
+    for (const [k, mark] of [[0, MARKS.erm()], [LEVELS - 1, MARKS.every()], [DATA.chosen, MARKS.fitted()]]) {
       mark.setAttribute("transform", `translate(${places[k][0]} ${places[k][1]})`);
       plot.layer.append(mark);
     }
@@ -243,7 +246,7 @@
     const dash = svg("path", { d: "M-9 0H9", stroke: ERM, "stroke-width": 2, "stroke-dasharray": "4 3" });
     find("path-legend").append(
       key(MARKS.now(), "this level"), key(MARKS.fitted(), "as fitted"), key(MARKS.erm(), "ERM"),
-      key(MARKS.every(), "every mix"),
+      key(MARKS.every(), DATA.largest),
     );
     if (!DATA.decision) return;
     const list = find("picture-legend"), stock = DATA.decision.kind === "stock", grey = DATA.colours.includes(null);
@@ -321,7 +324,8 @@
     const loses = criterion === "excess"
       ? `) loses ${number(own.worst[index])}${unit} above ${words.best}`
       : `) has a ${words.risk} of ${number(own.worst[index])}${unit}`;
-    find("verdict").replaceChildren(`${DATA.leads[method][index]} the worst ${words.context} (`,
+    const lead = state.bounds ? bounded() : [DATA.leads[method][index]];
+    find("verdict").replaceChildren(...lead, ` the worst ${words.context} (`,
       named(DATA.names[own.worst_in[index]]), `${loses}; on average ${words.subject} pays ${pays}.`);
     tell(find("nominal"), number(own.nominal[index], 4), own.nominal[index]);
     tell(find("price"), number(price), price);
@@ -331,14 +335,16 @@
   }
 
   function showControls() {
-    const { index, method, criterion } = state, slider = find("level"), bits = DATA.radii[index];
-    const size = bits === null ? "any distance from the data" : `${number(bits)} bits`;
+    const { method, criterion } = state, index = level(), slider = find("level"), bits = DATA.radii[index];
+    const size = bits === null ? `any distance from ${DATA.source}` : number(bits) + DATA.unit;
     const fitted = index === DATA.chosen ? ", as fitted" : "";
     slider.value = index;
     tell(find("label"), `${DATA.labels[method][index]} · ${size}${fitted}`, bits);
     set(slider, { "aria-valuetext": `${DATA.labels[method][index]}, ${size}${fitted}` });
     document.querySelectorAll("button[data-level]").forEach((button) => {
-      button.setAttribute("aria-pressed", jump(button.dataset.level) === index);
+      const place = jump(button.dataset.level);
+      button.setAttribute("aria-pressed", place === index && !state.bounds);
+      button.disabled = place === undefined;
     });
     document.querySelectorAll("#method input").forEach((input) => { input.checked = input.value === method; });
     document.querySelectorAll("#criterion input").forEach((input) => { input.checked = input.value === criterion; });
@@ -346,33 +352,85 @@
     find("caution").hidden = !DATA.cautions[method];
   }
 
+  // --- bounds of one share ---------------------------------------------------------------------------------
+
+  function bounded() {
+    const { grid, low, high } = state.bounds, least = grid.lows[low], most = grid.highs[high];
+    const [first, last] = [low === 0, high === grid.highs.length - 1];
+    const name = named(DATA.names[grid.context]);
+    if (first && last) return ["As fitted, with ", name, ` from ${percent(least)} to ${percent(most)},`];
+    return ["As fitted, and with ", name, first ? ` at ${percent(most)} or less,` : ` at ${percent(least)} or more,`];
+  }
+
+  function showBounds() {
+    if (!DATA.bounds.length) return;
+    const on = state.bounds, grid = on?.grid;
+    find("bounded").value = on ? DATA.bounds.indexOf(grid) : "";
+    for (const [id, values, place] of [["low", grid?.lows, on?.low], ["high", grid?.highs, on?.high]]) {
+      const slider = find(id), text = on ? percent(values[place]) : "";
+      slider.disabled = !on;
+      if (on) slider.max = values.length - 1;
+      slider.value = on ? place : id === "high" ? slider.max : 0;
+      tell(find(id + "-label"), text, on ? values[place] : null);
+      set(slider, { "aria-valuetext": text });
+    }
+  }
+
+  function bound(change) {
+    state.bounds = change && { ...state.bounds, ...change };
+    const on = state.bounds;
+    state.index = !on ? DATA.chosen : on.low > 0 ? on.grid.low_places[on.low] : on.grid.high_places[on.high];
+    show();
+  }
+
+  function listenToBounds() {
+    if (!DATA.bounds.length) return;
+    DATA.bounds.forEach((grid, k) => find("bounded").append(html("option", { value: k }, DATA.names[grid.context])));
+    find("bounded").addEventListener("change", (event) => {
+      const grid = DATA.bounds[event.target.value];
+      bound(grid ? { grid, low: 0, high: grid.highs.length - 1 } : null);
+    });
+    // One bound at a time: the other opens.
+    const most = () => state.bounds.grid.highs.length - 1;
+    find("low").addEventListener("input", (event) => bound({ low: Number(event.target.value), high: most() }));
+    find("high").addEventListener("input", (event) => bound({ low: 0, high: Number(event.target.value) }));
+  }
+
   // Where a button leads, by the method that is selected.
   function jump(level) {
     if (level === "erm") return 0;
     if (level === "every") return DATA.radii.length - 1;
     if (level === "fitted") return DATA.chosen;
-    return DATA.stops[state.method].find(([confidence]) => confidence === Number(level))[1];
+    // A confidence whose set would be too small to meet what is known about the mix has no place.
+    return DATA.stops[state.method].find(([confidence]) => confidence === Number(level))?.[1];
   }
 
   let updates = [];
   function redraw() { updates = [drawTradeOff(), drawDecision()]; }
   function show() {
     showControls();
+    showBounds();
     showVerdict();
     showContexts();
     updates.forEach((update) => update());
   }
 
+  function go(index) {
+    state.index = index;
+    state.bounds = null;
+    show();
+  }
+
   function listen() {
-    find("level").addEventListener("input", (event) => { state.index = Number(event.target.value); show(); });
+    find("level").addEventListener("input", (event) => { go(Number(event.target.value)); });
     document.querySelectorAll("button[data-level]").forEach((button) => {
-      button.addEventListener("click", () => { state.index = jump(button.dataset.level); show(); });
+      button.addEventListener("click", () => go(jump(button.dataset.level)));
     });
     find("method").addEventListener("change", (event) => {
       // A confidence that is chosen stays so, and the radius moves; else the radius stays.
       const held = DATA.stops[state.method].find(([, index]) => index === state.index);
       state.method = event.target.value;
-      if (held) state.index = jump(held[0]);
+      if (held) state.index = jump(held[0]) ?? state.index;
       show();
     });
     find("criterion").addEventListener("change", (event) => { state.criterion = event.target.value; redraw(); show(); });
@@ -386,5 +444,6 @@
   fillLegends();
   redraw();
   listen();
+  listenToBounds();
   show();
 })();

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
+from counterpoise.reports.explorer.bounds import why_none
 from counterpoise.reports.explorer.data import MOST_DRAWN, as_script, embedded
 from counterpoise.reports.explorer.decision import StockDecision
 from counterpoise.reports.explorer.levels import METHODS, STOPS
@@ -34,7 +35,8 @@ def written(sweep: Sweep, title: str = "", settings: Mapping[str, Any] | None = 
         clean(title) or _TITLE,
         {**(settings or {}), **versions("numpy")},
         script=as_script(embedded(sweep)) + program,
-        subtitle=f"From the mix of {sweep.words.context}s in the data to every mix",
+        subtitle=f"From the mix of {sweep.words.context}s in the data to {sweep.levels.largest}",
+        no_bounds="" if sweep.grids else why_none(len(sweep.contexts), sweep.words.context),
         sweep=sweep,
         words=sweep.words,
         stops=STOPS,
@@ -52,20 +54,20 @@ def written(sweep: Sweep, title: str = "", settings: Mapping[str, Any] | None = 
 def _level_table(sweep: Sweep, one: Scored) -> Html:
     """Return all levels under one criterion as a table."""
     levels, words = sweep.levels, sweep.words
-    columns: dict[str, Any] = {"radius": levels.radii}
+    n, columns = len(levels.radii), dict[str, Any](radius=levels.radii)
     for method in METHODS:
         columns[f"by {method}"] = [said.removesuffix(f" by {method}") for said in levels.words(method)]
     if isinstance(sweep.decision, StockDecision):
-        columns["order"] = sweep.decision.orders[one.criterion]
+        columns["order"] = sweep.decision.orders[one.criterion][:n]
     worst_in = f"worst {words.context}"
-    columns |= {"price on average": one.prices, "worst": one.worst}
-    columns[worst_in] = [clean(sweep.contexts[c], 80) for c in one.worst_contexts]
+    columns |= {"price on average": one.prices[:n], "worst": one.worst[:n]}
+    columns[worst_in] = [clean(sweep.contexts[c], 80) for c in one.worst_contexts[:n]]
     made = "excess" if one.criterion == "excess" else words.risk
     unit = f", in {words.unit}" if words.unit else ""
     return table(
         Table.of(**columns),
         caption=f"What making the worst-case {made} small costs and brings{unit}",
-        headings={"radius": "radius, bits"},
+        headings={"radius": f"radius,{levels.measure}" if levels.measure == " bits" else "radius"},
         formats={"radius": number},
         left=[worst_in],
     )

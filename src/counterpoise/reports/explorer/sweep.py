@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,9 +24,11 @@ from counterpoise.estimators.linear import (
 )
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.judging.confidence import ConfidencePath, confidence_path
+from counterpoise.reports.explorer.bounds import ShareGrid, share_grids
 from counterpoise.reports.explorer.decision import AffineDecision, StockDecision
 from counterpoise.reports.explorer.levels import Levels
-from counterpoise.sets import KLBall
+from counterpoise.reports.shares import Shares
+from counterpoise.sets import share_intervals
 from counterpoise.stock.plans import Money, ProductPlan
 from counterpoise.validation import checked_row_weights
 
@@ -106,7 +108,10 @@ class Sweep:
     contexts : ndarray of shape (n_contexts,)
     counts, shares : ndarray of shape (n_contexts,)
     levels : Levels
-    intervals : ndarray of shape (n_levels, n_contexts, 2)
+        The sets of the first solutions.
+    grids : sequence of ShareGrid
+        Bounds of shares, which the other solutions are for.
+    intervals : ndarray of shape (n_solutions, n_contexts, 2)
         The least and the largest share of each context in each set.
     by_criterion : mapping from criterion to Scored
     criterion : {"excess", "risk"}
@@ -114,6 +119,8 @@ class Sweep:
     decision : AffineDecision, StockDecision or None
         What can be drawn of the decision itself.
     words : Words
+    allowed : Shares
+        Of the set that was asked for.
     """
 
     contexts: NDArray[Any]
@@ -124,6 +131,8 @@ class Sweep:
     criterion: Criterion
     decision: AffineDecision | StockDecision | None = None
     words: Words = field(default_factory=Words)
+    grids: Sequence[ShareGrid] = ()
+    allowed: Shares | None = None
 
     @property
     def shares(self) -> Array:
@@ -156,28 +165,33 @@ def sweep(
     encoded = encode(contexts)
     counts = np.bincount(encoded.codes, checked_row_weights(sample_weight, encoded)).astype(np.float64)
     robustness = final.robustness
-    ladder = Levels.of(counts, robustness, levels)
+    ladder = Levels.of(counts, robustness, levels, encoded.labels)
+    intervals, grids = _bounded(ladder, counts)
+    shares = counts / counts.sum()
     paths: dict[Criterion, ConfidencePath] = {
         criterion: confidence_path(
             clone(model).set_params(**{f"{step_name(model)}criterion": criterion}),
             X,
             y,
             contexts,
-            radii=ladder.radii.tolist(),
+            radii=ladder.radii[1 if ladder.apart else 0 :].tolist(),
             sample_weight=sample_weight,
+            beside=[*([ladder.mixes[:1]] * ladder.apart), *(chain for grid in grids for chain in grid.chains)],
         )
         for criterion in CRITERIA
     }
-    models = {criterion: path.models for criterion, path in paths.items()}
+    models = {criterion: _in_order(path, ladder) for criterion, path in paths.items()}
     return Sweep(
         contexts=encoded.labels,
         counts=counts,
         levels=ladder,
-        intervals=ladder.intervals(counts / counts.sum()),
-        by_criterion={criterion: _of_path(criterion, path) for criterion, path in paths.items()},
+        intervals=intervals,
+        by_criterion={criterion: _of_models(criterion, own, shares) for criterion, own in models.items()},
         criterion=robustness.criterion,
         decision=AffineDecision.of(models, X, y, encoded),
         words=Words(measure=next((words for kind, words in _MEASURES.items() if isinstance(final, kind)), "")),
+        grids=grids,
+        allowed=Shares(encoded.labels, counts, robustness, np.zeros(len(counts))),
     )
 
 
@@ -190,15 +204,31 @@ _MEASURES = {
 }
 
 
-def _of_path(criterion: Criterion, path: ConfidencePath) -> Scored:
+def _bounded(ladder: Levels, counts: Array) -> tuple[Array, Sequence[ShareGrid]]:
+    """Return the grids of bounds around the level that was asked for, and the intervals of all sets, theirs last."""
+    intervals = ladder.intervals()
+    grids = share_grids(ladder.mixes[ladder.chosen], counts / counts.sum(), intervals[ladder.chosen])
+    further = [share_intervals(mixes) for grid in grids for chain in grid.chains for mixes in chain]
+    return np.array([*intervals, *further]), grids
+
+
+def _in_order(path: ConfidencePath, ladder: Levels) -> tuple[Any, ...]:
+    """Return the models of all levels, that for the mix of the data first, and then those with bounds of a share."""
+    first, bounded = (path.beside[0], path.beside[1:]) if ladder.apart else ((), path.beside)
+    return (*first, *path.models, *(model for chain in bounded for model in chain))
+
+
+def _of_models(criterion: Criterion, models: Sequence[Any], shares: Array) -> Scored:
+    own = [innermost(model) for model in models]
+    risks = np.array([model.context_risks_ for model in own])
     return Scored(
         criterion=criterion,
-        weights=path.context_weights,
-        risks=path.risks,
-        excess=path.excess_risks,
-        nominal=path["nominal_risk"],
-        objective=path["objective"],
-        gaps=path["gap"],
+        weights=np.array([model.context_weights_ for model in own]),
+        risks=risks,
+        excess=np.array([model.excess_risks_ for model in own]),
+        nominal=risks @ shares,
+        objective=np.array([model.certificate_.upper for model in own]),
+        gaps=np.array([model.certificate_.gap for model in own]),
     )
 
 
@@ -216,28 +246,34 @@ def stock_sweep(plan: ProductPlan, money: Money, *, levels: int = 25) -> Sweep:
     levels : int
         As in :func:`sweep`.
     """
-    ladder = Levels.of(plan.counts, plan.robustness, levels)
+    ladder = Levels.of(plan.counts, plan.robustness, levels, plan.contexts)
+    intervals, grids = _bounded(ladder, plan.counts)
     scored, orders = {}, {}
     for criterion in CRITERIA:
-        scored[criterion], orders[criterion] = _orders(plan, ladder, criterion)
+        scored[criterion], orders[criterion] = _orders(plan, ladder, grids, criterion)
     return Sweep(
         contexts=plan.contexts,
         counts=plan.counts,
         levels=ladder,
-        intervals=ladder.intervals(plan.shares),
+        intervals=intervals,
         by_criterion=scored,
         criterion=plan.robustness.criterion,
         decision=StockDecision.of(plan, orders),
         words=Words("circumstance", "the order", "mean cost", "its best order", money.unit),
+        grids=grids,
+        allowed=Shares(plan.contexts, plan.counts, plan.robustness, np.zeros(len(plan.counts))),
     )
 
 
-def _orders(plan: ProductPlan, ladder: Levels, criterion: Criterion) -> tuple[Scored, Array]:
+def _orders(
+    plan: ProductPlan, ladder: Levels, grids: Sequence[ShareGrid], criterion: Criterion
+) -> tuple[Scored, Array]:
     """Return what comes of the orders under one criterion, and the orders."""
     solutions = []
-    for k, radius in enumerate(ladder.radii):
+    sets = [*ladder.mixes, *(mixes for grid in grids for chain in grid.chains for mixes in chain)]
+    for k, mixes in enumerate(sets):
         placed = plan.orders.get("robust") if (k, criterion) == (ladder.chosen, plan.robustness.criterion) else None
-        sized = replace(plan.robustness, radius=float(radius), criterion=criterion)
+        sized = replace(plan.robustness, mix=mixes, criterion=criterion)
         solutions.append(placed or plan.stock.solve(sized, plan.charge))
     orders = np.array([float(solution.theta[0]) for solution in solutions])
     # Not those of the solutions, which hold the charge for room as well.
@@ -251,12 +287,7 @@ def _orders(plan: ProductPlan, ladder: Levels, criterion: Criterion) -> tuple[Sc
             risks=risks,
             excess=excess,
             nominal=risks @ plan.shares,
-            objective=np.array(
-                [
-                    KLBall(plan.shares, radius).worst_case(row).value
-                    for radius, row in zip(ladder.radii, values, strict=True)
-                ]
-            ),
+            objective=np.array([mixes.worst_case(row).value for mixes, row in zip(sets, values, strict=True)]),
             gaps=np.array([solution.certificate.gap for solution in solutions]),
         ),
         orders,

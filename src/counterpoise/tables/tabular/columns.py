@@ -14,6 +14,7 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.tables.reading.data_file import find_column
 
 if TYPE_CHECKING:
+    from counterpoise.tables.known_mix import KnownMix
     from counterpoise.tables.reading import DataFile
 
 MOST_CATEGORIES = 50
@@ -111,6 +112,8 @@ class Asked:
     switches : mapping
         Of the model: confidence, radius, draws, criterion, alpha, reference, adjust, quantile, delta. Without draws
         they follow from groups or times, where these are named; ``"rows"`` counts every row.
+    known_mix : KnownMix or None
+        What is known about the mix; it becomes a switch once the contexts are known.
     """
 
     target: str
@@ -122,6 +125,7 @@ class Asked:
     time: str | None = None
     pool_below: int | None = None
     switches: Mapping[str, Any] = field(default_factory=dict)
+    known_mix: KnownMix | None = None
 
     @classmethod
     def of(cls, target: str, context: Sequence[str], **options: Any) -> Asked:

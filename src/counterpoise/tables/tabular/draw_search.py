@@ -60,6 +60,8 @@ class DrawSearch:
         given = asked.switches
         self._sizes = given.get("draws") is None and given.get("mix") is None and isinstance(self._method, str)
         self._sizes = self._sizes and given.get("confidence", 0.99) != 1.0
+        # Another table that was counted sizes the set itself.
+        self._sizes = self._sizes and (asked.known_mix is None or asked.known_mix.census is None)
         self._named = asked.group is not None or asked.time is not None
         self._groups = SeenGroupCounts(most)
         self._dates: dict[str, SeenGroupCounts] | None = None

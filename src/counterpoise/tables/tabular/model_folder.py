@@ -142,6 +142,8 @@ class ModelFolder:
             "context": context,
             "features": f"{len(fitted.columns.features)}: {', '.join(fitted.columns.features)}",
         }
+        if asked.known_mix is not None and asked.known_mix.census is not None:
+            settings["mix from"] = asked.known_mix.census.described
         if fitted.pool is not None:
             settings["pooled"] = fitted.pool.note
         if fitted.n_fitted is not None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import encode, objects
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.sets import Mix
 from counterpoise.tables.pooling import Pool, choose_pool
 from counterpoise.tables.reading import cells
 from counterpoise.tables.tabular.columns import Asked, Columns, chosen, sane
@@ -225,6 +226,8 @@ class Findings:
         Rows of the table; those that have a target.
     draws : float or None
         Draws that rows are worth by their groups or times; None where that was not asked for.
+    mix : Mix or None
+        What is known about the mix.
     """
 
     asked: Asked
@@ -237,11 +240,13 @@ class Findings:
     n_rows: int
     n_kept: int
     draws: float | None = None
+    mix: Mix | None = None
 
     @property
     def switches(self) -> dict[str, Any]:
-        """Of the model, with the draws that were found."""
-        return self.asked.model_switches | ({} if self.draws is None else {"draws": self.draws})
+        """Of the model, with the draws and the mix that were found."""
+        found = {"draws": self.draws, "mix": self.mix}
+        return self.asked.model_switches | {name: value for name, value in found.items() if value is not None}
 
     def facts(self, kind: type[Findings]) -> dict[str, Any]:
         """Return the attributes that a kind of findings has, for another kind that has more."""
@@ -356,6 +361,7 @@ class Survey:
             if name in self._errors:
                 raise self._errors[name]
         sizing = self._draws.found(coding.places, coding.counts)
+        mix, known = self._known_mix(coding, pool, sizing.draws)
         lost = self.n_rows - self.n_kept
         left_out = [f"{lost:,} of {self.n_rows:,} rows have no {target.name} and are left out"] * bool(lost)
         left_out += [f"column {name} is left out: it is {reason}" for name, reason in columns.left_out.items()]
@@ -366,11 +372,23 @@ class Survey:
             coding=coding,
             pool=pool,
             inferred=f"{target.task} of {target.name} ({target.why})",
-            remarks=(*left_out, *remarks, *sizing.notes, *self._uncounted(columns)),
+            remarks=(*left_out, *remarks, *sizing.notes, *known, *self._uncounted(columns)),
             n_rows=self.n_rows,
             n_kept=self.n_kept,
             draws=sizing.draws,
+            mix=mix,
         )
+
+    def _known_mix(
+        self, coding: ContextCoding, pool: Pool | None, draws: float | None
+    ) -> tuple[Mix | None, tuple[str, ...]]:
+        """Return what is known about the mix by the contexts that were found, and say what it is."""
+        asked, switches = self.asked, self.asked.model_switches
+        if asked.known_mix is None:
+            return None, ()
+        sized: dict[str, Any] = {name: switches[name] for name in ("confidence", "radius") if name in switches}
+        sized["draws"] = switches.get("draws") if draws is None else draws
+        return asked.known_mix.over(coding.labels, coding.counts, asked.context, pool, **sized)
 
     def _uncounted(self, columns: Columns) -> list[str]:
         """Say what was not counted to the last."""
