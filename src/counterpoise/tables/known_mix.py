@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike
 
 from counterpoise.contexts import plain, shown
 from counterpoise.exceptions import EmptySetError, InvalidInputError
-from counterpoise.sets import ContextSet, Mix, radius_of
-from counterpoise.sets.mix import Shape
+from counterpoise.sets import BallKind, ContextSet, Mix, radius_of
 from counterpoise.tables.pooling import Pool
 from counterpoise.tables.reading import open_table
 from counterpoise.tables.tabular.labels import SeenLabels
@@ -106,7 +105,7 @@ class KnownMix:
 
     shares: tuple[tuple[str, float, float], ...] = ()
     census: Census | None = None
-    ball: Shape = "kl"
+    ball: BallKind = "kl"
 
     @classmethod
     def of(
@@ -124,7 +123,7 @@ class KnownMix:
         draws : optional
             What was said about draws: with a census they would be those of another table.
         """
-        if ball not in get_args(Shape):
+        if ball not in get_args(BallKind):
             raise InvalidInputError(f"--set is {ball!r:.60}; choose kl, chi2 or tv.")
         bounds = tuple(_bounds(one) for one in shares or ())
         if census is not None and draws is not None:
