@@ -311,7 +311,11 @@ def test_the_reference_names_everything_public():
         for name in ("torch/__init__", "dask/__init__", "reports/explorer/__init__", "reports/plots")
     ]
     # Types and numbers that are public for the sake of other modules have no page.
-    assert {name for names in others for name in names} | {*sets.__all__} - {"RADIUS_TICKS", "RadiusMethod"} <= last
+    assert {name for names in others for name in names} | {*sets.__all__} - {
+        "RADIUS_TICKS",
+        "RadiusMethod",
+        "BallKind",
+    } <= last
 
 
 # --- what is said ---------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from counterpoise import compare
+from counterpoise import compare, confidence_radius
 from counterpoise.cli import app
 from counterpoise.judging import comparison
 from tests.reports.explorer.examples import data_in
@@ -84,6 +84,15 @@ def test_compare_as_json(file):
     assert result["notes"] == ["classification of ill (ill holds words)"]
     assert [row["method"] for row in result["methods"]][:2] == ["robust", "erm"]
     assert len(result["contexts"]) == 5 * 3
+
+
+@small_contexts
+def test_the_set_of_the_command_is_calibrated(file):
+    asked = ("compare", file, *ILL, "--drop", "family", "--folds", "2", "--reference", "in-sample", "--json", "--quiet")
+    bits = {radius: json.loads(called(*asked, *radius)[1])["radius_bits"] for radius in ((), ("--radius", "types"))}
+    counts = np.unique(patients()["hospital"], return_counts=True)[1]
+    assert bits[()] == pytest.approx(confidence_radius(counts, 0.99, "calibrated"))
+    assert bits["--radius", "types"] == pytest.approx(confidence_radius(counts, 0.99))
 
 
 @small_contexts
