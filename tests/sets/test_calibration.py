@@ -159,14 +159,14 @@ def test_implied_confidence_is_the_largest_that_the_radius_affords(n_contexts, n
         assert confidence_radius(counts, implied, "calibrated", draws=n) <= radius * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("n_contexts", [2, 7, 1000, 10**6])
+@pytest.mark.parametrize("n_contexts", [2, 7, 1000, 10**5])
 def test_beyond_the_table_the_radius_falls_in_proportion_to_the_draws(n_contexts):
     assert nats(n_contexts, 1e12, 0.95) == pytest.approx(nats(n_contexts, 1e15, 0.95), rel=1e-12)
     assert nats(n_contexts, 1e300, 0.95) == pytest.approx(nats(n_contexts, 1e15, 0.95), rel=1e-12)
 
 
-def test_beyond_a_million_contexts_and_at_extreme_confidence_it_is_agrawals():
-    for n_contexts, confidence in [(1_000_001, 0.95), (10, 1 - 1e-9)]:
+def test_beyond_the_last_number_of_contexts_and_at_extreme_confidence_it_is_agrawals():
+    for n_contexts, confidence in [(100_001, 0.95), (10, 1 - 1e-9)]:
         agrawal = nats(n_contexts, 1e9, confidence, "agrawal")
         assert nats(n_contexts, 1e9, confidence) == pytest.approx(agrawal, rel=1e-12)
 

@@ -47,7 +47,7 @@ def confidence_radius(
         times with 2 contexts and 20 draws, 3 with 10 and 400, 10 with 100 and 1,000,000.
         ``"calibrated"``: the largest quantile of the divergence over all mixes, computed rather than bounded, with its
         error added; covers at every mix and for every n, like the two above, and is about half of Agrawal's up to a
-        confidence of .999999. Beyond that, and beyond a million contexts, it is Agrawal's.
+        confidence of .999999. Beyond that, and beyond 100,000 contexts, it is Agrawal's.
         ``"chi2"``: the limit :math:`\chi^2_{C-1}(\beta) / (2n)`; exact as n grows, and too small when n/C is small.
     draws : float, optional
         How many independent draws of a context the data hold; the number of samples by default. Rows that share one
