@@ -126,7 +126,7 @@ small-contexts: $(VENV)/.core  ## a study of references and adjustments for many
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/small_contexts.py --seeds $(or $(SEEDS),100) --bad-rows $(or $(BAD_ROWS),300)
 
 draws: $(VENV)/.core  ## how often sets hold the true mix when rows come in groups (10 minutes; RUNS=2000)
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/draws_coverage.py --runs $(or $(RUNS),2000)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/draws_coverage.py --runs $(or $(RUNS),2000) --jobs $(shell nproc)
 
 later-year: $(VENV)/.test  ## fits on one year of real tables, judged on the next (2 minutes; TABLES=DIR names their folder)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/later_year.py $(or $(TABLES),--toy)

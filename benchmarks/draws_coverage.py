@@ -22,11 +22,12 @@ import math
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 import counterpoise as cpo
@@ -213,6 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run all settings, and print what was covered."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--toy", action="store_true", help="a few runs of a few settings")
     given = parser.parse_args(arguments)
     sizes, scenes, others = (GROUPS, SCENES, OTHERS)
@@ -220,18 +222,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.toy:
         sizes, others, n_runs = (20, 50), (OTHERS[0], OTHERS[7]), 5
         scenes = {name: SCENES[name] for name in ("independent days", "stays .6, mixed days")}
+    asked = [
+        Setting(name, zipf(n_contexts), n, **options)
+        for name, options in scenes.items()
+        for n_contexts in CONTEXTS
+        for n in sizes
+    ]
+    everything = Parallel(given.jobs, backend="multiprocessing")(delayed(covered)(setting, n_runs) for setting in (*asked, *others))
     rows: dict[tuple[str, int], list[Coverage]] = {}
-    for name, options in scenes.items():
-        for n_contexts in CONTEXTS:
-            base = Setting(name, zipf(n_contexts), 0, **options)
-            rows[name, n_contexts] = [covered(replace(base, n_days=n), n_runs) for n in sizes]
+    for setting, found in zip(asked, everything, strict=False):
+        rows.setdefault((setting.name, len(setting.shares)), []).append(found)
     for method in (*METHODS, "days", "rows"):
         print("\n".join(by_size(method, rows, sizes)), end="\n\n")
     columns = (*METHODS, "days")
     print("| setting | days | draws | " + " | ".join(columns) + " |")
     print("|---|---|---|" + "---|" * len(columns))
-    for setting in others:
-        found = covered(setting, n_runs)
+    for setting, found in zip(others, everything[len(asked) :], strict=True):
         cells = " | ".join(found.cell(name) for name in columns)
         print(f"| {setting.name} | {setting.n_days} | {found.draws:.0f} | {cells} |", flush=True)
 
