@@ -228,7 +228,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for n_contexts in CONTEXTS
         for n in sizes
     ]
-    everything = Parallel(given.jobs, backend="multiprocessing")(delayed(covered)(setting, n_runs) for setting in (*asked, *others))
+    together = Parallel(given.jobs, backend="multiprocessing")
+    everything = together(delayed(covered)(setting, n_runs) for setting in (*asked, *others))
     rows: dict[tuple[str, int], list[Coverage]] = {}
     for setting, found in zip(asked, everything, strict=False):
         rows.setdefault((setting.name, len(setting.shares)), []).append(found)

@@ -119,7 +119,7 @@ def test_lines_of_words_in_pictures_do_not_lie_over_each_other(opened, name):
 def test_tables_have_names_and_headings(opened):
     browser = opened("plain")
     boxes = browser.find_elements(By.CSS_SELECTOR, ".wide")
-    assert len(boxes) == 2
+    assert len(boxes) == 3
     for box in boxes:
         assert box.get_attribute("tabindex") == "0"
         assert box.aria_role == "region"
@@ -134,7 +134,7 @@ def test_tables_have_names_and_headings(opened):
 def test_headings_are_in_order_and_the_language_is_said(opened):
     browser = opened("plain")
     levels = browser.execute_script("return [...document.querySelectorAll('h1,h2,h3,h4')].map((e) => e.tagName)")
-    assert levels == ["H1"] + ["H2"] * 6
+    assert levels == ["H1"] + ["H2"] * 7
     assert browser.execute_script("return document.documentElement.lang") == "en"
     assert len(browser.find_elements(By.TAG_NAME, "main")) == 1
 

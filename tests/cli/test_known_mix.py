@@ -222,6 +222,7 @@ def test_a_census_that_says_too_little_is_refused(kind, file, tmp_path):
     assert len([line for line in said.splitlines() if not line.startswith("note: ")]) == 1
 
 
+@pytest.mark.filterwarnings("ignore:a chi-square ball under-covers")
 @pytest.mark.parametrize(("ball", "most"), [("kl", "the set allows it up to"), ("chi2", "it is 0 in every mix")])
 def test_a_context_that_a_census_lacks_can_be_stated(ball, most, file, tmp_path, monkeypatch):
     stopped(monkeypatch, "compare")

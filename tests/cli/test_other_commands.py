@@ -79,7 +79,7 @@ def test_compare_as_json(file):
     code, printed, said = called("compare", file, *ILL, "--drop", "family", *QUICK, "--json", "--quiet")
     assert (code, said) == (0, "")
     result = json.loads(printed)
-    assert set(result) == {"verdict", "methods", "contexts", "brackets", "radius_bits", "notes"}
+    assert set(result) == {"verdict", "methods", "contexts", "brackets", "mixes", "radius_bits", "notes"}
     assert len(result["brackets"]) == 3
     assert result["notes"] == ["classification of ill (ill holds words)"]
     assert [row["method"] for row in result["methods"]][:2] == ["robust", "erm"]

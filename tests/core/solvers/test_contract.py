@@ -98,7 +98,7 @@ def test_two_runs_give_the_same_numbers(solver):
 
 def smooth_methods_and_sets():
     """Return methods for one problem with every set; plain methods of many steps with the quick ones."""
-    quick = ("KLBall", "Chi2Ball", "Capped", "TotalVariationBall", "ShareBounds")
+    quick = ("KLBall", "Chi2Ball", "Capped", "ShareBounds")
     return [(name, ball) for name in SMOOTH for ball in SETS if getattr(solvers, name).certifies or ball in quick]
 
 
