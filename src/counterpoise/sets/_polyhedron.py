@@ -90,7 +90,9 @@ class Polyhedron:
         columns = np.block([[rows, np.eye(m), -sides[:, None]]])
         ones = np.concatenate([np.ones(n), np.zeros(m), [-1.0]])[None]
         bounds = [(0.0, None)] * n + [(0.0, 1.0)] * m + [(1.0, _MOST)]
-        found = _linear_program(-np.concatenate([np.zeros(n), np.ones(m), [0.0]]), columns, np.zeros(m), ones, bounds)
+        found = _linear_program(
+            -np.concatenate([np.zeros(n), np.ones(m), [0.0]]), columns, np.zeros(m), ones, 0.0, bounds
+        )
         if found is None:
             raise EmptySetError(self._contradiction(np.arange(k), np.zeros(0, dtype=np.intp)))
         rooms = found[n : n + m] / found[-1]
@@ -98,7 +100,9 @@ class Polyhedron:
         # Among those, the mix whose smallest room is largest.
         columns = np.column_stack([rows, loose.astype(np.float64)])
         ones = np.append(np.ones(n), 0.0)[None]
-        best = _linear_program(-np.append(np.zeros(n), 1.0), columns, sides, ones, [(0.0, None)] * n + [(0.0, 1.0)])
+        best = _linear_program(
+            -np.append(np.zeros(n), 1.0), columns, sides, ones, 1.0, [(0.0, None)] * n + [(0.0, 1.0)]
+        )
         deepest = found[:n] / found[-1] if best is None else best[:n]
         # Each has something the other may lack: the first is strictly inside, the second as deep as can be.
         p = np.clip(0.1 * found[:n] / found[-1] + 0.9 * deepest, self.low, self.high)
@@ -146,12 +150,11 @@ class Polyhedron:
 
 
 def _linear_program(
-    cost: Array, rows: Array, sides: Array, ones: Array, bounds: Sequence[tuple[float, float | None]]
+    cost: Array, rows: Array, sides: Array, ones: Array, total: float, bounds: Sequence[tuple[float, float | None]]
 ) -> Array | None:
-    """Return the minimiser over ``rows x <= sides`` and ``ones x = 1`` (or 0, where the last column is -1)."""
+    """Return the minimiser over ``rows x <= sides`` and ``ones x = total``; None where none is found."""
     from scipy.optimize import linprog
 
-    total = 0.0 if ones[0, -1] == -1.0 else 1.0
     # Strict first; where scales differ too much for that, as the solver itself would have it.
     for tolerance in (1e-10, 1e-7):
         options = {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
