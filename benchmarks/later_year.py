@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from real_tables import prepared
 
 import counterpoise as cpo
-from counterpoise.judging.excess import HeldOut
+from counterpoise.inference.excess import HeldOut
 
 Array = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from counterpoise.estimators.learners import (
     specialist_losses,
 )
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.judging.excess import (
+from counterpoise.inference.excess import (
     ExcessBounds,
     ExcessDifference,
     HeldOut,

@@ -124,3 +124,8 @@ def jsonable(value: Any) -> Any:
 
 def _shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else shown(value)
+
+
+def written(value: float, sign: str = "", digits: int = 4) -> str:
+    """Return a number with a few digits; large ones without an exponent, which few readers like."""
+    return f"{value:{sign},.0f}" if 10.0**digits <= abs(value) < 1e15 else f"{value:{sign}.{digits}g}"

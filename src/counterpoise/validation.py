@@ -15,6 +15,9 @@ from counterpoise.threads import parts, spread
 
 Array = NDArray[np.float64]
 
+LARGEST_LOSS = 1e100
+"""Losses from here on are refused: their squares, and sums of these, need not be floats."""
+
 
 def checked_features(X: Any, known_finite: bool = False) -> Any:
     """Return X as a finite float array or CSR matrix, or name the column and row that are in the way."""

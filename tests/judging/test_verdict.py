@@ -2,7 +2,8 @@
 
 import pytest
 
-from counterpoise.judging.verdict import change_in_words, to_gain
+from counterpoise.inference.headroom import to_gain
+from counterpoise.judging.verdict import change_in_words
 
 
 @pytest.mark.parametrize(

@@ -20,16 +20,13 @@ from counterpoise.contexts import Contexts
 from counterpoise.core.references import folds_within
 from counterpoise.estimators._base import speaking_as
 from counterpoise.exceptions import InvalidInputError, OneContextWarning
-from counterpoise.validation import unwrapped
+from counterpoise.validation import LARGEST_LOSS, unwrapped
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 LossName = Literal["log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"]
 RowLoss = LossName | Callable[[Any, Any], Any]
 """A loss by name, or a function of the targets and the predictions that returns one number per row."""
-
-LARGEST_LOSS = 1e100
-"""Losses from here on are refused: their squares, and sums of these, need not be floats."""
 
 
 def _residual(target: NDArray[Any], predicted: NDArray[Any]) -> Array:

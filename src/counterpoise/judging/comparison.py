@@ -34,9 +34,10 @@ from counterpoise.estimators.learners import (
 )
 from counterpoise.estimators.linear import RobustLinearModel, RobustLinearRegression, RobustLogisticRegression
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.judging.excess import ExcessBounds, ExcessDifference, HeldOut
-from counterpoise.judging.intervals import ENDS, NOTHING, interval_in
-from counterpoise.judging.verdict import negligible, verdict
+from counterpoise.inference.excess import ExcessBounds, ExcessDifference, HeldOut
+from counterpoise.inference.headroom import negligible
+from counterpoise.inference.intervals import ENDS, NOTHING, interval_in
+from counterpoise.judging.verdict import verdict
 from counterpoise.sets import ContextSet, Mix
 from counterpoise.table import Table
 from counterpoise.validation import check_aligned, unwrapped

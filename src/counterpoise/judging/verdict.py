@@ -8,25 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import shown
-from counterpoise.judging.excess import ExcessDifference, HeldOut
-from counterpoise.judging.intervals import Interval, interval_in
-from counterpoise.table import Table
+from counterpoise.inference.excess import ExcessDifference
+from counterpoise.inference.headroom import to_gain
+from counterpoise.inference.intervals import Interval, interval_in
+from counterpoise.table import Table, written
 
 Array = NDArray[np.float64]
 
-_NEGLIGIBLE = 0.05
-"""Of the mean absolute deviation of what the plain model loses above a perfect prediction: less matters to nobody."""
-
 _NAMED = 3
-
-
-def negligible(held_out: HeldOut, losses: Array) -> float:
-    """Return the excess risk below which a difference does not matter: a twentieth of the losses' mean deviation.
-
-    Losses are above those of a perfect prediction, so that targets that differ do not pass for models that do.
-    """
-    mean = np.average(losses, weights=held_out.weight)
-    return float(_NEGLIGIBLE * np.average(np.abs(losses - mean), weights=held_out.weight))
 
 
 def change_in_words(low: float, high: float) -> str:
@@ -94,27 +83,6 @@ def _plain_weights(value: float, difference: ExcessDifference) -> str:
         "Plain inverse-frequency weights are as good in the worst mix as far as these rows tell, which cannot tell the "
         f"two apart ({against})."
     )
-
-
-def to_gain(p_value: float, upper: float, small: float, confidence: float, some_unjudged: bool = False) -> str:
-    """Say whether any context can be served better than by the plain model."""
-    if p_value < 1.0 - confidence:
-        return f"Some context's own model is better than the plain one (p = {p_value:.2g}): there is something to gain."
-    if upper <= small:
-        which = " that can be judged" if some_unjudged else ""
-        return (
-            f"One model is enough for all contexts{which}: none is served worse than by a model of its own by more "
-            f"than {written(upper, digits=2)}, which is negligible, so robustness has nothing to buy."
-        )
-    return (
-        f"The data cannot tell whether any context's own model is better than the plain one (p = {p_value:.2g}; by "
-        f"{written(upper, digits=2)} at most)."
-    )
-
-
-def written(value: float, sign: str = "", digits: int = 4) -> str:
-    """Return a number with a few digits; large ones without an exponent, which few readers like."""
-    return f"{value:{sign},.0f}" if 10.0**digits <= abs(value) < 1e15 else f"{value:{sign}.{digits}g}"
 
 
 def _signed(interval: Interval) -> str:

@@ -20,9 +20,9 @@ from counterpoise.core.objective import Certificate
 from counterpoise.core.robustness import Mixes
 from counterpoise.estimators.learners import fit_routed, innermost, step_name
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.inference.intervals import ENDS, interval_in
 from counterpoise.judging.comparison import Comparison, compare
 from counterpoise.judging.confidence import ConfidencePath, confidence_path
-from counterpoise.judging.intervals import ENDS, interval_in
 from counterpoise.judging.verdict import change_in_words
 from counterpoise.reports.methods import COLOURS, WORDS
 from counterpoise.reports.pages.document import page, save, table, versions

@@ -14,10 +14,9 @@ from sklearn.utils import _safe_indexing
 
 from counterpoise.contexts import Contexts, encode, shown
 from counterpoise.core.robustness import Mixes, Robustness
-from counterpoise.estimators.learners import LARGEST_LOSS
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.judging.differences import difference_interval
-from counterpoise.judging.intervals import (
+from counterpoise.inference.differences import difference_interval
+from counterpoise.inference.intervals import (
     UNKNOWN,
     Excess,
     Interval,
@@ -27,11 +26,11 @@ from counterpoise.judging.intervals import (
     simultaneous,
     worst_interval,
 )
-from counterpoise.judging.paired import PairedMeans
-from counterpoise.judging.worst_mix import WorstMix
+from counterpoise.inference.paired import PairedMeans
+from counterpoise.inference.worst_mix import WorstMix
 from counterpoise.sets import Mix
 from counterpoise.table import Table
-from counterpoise.validation import checked_row_weights, unwrapped
+from counterpoise.validation import LARGEST_LOSS, checked_row_weights, unwrapped
 
 Array = NDArray[np.float64]
 
@@ -272,6 +271,10 @@ class HeldOut:
         p_value = enough(excess) if excess.judged.any() else math.nan
         by_context = self._by_context(excess, names)
         return ExcessBounds(*single, *mixed, self.confidence, self._unjudged(excess), p_value, by_context)
+
+    def worst_case(self, losses: Array, competitors: Array, same: int | None = None) -> float:
+        """Return an estimate of the excess in the worst plausible mix, without an interval."""
+        return self.excess_bounds(losses, competitors, [""] * competitors.shape[1], same).mix_estimate
 
     def excess_difference(
         self, losses: Array, others: Array, competitors: Array, same: int | None = None

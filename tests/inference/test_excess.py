@@ -8,9 +8,9 @@ from scipy import stats
 
 import counterpoise as cpo
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.judging.excess import HeldOut
-from counterpoise.judging.intervals import drawn_excess, upper_end
-from counterpoise.judging.worst_mix import WorstMix
+from counterpoise.inference.excess import HeldOut
+from counterpoise.inference.intervals import drawn_excess, upper_end
+from counterpoise.inference.worst_mix import WorstMix
 from counterpoise.metrics import excess_bounds, excess_difference
 
 FIELDS = ("estimate", "lower", "upper", "mix_estimate", "mix_lower", "mix_upper")

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from counterpoise.judging.intervals import MIX_DRAWS, STARTS, Excess, Interval, ascended, quantile, single
-from counterpoise.judging.worst_mix import WorstMix
+from counterpoise.inference.intervals import MIX_DRAWS, STARTS, Excess, Interval, ascended, quantile, single
+from counterpoise.inference.worst_mix import WorstMix
 
 Array = NDArray[np.float64]
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import optimize
 
 import counterpoise as cpo
-from counterpoise.judging.worst_mix import WorstMix
+from counterpoise.inference.worst_mix import WorstMix
 
 SHARES = np.array([0.5, 0.3, 0.15, 0.05])
 BALL = cpo.KLBall(SHARES, 0.2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from counterpoise.judging.paired import PairedMeans, lengthened
+from counterpoise.inference.paired import PairedMeans, lengthened
 
 RNG = np.random.default_rng(0)
 CODES = np.repeat([0, 1, 2], [12, 30, 7])

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from counterpoise.judging.paired import PairedMeans, lengthened
-from counterpoise.judging.worst_mix import WorstMix
+from counterpoise.inference.paired import PairedMeans, lengthened
+from counterpoise.inference.worst_mix import WorstMix
 
 Array = NDArray[np.float64]
 
