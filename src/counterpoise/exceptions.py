@@ -39,3 +39,7 @@ class OneContextWarning(CounterpoiseWarning):
 
 class SmallContextWarning(CounterpoiseWarning):
     """A context is so small that its in-sample reference risk is too good to be true."""
+
+
+class UnseenCategoryWarning(CounterpoiseWarning):
+    """A category is none of those that a model was fitted to, so it counts as missing."""

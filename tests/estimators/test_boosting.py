@@ -24,6 +24,7 @@ from counterpoise.estimators.boosting import (
     RobustXGBClassifier,
     RobustXGBRegressor,
 )
+from counterpoise.estimators.boosting_losses import LogLoss, NumberLoss
 from counterpoise.estimators.boosting_rounds import Rows, Split, next_weights
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import KLBall
@@ -51,6 +52,10 @@ def simulate(sizes, seed, classes):
     if classes:
         return X, (rng.uniform(size=len(f)) < expit(2.0 * f)).astype(int), codes, 2.0 * f
     return X, f + np.array([0.5, 1.0, 0.5, 0.5])[codes] * rng.normal(size=len(f)), codes, f
+
+
+def loss_of(n_classes):
+    return LogLoss(n_classes) if n_classes else NumberLoss.named("squared_error")
 
 
 def is_classifier(kind):
@@ -149,23 +154,23 @@ def gradients(margins, y, weight, n_classes, factor):
 def boosted_by_hand(library, recipe, X, y, weights):
     """Boost with gradients of our own, so that the weights of every round are certain to count; return margins."""
     if library is XGBoostRun:
-        objective = {0: "reg:squarederror", 2: "binary:logistic", 3: "multi:softprob"}[recipe.n_classes]
+        objective = {0: "reg:squarederror", 2: "binary:logistic", 3: "multi:softprob"}[recipe.loss.n_classes]
         extra = {"nthread": 1, "learning_rate": recipe.learning_rate, "objective": objective}
-        extra |= {"num_class": 3} if recipe.n_classes == 3 else {}
+        extra |= {"num_class": 3} if recipe.loss.n_classes == 3 else {}
         data = xgb.DMatrix(X, y, weight=weights[0])
         booster = xgb.Booster(extra | recipe.params, [data])
         for n, weight in enumerate(weights):
-            grad, hess = gradients(booster.predict(data, output_margin=True), y, weight, recipe.n_classes, 2.0)
+            grad, hess = gradients(booster.predict(data, output_margin=True), y, weight, recipe.loss.n_classes, 2.0)
             booster.boost(data, n, grad=grad, hess=hess)
         return booster.predict(data, output_margin=True)
     extra = {"num_threads": 1, "verbosity": -1, "learning_rate": recipe.learning_rate, "objective": "none"}
-    extra["num_class"] = recipe.n_classes if recipe.n_classes > 2 else 1
+    extra["num_class"] = recipe.loss.n_classes if recipe.loss.n_classes > 2 else 1
     booster = lgb.Booster(extra | recipe.params, lgb.Dataset(X, y))
-    factor = recipe.n_classes / max(recipe.n_classes - 1, 1)
+    factor = recipe.loss.n_classes / max(recipe.loss.n_classes - 1, 1)
     for weight in weights:
 
         def objective(margins, _, weight=weight):
-            return gradients(margins, y, weight.astype(np.float32), recipe.n_classes, factor)
+            return gradients(margins, y, weight.astype(np.float32), recipe.loss.n_classes, factor)
 
         booster.update(fobj=objective)
     return booster.predict(X, raw_score=True)
@@ -180,7 +185,7 @@ def test_every_round_is_fitted_under_its_own_weights(library, n_classes):
     y = y if n_classes == 0 else np.searchsorted(np.linspace(-0.4, 0.4, n_classes - 1), y).astype(float)
     weights = rng.uniform(0.2, 3.0, (6, 600))
     start = {"base_score": 0.5 if n_classes else 0.0} if library is XGBoostRun else {"boost_from_average": False}
-    recipe = Recipe(n_classes, 0.3, SMALL_TREES[library] | start, 1, 0)
+    recipe = Recipe(loss_of(n_classes), 0.3, SMALL_TREES[library] | start, 1, 0)
 
     def margins(weights):
         run = library(recipe, X, y, weights[0])
@@ -205,7 +210,7 @@ def test_predictions_for_held_out_rows_are_those_of_the_finished_booster(library
     X, held = rng.normal(size=(200, 3)), rng.normal(size=(50, 3))
     y = X[:, 0] if n_classes == 0 else rng.integers(0, n_classes, 200).astype(float)
     names = {XGBoostRun: {"booster": "dart", "rate_drop": 0.5}, LightGBMRun: {"boosting": "dart", "drop_rate": 0.5}}
-    recipe = Recipe(n_classes, 0.3, names[library] if dart else {}, 1, 0)
+    recipe = Recipe(loss_of(n_classes), 0.3, names[library] if dart else {}, 1, 0)
     run = library(recipe, X, y, np.ones(200), held)
     for _ in range(6):
         run.advance(rng.uniform(0.5, 2.0, 200))
@@ -220,7 +225,7 @@ def test_final_booster_replays_the_weights_of_every_round_on_all_rows(kind):
     assert len(model.context_weights_path_) == model.best_iteration_
     tilts = model.context_weights_path_ / (np.bincount(codes) / len(codes))
     assert np.abs(tilts - 1.0).max() > 0.2
-    recipe = Recipe(2 if is_classifier(kind) else 0, 0.3, model.params, 1, 0)
+    recipe = Recipe(loss_of(2 if is_classifier(kind) else 0), 0.3, model.params, 1, 0)
     run = kind._library(recipe, X, y.astype(float), np.ones(len(y)))
     for tilt in tilts:
         weight = tilt[codes]

@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from counterpoise.core.problem import Reference, given_references
+from counterpoise.contexts import Contexts
+from counterpoise.core.robustness import check_parameters
 from counterpoise.estimators._base import (
     Array,
     MixParameters,
     RobustEstimator,
     ScoredOnHost,
-    check_switches,
     share_parameters,
     speaking_as,
     with_parameters_of,
 )
+from counterpoise.estimators.booster_parameters import with_positions
 from counterpoise.estimators.boosters import LightGBMRun, Recipe, Run, XGBoostRun
-from counterpoise.estimators.boosting_rounds import Rows, Split, least_risks, play
-from counterpoise.estimators.learners import LossName, row_losses
+from counterpoise.estimators.boosting_losses import BoostedLoss, LogLoss, NumberLoss, NumberLossName
+from counterpoise.estimators.boosting_references import BoostingReference
+from counterpoise.estimators.boosting_rounds import Rows, Split
+from counterpoise.estimators.boosting_search import Found, HeadroomRule, Search, point_name
+from counterpoise.estimators.boosting_tables import FLOATS, categories_of, coded, refuse_text
+from counterpoise.estimators.learners import row_losses
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.sets import ContextSet
 from counterpoise.sets._base import shares_of
 from counterpoise.validation import checked_weights, refuse_masked
-
-_FLOATS = (np.float64, np.float32)
-
 
 _NARROW = (1e-30, 1e30)
 """Sizes that the 32-bit floats of boosting libraries hold with room to spare for sums and squares."""
@@ -64,33 +67,54 @@ class RobustBooster(RobustEstimator):
         What the worst case is taken of: risk above the least possible in each context, or risk itself.
     mix : mapping, Mix or ContextSet, optional
         What is known about the mix, as in :class:`counterpoise.RobustLogisticRegression`.
-    reference : "cross-fit" or mapping from context to risk, default="cross-fit"
-        The least risk of each context: on held-out rows, what a plain booster of as many rounds reaches when trained on
-        the context alone, or on all contexts where that is lower.
+    reference : {"cross-fit", "pooled", "null"} or mapping from context to risk, default="cross-fit"
+        What the risk of each context is measured against, on held-out rows: what a plain booster of as many rounds
+        reaches when trained on the context alone, or on all contexts where that is lower; the second of these; or what
+        one constant prediction reaches, so that the worst case is that of explained variance or deviance.
+    guard : bool, default=True
+        Keep the plain booster, of all its rounds or stopped where it was best, unless the robust one is better in the
+        worst plausible mix of the held-out rows by more than its error.
+    headroom : {"bound", "test", None}, default="bound"
+        With cross-fitted references, whether to return the plain booster at once where no context's own booster is
+        better: where what it might gain is negligible, or unless a gain is beyond chance; or not to ask.
     n_estimators : int, default=100
         Rounds, at most.
     learning_rate : float, default=0.1
     params : dict, optional
-        Further parameters by their name in the library, such as ``{"max_depth": 3}``.
+        Further parameters by their name in the library, such as ``{"max_depth": 3}``; names that it does not use are
+        refused. Constraints (``monotone_constraints``, ``interaction_constraints``) may name columns.
+    callbacks : sequence, optional
+        In the library's own form, such as a schedule of learning rates; called around every round of every run of the
+        fit, of which the one on all rows is the last. None may stop a run: that is for ``patience``.
     validation_fraction : float, default=0.2
         Share of every context that is held out while the weights are found, as one over a whole number: 0.5, 0.33,
-        0.25, 0.2. The final fit uses all rows.
+        0.25, 0.2. The final fit uses all rows. In a set of one distribution no rows are held out unless there is
+        ``patience``.
     patience : int, optional
-        Stop after this many rounds without a lower worst case.
+        Stop after this many rounds without a lower worst case: what libraries call early stopping. The plain boosters
+        stop as well, after as many rounds without a lower mean loss, and count as they were when it was least.
     n_jobs : int, optional
         Threads; by default what the library finds.
     random_state : int, RandomState instance or None, default=0
         Seed of the library, for what it draws (subsamples of rows and columns).
     verbose : int, default=0
-        1 shows a line for each round.
+        1 shows a line for each round, and what headroom and guard found.
 
     Attributes
     ----------
     booster_ : Booster
         The library's own, fitted to all rows.
     best_iteration_ : int
-        Rounds in it: those after which the worst case on held-out rows was least. In a set of one distribution there is
-        nothing to choose, and without ``patience`` all rounds are kept, as in a plain fit.
+        Rounds in it: those after which the worst case on held-out rows was least, or all where the plain booster was
+        kept.
+    chosen_ : {"erm", "erm-stopped", "robust"}
+        What was kept: the library's plain fit to all rows, the same of fewer rounds, or the robust booster.
+    candidates_ : Table or None
+        The candidates' worst cases on held-out rows, and their differences with errors; None where there was no choice:
+        without ``guard``, in a set of one distribution, and where headroom ended the search.
+    headroom_ : Headroom or None
+        What a booster of each context's own gains over the plain one; None where that is not known, since there is
+        one context, the criterion is risk or the references are of another kind.
     contexts_ : ndarray of shape (n_contexts,)
         Labels; tuples where contexts are crossed. What follows is in their order.
     context_counts_ : ndarray of shape (n_contexts,)
@@ -100,7 +124,8 @@ class RobustBooster(RobustEstimator):
     context_weights_path_ : ndarray of shape (best_iteration_, n_contexts)
         Those of every round.
     context_risks_, reference_risks_, excess_risks_ : ndarray of shape (n_contexts,)
-        On held-out rows, after the best round.
+        On held-out rows, after the best round; NaN where none were held out, the second also in a set of one
+        distribution.
     radius_ : float
         In bits.
     unseen_contexts_, unseen_weights_ : ndarray of shape (n_unseen,)
@@ -108,9 +133,12 @@ class RobustBooster(RobustEstimator):
     draws_ : float
         The number of draws that the size of the set follows from; NaN where the size was given.
     history_ : ndarray of shape (n_iter_,)
-        The worst case on held-out rows after every round.
+        The worst case on held-out rows after every round of the robust booster, whichever was kept; of the plain one
+        where headroom ended the search; empty where no rows were held out.
     n_iter_ : int
         Rounds tried.
+    categories_ : dict from column to list
+        The columns of X that are categories, with their labels.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Where X has names.
@@ -119,16 +147,18 @@ class RobustBooster(RobustEstimator):
     """
 
     _library: ClassVar[type[Run]]
-    _loss: ClassVar[LossName]
 
     @with_parameters_of(RobustEstimator)
     def __init__(
         self,
         *,
-        reference: Reference = "cross-fit",
+        reference: BoostingReference | Mapping[Any, float] = "cross-fit",
+        guard: bool = True,
+        headroom: HeadroomRule | None = "bound",
         n_estimators: int = 100,
         learning_rate: float = 0.1,
         params: Mapping[str, Any] | None = None,
+        callbacks: Sequence[Any] | None = None,
         validation_fraction: float = 0.2,
         patience: int | None = None,
         n_jobs: int | None = None,
@@ -138,9 +168,12 @@ class RobustBooster(RobustEstimator):
     ) -> None:
         super().__init__(**shared)
         self.reference = reference
+        self.guard = guard
+        self.headroom = headroom
         self.n_estimators = n_estimators
         self.learning_rate = learning_rate
         self.params = params
+        self.callbacks = callbacks
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.n_jobs = n_jobs
@@ -163,7 +196,8 @@ class RobustBooster(RobustEstimator):
         Parameters
         ----------
         X : array or dataframe of shape (n_samples, n_features)
-            Values may be missing (NaN).
+            Values may be missing (NaN). Categories of a data frame (``category`` in pandas, ``Categorical`` or ``Enum``
+            in polars) go to the library as such.
         y : array of shape (n_samples,)
         contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
         sample_weight : array of shape (n_samples,), optional
@@ -176,7 +210,10 @@ class RobustBooster(RobustEstimator):
         X, y = self._checked(X, y)
         with speaking_as(self):
             self._check_switches()
-            recipe = self._recipe(self._seed())
+            loss = self._boosted_loss()
+            loss.refuse(y)
+            recipe = self._recipe(loss, self._seed())
+            self._library.check(recipe, X.shape[1])
             encoded = self._encode(contexts, given, len(y))
             robustness = self.sized(X, contexts, groups, sample_weight, encoded)
             weight, (X, y, encoded) = checked_weights(sample_weight, X, y, encoded)
@@ -185,61 +222,74 @@ class RobustBooster(RobustEstimator):
             _refuse_wide(np.abs(X[np.isfinite(X)]), "X", 0.0)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
             mixes = robustness.mixes(counts, encoded.labels)
-            unseen = self.robustness.unseen(encoded.labels).risks
-            shares = shares_of(counts)
             rows = Rows(X, y, weight, encoded.codes)
-            split = Split.of(rows, self.validation_fraction)
-            if isinstance(self.reference, str):
-                references = least_risks(self._library, recipe, split, self.n_estimators)
-            else:
-                references = given_references(self.reference, encoded)
-            played = play(
-                self._library(recipe, split.train.X, split.train.y, split.train.weight, split.held.X),
-                split,
-                mixes,
-                references if self.criterion == "excess" else np.zeros_like(references),
-                shares,
-                unseen=unseen,
-                learning_rate=recipe.learning_rate,
-                n_rounds=self.n_estimators,
-                patience=self.patience,
-                callback=self._show if self.verbose else None,
-            )
-        # One distribution leaves nothing to choose: a plain fit, of all its rounds unless it was to stop early.
-        plain = mixes.is_point and self.patience is None
-        n_rounds = len(played.values) if plain else int(played.values.argmin()) + 1
-        path = played.weights[:n_rounds]
+            found = self._searched(recipe, rows, encoded, mixes, shares_of(counts))
+        n = len(encoded.labels)
         run = self._library(recipe, X, y, weight)
-        for p in path:
-            run.advance(rows.tilted(p[: len(shares)] / shares))
+        for p in found.path:
+            run.advance(None if found.chosen.startswith("erm") else rows.tilted(p[:n] / shares_of(counts)))
         self.booster_ = run.finish()
-        self.best_iteration_ = n_rounds
-        risks = played.risks[n_rounds - 1]
+        self.best_iteration_ = len(found.path)
         self._keep_contexts(
             encoded,
             counts,
             mixes,
             draws=robustness.n_draws(counts),
-            weights=path[-1],
-            risks=risks,
-            references=references,
+            weights=found.path[-1],
+            risks=found.risks,
+            references=found.references,
         )
-        self.context_weights_path_ = path[:, : len(shares)]
-        self.history_ = played.values
-        self.n_iter_ = len(played.values)
+        self.context_weights_path_ = found.path[:, :n]
+        self.chosen_ = found.chosen
+        self.candidates_ = found.candidates
+        self.headroom_ = found.headroom
+        self.history_ = found.history
+        self.n_iter_ = found.n_iter
         return self
+
+    def _searched(self, recipe: Recipe, rows: Rows, contexts: Contexts, mixes: ContextSet, shares: Array) -> Found:
+        """Return the weights of every round."""
+        unseen = self.robustness.unseen(contexts.labels).risks
+        if mixes.is_point and self.patience is None:
+            # One distribution leaves nothing to choose: a plain fit, for which no rows need be held out.
+            unknown = np.full(len(shares), np.nan)
+            path = np.tile(mixes.p_hat, (self.n_estimators, 1))
+            return Found(point_name(mixes, shares), path, unknown, unknown, np.zeros(0), self.n_estimators)
+        search = Search(
+            self._library,
+            recipe,
+            Split.of(rows, self.validation_fraction, recipe.loss),
+            contexts,
+            mixes,
+            shares,
+            unseen,
+            self.reference,
+            self.criterion,
+            self.guard,
+            self.headroom,
+            self.n_estimators,
+            self.patience,
+            report=self._say if self.verbose else lambda words: None,
+            callback=self._show if self.verbose else None,
+        )
+        return search.run()
 
     def _checked(self, X: Any, y: Any) -> tuple[Array, Array]:
         """Check X and y as scikit-learn does, and return the targets as numbers."""
         raise NotImplementedError
 
     def _check_switches(self) -> None:
-        check_switches(self)
-        if isinstance(self.reference, str) and self.reference != "cross-fit":
+        reference, known = self.reference, get_args(BoostingReference)
+        if isinstance(reference, str) and reference not in known:
             raise InvalidInputError(
-                f"reference is {self.reference!r}; choose 'cross-fit', or map each context to its risk. On rows that "
-                "trees were fitted to, their risk says nothing."
+                f"reference is {reference!r}; choose {', '.join(map(repr, known))}, or map each context to its risk. "
+                "On rows that trees were fitted to, their risk says nothing."
             )
+        check_parameters({**self.get_params(deep=False), "reference": "cross-fit"})
+        if not isinstance(self.guard, (bool, np.bool_)):
+            raise InvalidInputError(f"guard = {self.guard!r}; pass True or False.")
+        if self.headroom not in ("bound", "test", None):
+            raise InvalidInputError(f"headroom = {self.headroom!r}; pass 'bound', 'test' or None.")
         for name in ("n_estimators", "patience"):
             value = getattr(self, name)
             whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
@@ -257,32 +307,56 @@ class RobustBooster(RobustEstimator):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _recipe(self, seed: int = 0) -> Recipe:
-        n_classes = len(self.classes_) if hasattr(self, "classes_") else 0
-        return Recipe(n_classes, float(self.learning_rate), dict(self.params or {}), self.n_jobs, seed)
+    def _boosted_loss(self) -> BoostedLoss:
+        """Return what the trees minimise."""
+        raise NotImplementedError
+
+    def _recipe(self, loss: BoostedLoss, seed: int = 0) -> Recipe:
+        names = getattr(self, "feature_names_in_", None)
+        return Recipe(
+            loss,
+            float(self.learning_rate),
+            with_positions(self.params or {}, None if names is None else names.tolist(), self.n_features_in_),
+            self.n_jobs,
+            seed,
+            tuple(names.tolist().index(column) for column in self.categories_) if names is not None else (),
+            tuple(self.callbacks or ()),
+            self.n_estimators,
+        )
+
+    def _say(self, words: str) -> None:
+        sys.stderr.write(f"{type(self).__name__}: {words}\n")
+        sys.stderr.flush()
 
     def _show(self, n: int, value: float) -> None:
-        sys.stderr.write(f"{type(self).__name__}: round {n + 1}, worst case {value:.6g}\n")
-        sys.stderr.flush()
+        self._say(f"round {n + 1}, worst case {value:.6g}")
+
+    def _features(self, X: Any, *target: Any, reset: bool, **options: Any) -> Any:
+        """Return X as numbers, with the targets where there are any; categories become codes."""
+        with speaking_as(self):
+            if reset:
+                self.categories_ = categories_of(X)
+            refuse_text(X, self.categories_)
+        options |= {"dtype": FLOATS, "ensure_all_finite": "allow-nan"}
+        if not self.categories_:
+            return validate_data(self, X, *target, reset=reset, **options)
+        # Names and the number of columns are those of the table.
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        with speaking_as(self):
+            numbers = coded(X, self.categories_, type(self).__name__)
+        return check_X_y(numbers, *target, estimator=self, **options) if target else numbers
 
     def _predictions(self, X: Any) -> NDArray[Any]:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=_FLOATS, ensure_all_finite="allow-nan", reset=False)
-        return self._library.predict(self.booster_, X, self._recipe())
-
-    def row_losses(self, X: Any, y: Any) -> Array:
-        """Return the loss of each row, of the kind the fit was about."""
-        check_is_fitted(self)
-        return row_losses(self, X, y, self._loss)
+        X = self._features(X, reset=False)
+        return self._library.predict(self.booster_, X, self._recipe(self._boosted_loss()))
 
 
 class _RobustBoosterClassifier(ScoredOnHost, ClassifierMixin, RobustBooster):  # type: ignore[misc]
     """A booster of classes."""
 
-    _loss = "log_loss"
-
     def _checked(self, X: Any, y: Any) -> tuple[Array, Array]:
-        X, y = validate_data(self, X, y, dtype=_FLOATS, ensure_all_finite="allow-nan")
+        X, y = self._features(X, y, reset=True)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -290,6 +364,9 @@ class _RobustBoosterClassifier(ScoredOnHost, ClassifierMixin, RobustBooster):  #
                 f"{type(self).__name__}: y holds one class, {self.classes_[0]!r}; a classifier needs two or more."
             )
         return X, codes.astype(np.float64)
+
+    def _boosted_loss(self) -> BoostedLoss:
+        return LogLoss(len(self.classes_))
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Return the probability of each class."""
@@ -300,19 +377,36 @@ class _RobustBoosterClassifier(ScoredOnHost, ClassifierMixin, RobustBooster):  #
         probabilities = self.predict_proba(X)
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
+    def row_losses(self, X: Any, y: Any) -> Array:
+        """Return the log loss of each row."""
+        check_is_fitted(self)
+        return row_losses(self, X, y, "log_loss")
+
 
 class _RobustBoosterRegressor(ScoredOnHost, RegressorMixin, RobustBooster):  # type: ignore[misc]
     """A booster of a number."""
 
-    _loss = "half_squared_error"
+    @with_parameters_of(RobustBooster)
+    def __init__(self, *, loss: NumberLossName = "squared_error", quantile: float = 0.5, **shared: Any) -> None:
+        super().__init__(**shared)
+        self.loss = loss
+        self.quantile = quantile
 
     def _checked(self, X: Any, y: Any) -> tuple[Array, Array]:
-        X, y = validate_data(self, X, y, dtype=_FLOATS, ensure_all_finite="allow-nan", y_numeric=True)
+        X, y = self._features(X, y, reset=True, y_numeric=True)
         return X, np.asarray(y, dtype=np.float64)
 
+    def _boosted_loss(self) -> NumberLoss:
+        return NumberLoss.named(self.loss, self.quantile)
+
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the prediction of each row."""
+        """Return the prediction of each row: its mean, or its quantile."""
         return self._predictions(X)
+
+    def row_losses(self, X: Any, y: Any) -> Array:
+        """Return the loss of each row, of the kind the fit was about."""
+        check_is_fitted(self)
+        return row_losses(self, X, y, self._boosted_loss().rows)
 
 
 class RobustXGBClassifier(_RobustBoosterClassifier):
@@ -327,9 +421,18 @@ class RobustXGBClassifier(_RobustBoosterClassifier):
 
 
 class RobustXGBRegressor(_RobustBoosterRegressor):
-    """XGBoost for a number, and an uncertain mix of contexts.
+    """XGBoost for a number (a mean, the mean of a count, a quantile), and an uncertain mix of contexts.
 
-    The risk of a context is half its mean squared error. Otherwise as :class:`RobustXGBClassifier`.
+    The risk of a context is half its mean squared error, or the mean of another ``loss``. Otherwise as
+    :class:`RobustXGBClassifier`.
+
+    Parameters
+    ----------
+    loss : {"squared_error", "poisson", "quantile"}, default="squared_error"
+        What trees minimise and risks are means of: half the squared error; the Poisson loss of a count under the
+        logarithm of its mean, as in :class:`counterpoise.RobustPoissonRegressor`; or the pinball loss.
+    quantile : float, default=0.5
+        The level, with ``loss="quantile"``.
     """
 
     _library = XGBoostRun
@@ -347,9 +450,18 @@ class RobustLGBMClassifier(_RobustBoosterClassifier):
 
 
 class RobustLGBMRegressor(_RobustBoosterRegressor):
-    """LightGBM for a number, and an uncertain mix of contexts.
+    """LightGBM for a number (a mean, the mean of a count, a quantile), and an uncertain mix of contexts.
 
-    The risk of a context is half its mean squared error. Otherwise as :class:`RobustLGBMClassifier`.
+    The risk of a context is half its mean squared error, or the mean of another ``loss``. Otherwise as
+    :class:`RobustLGBMClassifier`.
+
+    Parameters
+    ----------
+    loss : {"squared_error", "poisson", "quantile"}, default="squared_error"
+        What trees minimise and risks are means of: half the squared error; the Poisson loss of a count under the
+        logarithm of its mean, as in :class:`counterpoise.RobustPoissonRegressor`; or the pinball loss.
+    quantile : float, default=0.5
+        The level, with ``loss="quantile"``.
     """
 
     _library = LightGBMRun

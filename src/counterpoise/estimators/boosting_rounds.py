@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.core.references import folds_within
 from counterpoise.core.solvers.best_response import with_least_shares
-from counterpoise.estimators.boosters import Array, Recipe, Run
+from counterpoise.estimators.boosters import Array, Run
+from counterpoise.estimators.boosting_losses import BoostedLoss, NumberLoss
 from counterpoise.estimators.learners import Indices, least_probability, mean_by_context, tilted
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import ContextSet
 
 _LONGEST_STEP = 0.5
-_MASS_MOVED = 0.3
+_MASS_MOVED = 0.1
 """Of the contexts' mass, what may change hands in one round, per unit of the learning rate."""
 
 
@@ -41,15 +41,16 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows to train on, and rows to judge by."""
+    """Rows to train on, rows to judge by, and the loss they are judged by."""
 
     train: Rows
     held: Rows
     n_contexts: int
+    loss: BoostedLoss
 
     @classmethod
-    def of(cls, rows: Rows, fraction: float) -> Split:
-        """Hold out one fold of every context, dealt along the targets."""
+    def of(cls, rows: Rows, fraction: float, loss: BoostedLoss | None = None) -> Split:
+        """Hold out one fold of every context, dealt along the targets; by default judge by the squared error."""
         n_folds = max(2, round(1.0 / fraction))
         folds = folds_within(rows.codes, rows.y, n_folds)
         order = np.lexsort((rows.y, rows.codes))
@@ -60,42 +61,22 @@ class Split:
         if held.all():
             count = f"there are {len(held)} samples in as many contexts" if len(held) > 1 else "there is 1 sample"
             raise InvalidInputError(f"{count}; to hold rows out, some context needs two. Merge contexts, or add rows.")
-        return cls(rows.where(~held), rows.where(held), len(sizes))
+        loss = NumberLoss.named("squared_error") if loss is None else loss
+        return cls(rows.where(~held), rows.where(held), len(sizes), loss)
 
-    def risks(self, predictions: NDArray[np.generic]) -> Array:
-        """Return the mean loss of each context's rows held out, from their predictions."""
-        y, given = self.held.y, predictions.astype(np.float64)
-        if given.ndim == 1:
-            losses = 0.5 * np.square(given - y)
-        else:
-            floor = least_probability(len(self.train.y) + len(y))
-            losses = -np.log(np.clip(given[np.arange(len(y)), y.astype(np.intp)], floor, 1.0))
+    def losses(self, predictions: NDArray[np.generic]) -> Array:
+        """Return the loss of each row held out, from its prediction."""
+        floor = least_probability(len(self.train.y) + len(self.held.y))
+        return self.loss.rows(self.held.y, predictions, floor)
+
+    def means(self, losses: Array) -> Array:
+        """Return the mean loss of each context's rows held out."""
         return mean_by_context(losses, self.held.weight, self.held.codes, self.n_contexts)
 
     def of_context(self, context: int) -> Split:
         """Return the same for one context alone."""
         train, held = (rows.where(rows.codes == context) for rows in (self.train, self.held))
-        return Split(train, held, self.n_contexts)
-
-
-def least_risks(library: type[Run], recipe: Recipe, split: Split, n_rounds: int) -> Array:
-    """Return what plain boosters reach on rows held out: the lower of one for all contexts and one for each."""
-
-    def risks(part: Split) -> Array:
-        run = library(recipe, part.train.X, part.train.y, part.train.weight, part.held.X)
-        for _ in range(n_rounds):
-            run.advance()
-        return part.risks(run.held_predictions())
-
-    least = risks(split)
-    for c in range(split.n_contexts if split.n_contexts > 1 else 0):
-        own = split.of_context(c)
-        # From no rows, or from one class, there is nothing to learn.
-        if len(own.train.y) > 0 and (recipe.n_classes == 0 or len(np.unique(own.train.y)) > 1):
-            # All rows were taken above, so what is refused here is a context too small, e.g. to draw some of its rows.
-            with suppress(library.refusal()):
-                least[c] = min(least[c], risks(own)[c])
-    return least
+        return Split(train, held, self.n_contexts, self.loss)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,11 +91,19 @@ class Played:
         On held-out rows, after each round.
     values : ndarray of shape (n_rounds,)
         The worst case of these.
+    losses : ndarray of shape (n_held,)
+        Of the rows held out, after the best round.
     """
 
     weights: Array
     risks: Array
     values: Array
+    losses: Array = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def best(self) -> int:
+        """The number of rounds after which the worst case was least."""
+        return int(self.values.argmin()) + 1
 
 
 def play(
@@ -126,6 +115,7 @@ def play(
     *,
     learning_rate: float,
     n_rounds: int,
+    outlook: Array | None = None,
     unseen: Array | None = None,
     patience: int | None = None,
     callback: Callable[[int, float], None] | None = None,
@@ -139,6 +129,9 @@ def play(
     references : ndarray of shape (n_contexts,)
     shares : ndarray of shape (n_contexts,)
         Of the contexts in the data, which the set need not be centred on.
+    outlook : ndarray of shape (n_rounds, n_contexts), optional
+        By how much the risks are expected to change from each round to the last one. Without it, weights would chase
+        contexts that merely take more rounds to learn.
     unseen : ndarray of shape (n_unseen,), optional
         Scores of contexts without rows, which follow the others in the set.
     patience : int, optional
@@ -149,21 +142,27 @@ def play(
     constant = np.zeros(0) if unseen is None else unseen
     everywhere = np.append(shares, np.zeros_like(constant))
     p, best = with_least_shares(mixes.p_hat, everywhere, mixes), 0
+    losses_of_best = np.zeros(0)
     weights, risks, values = [], [], []
     for n in range(n_rounds):
         run.advance(split.train.tilted(p[: len(shares)] / shares))
         weights.append(p)
-        risks.append(split.risks(run.held_predictions()))
-        worst = mixes.worst_case(np.append(risks[n] - references, constant))
+        losses = split.losses(run.held_predictions())
+        risks.append(split.means(losses))
+        scores = np.append(risks[n] - references, constant)
+        worst = mixes.worst_case(scores)
         values.append(float(worst.value))
         if callback is not None:
             callback(n, values[n])
-        if values[n] < values[best]:
-            best = n
+        if n == 0 or values[n] < values[best]:
+            best, losses_of_best = n, losses
         if patience is not None and n - best >= patience:
             break
+        if outlook is not None:
+            ahead = outlook[min(n, len(outlook) - 1)]
+            worst = mixes.worst_case(scores + np.append(ahead, np.zeros_like(constant)))
         p = with_least_shares(next_weights(p, worst.distribution, learning_rate), everywhere, mixes)
-    return Played(np.array(weights), np.array(risks), np.array(values))
+    return Played(np.array(weights), np.array(risks), np.array(values), losses_of_best)
 
 
 def next_weights(p: Array, worst: Array, learning_rate: float) -> Array:

@@ -1,0 +1,136 @@
+"""Plain boosters beside the robust one: one for all contexts and one for each, and what they reach on held-out rows."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from counterpoise.contexts import Contexts
+from counterpoise.core.problem import given_references
+from counterpoise.estimators.boosters import Array, Recipe, Run
+from counterpoise.estimators.boosting_rounds import Split
+
+BoostingReference = Literal["cross-fit", "pooled", "null"]
+
+
+@dataclass(frozen=True, eq=False)
+class PlainRun:
+    """A booster under the weights of the data, on rows held out.
+
+    Attributes
+    ----------
+    run : Run
+    split : Split
+    risks : ndarray of shape (n_rounds, n_contexts)
+        After each round.
+    kept : int
+        The number of rounds that count: all, or with patience those after which the mean loss was least.
+    losses : ndarray of shape (n_held,)
+        Of the rows held out, after these rounds.
+    """
+
+    run: Run
+    split: Split
+    risks: Array
+    kept: int
+    losses: Array
+
+    @classmethod
+    def of(cls, library: type[Run], recipe: Recipe, split: Split, n_rounds: int, patience: int | None) -> PlainRun:
+        """Boost, and look at the rows held out after every round."""
+        run = library(recipe, split.train.X, split.train.y, split.train.weight, split.held.X)
+        risks, means, best = [], [], 0
+        kept = np.zeros(0)
+        for n in range(n_rounds):
+            run.advance()
+            losses = split.losses(run.held_predictions())
+            risks.append(split.means(losses))
+            means.append(float(np.average(losses, weights=split.held.weight)))
+            if patience is None or n == 0 or means[n] < means[best]:
+                best, kept = n, losses
+            elif n - best >= patience:
+                break
+        return cls(run, split, np.array(risks), best + 1, kept)
+
+    @property
+    def reached(self) -> Array:
+        """The risk of each context after the rounds that count."""
+        return self.risks[self.kept - 1]
+
+    @property
+    def outlook(self) -> Array:
+        """By how much the risks change from each round that counts to the last one."""
+        return np.asarray(self.reached - self.risks[: self.kept])
+
+    def losses_after(self, n_rounds: int) -> Array:
+        """Return the loss of each row held out after the first rounds."""
+        return self.losses if n_rounds == self.kept else self.split.losses(self.run.held_predictions_of(n_rounds))
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """What risks are measured against.
+
+    Attributes
+    ----------
+    risks : ndarray of shape (n_contexts,)
+    competitors : ndarray of shape (n_held, n_competitors)
+        Losses of rows held out, of whose means the risks are the least; or the risks themselves, where they are known.
+    same : int or None
+        The competitor that is the plain booster of all contexts.
+    own : ndarray of shape (n_held,) or None
+        Losses of each context's own booster, inf where it has none; None where there are no such boosters.
+    """
+
+    risks: Array
+    competitors: Array
+    same: int | None = None
+    own: Array | None = None
+
+
+def references_of(
+    reference: Any,
+    contexts: Contexts,
+    library: type[Run],
+    recipe: Recipe,
+    pooled: PlainRun,
+    n_rounds: int,
+    patience: int | None,
+) -> References:
+    """Return what risks are measured against.
+
+    Parameters
+    ----------
+    reference : {"cross-fit", "pooled", "null"} or mapping from context to risk
+        The lower of the plain booster of all contexts and one for each; the first of these; one constant prediction; or
+        risks that are known.
+    pooled : PlainRun
+        Of all contexts.
+    """
+    split = pooled.split
+    if not isinstance(reference, str):
+        risks = given_references(reference, contexts)
+        return References(risks, risks[split.held.codes][:, None])
+    if reference == "pooled":
+        return References(pooled.reached, pooled.losses[:, None], same=0)
+    if reference == "null":
+        constant = split.loss.constant(split.train.y, split.train.weight)
+        losses = split.losses(np.broadcast_to(constant, (len(split.held.y), *constant.shape)))
+        return References(split.means(losses), losses[:, None])
+    if split.n_contexts == 1:
+        return References(pooled.reached, pooled.losses[:, None], same=0)
+    own = np.full(len(split.held.y), np.inf)
+    for c in range(split.n_contexts):
+        part = split.of_context(c)
+        # From no rows, or from one class, there is nothing to learn.
+        if len(part.train.y) == 0 or (recipe.loss.n_classes > 0 and len(np.unique(part.train.y)) < 2):
+            continue
+        # All rows were taken before, so what is refused here is a context too small, e.g. to draw some of its rows.
+        with suppress(library.refusal()):
+            own[split.held.codes == c] = PlainRun.of(library, recipe, part, n_rounds, patience).losses
+    # Where a context has no model of its own, the pooled one remains.
+    risks = np.minimum(split.means(own), pooled.reached)
+    return References(risks, np.column_stack([own, pooled.losses]), same=1, own=own)
