@@ -124,8 +124,7 @@ class RobustBooster(RobustEstimator):
     context_weights_path_ : ndarray of shape (best_iteration_, n_contexts)
         Those of every round.
     context_risks_, reference_risks_, excess_risks_ : ndarray of shape (n_contexts,)
-        On held-out rows, after the best round; NaN where none were held out, the second also in a set of one
-        distribution.
+        On held-out rows, after the best round; NaN where none were held out.
     radius_ : float
         In bits.
     unseen_contexts_, unseen_weights_ : ndarray of shape (n_unseen,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from counterpoise.contexts import Contexts
 from counterpoise.estimators.boosters import Array, Recipe, Run
 from counterpoise.estimators.boosting_references import PlainRun, References, references_of
-from counterpoise.estimators.boosting_rounds import Split, play
+from counterpoise.estimators.boosting_rounds import Played, Split, play
 from counterpoise.inference.choice import Choice, choose
 from counterpoise.inference.excess import HeldOut
 from counterpoise.inference.headroom import Headroom, headroom_of
@@ -95,69 +95,54 @@ class Search:
 
     def run(self) -> Found:
         """Return the candidate to keep, with what speaks for it."""
-        if self.mixes.is_point:
-            return self._stopped()
         pooled = PlainRun.of(self.library, self.recipe, self.split, self.n_rounds, self.patience)
         references = references_of(
             self.reference, self.contexts, self.library, self.recipe, pooled, self.n_rounds, self.patience
         )
+        if self.mixes.is_point:
+            return self._at_point(pooled, references)
         headroom = self._headroom(pooled, references)
         if headroom is not None and headroom.stops(self.headroom):
             self.report(f"{headroom.verdict} The plain booster is kept.")
-            return self._plain(pooled, references, "erm" if self.patience is None else "erm-stopped", None, headroom)
-        played = play(
-            self.library(self.recipe, *self._training, self.split.held.X),
+            found = self._plain(pooled, references, self._simplest, pooled.kept)
+            return replace(found, headroom=headroom)
+        played = self._played(references, pooled.outlook)
+        found = self._robust(played, references)
+        if self.guard:
+            stopped = self._best_round(pooled, references)
+            choice = self._choice(pooled, stopped, references, played.losses)
+            self.report(choice.words)
+            if choice.chosen != "robust":
+                n_rounds = pooled.kept if choice.chosen == self._simplest else stopped
+                found = self._plain(pooled, references, choice.chosen, n_rounds, played.values)
+            found = replace(found, candidates=choice.candidates)
+        return replace(found, headroom=headroom)
+
+    @property
+    def _simplest(self) -> str:
+        """The plain booster: of all rounds, or with patience of those that count."""
+        return "erm" if self.patience is None else "erm-stopped"
+
+    def _at_point(self, pooled: PlainRun, references: References) -> Found:
+        """Return the booster of a set of one distribution, which may stop early."""
+        if point_name(self.mixes, self.shares) == "erm":
+            return self._plain(pooled, references, "erm-stopped", self._best_round(pooled, references))
+        return self._robust(self._played(references), references)
+
+    def _played(self, references: References, outlook: Array | None = None) -> Played:
+        train = self.split.train
+        return play(
+            self.library(self.recipe, train.X, train.y, train.weight, self.split.held.X),
             self.split,
             self.mixes,
             references.risks if self.criterion == "excess" else np.zeros_like(references.risks),
             self.shares,
-            outlook=pooled.outlook,
+            outlook=outlook,
             unseen=self.unseen,
             learning_rate=self.recipe.learning_rate,
             n_rounds=self.n_rounds,
             patience=self.patience,
             callback=self.callback,
-        )
-        candidates = None
-        if self.guard:
-            choice = self._choice(pooled, references, played.losses)
-            self.report(choice.words)
-            if choice.chosen != "robust":
-                return self._plain(pooled, references, choice.chosen, choice.candidates, headroom, played.values)
-            candidates = choice.candidates
-        return Found(
-            "robust",
-            played.weights[: played.best],
-            played.risks[played.best - 1],
-            references.risks,
-            played.values,
-            len(played.values),
-            candidates,
-            headroom,
-        )
-
-    @property
-    def _training(self) -> tuple[Array, Array, Array]:
-        return self.split.train.X, self.split.train.y, self.split.train.weight
-
-    def _stopped(self) -> Found:
-        """Return the plain booster of a set of one distribution, stopped where it was best."""
-        played = play(
-            self.library(self.recipe, *self._training, self.split.held.X),
-            self.split,
-            self.mixes,
-            np.zeros_like(self.shares),
-            self.shares,
-            unseen=self.unseen,
-            learning_rate=self.recipe.learning_rate,
-            n_rounds=self.n_rounds,
-            patience=self.patience,
-            callback=self.callback,
-        )
-        risks = played.risks[played.best - 1]
-        name = point_name(self.mixes, self.shares, stopped=True)
-        return Found(
-            name, played.weights[: played.best], risks, np.full_like(risks, np.nan), played.values, len(played.values)
         )
 
     def _headroom(self, pooled: PlainRun, references: References) -> Headroom | None:
@@ -171,61 +156,40 @@ class Search:
         contexts = Contexts(self.contexts.labels, held.codes)
         return HeldOut(contexts, None, held.weight, mix=self.mixes, n_unseen=len(self.unseen))
 
-    def _choice(self, pooled: PlainRun, references: References, robust: Array) -> Choice:
+    def _choice(self, pooled: PlainRun, stopped: int, references: References, robust: Array) -> Choice:
         """Compare the plain booster, the same stopped earlier, and the best round of the game."""
-        losses = {"erm" if self.patience is None else "erm-stopped": pooled.losses}
-        stopped = self._best_round(pooled, references)
+        losses = {self._simplest: pooled.losses}
         if self.patience is None and stopped < pooled.kept and not self.recipe.drops_trees:
             losses["erm-stopped"] = pooled.losses_after(stopped)
         losses["robust"] = robust
-        same = None if references.same is None else {next(iter(losses)): references.same}
-        competitors = references.competitors
         if self.criterion == "risk":
-            competitors, same = np.zeros((len(robust), 1)), None
-        return choose(self._held_out, losses, competitors, same)
-
-    def _values(self, risks: Array, references: References) -> Array:
-        """Return the worst case of the risks of every round."""
-        scores = risks - references.risks if self.criterion == "excess" else risks
-        beyond = np.broadcast_to(self.unseen, (len(scores), len(self.unseen)))
-        return np.asarray(self.mixes.worst_case(np.hstack([scores, beyond])).value)
+            return choose(self._held_out, losses, np.zeros((len(robust), 1)))
+        same = {} if references.same is None else {self._simplest: references.same}
+        return choose(self._held_out, losses, references.competitors, same)
 
     def _best_round(self, pooled: PlainRun, references: References) -> int:
         return int(self._values(pooled.risks, references).argmin()) + 1
 
+    def _values(self, risks: Array, references: References) -> Array:
+        """Return the worst case of the risks of every round."""
+        scores = risks - references.risks if self.criterion == "excess" else risks
+        return np.array([self.mixes.worst_case(np.append(one, self.unseen)).value for one in scores])
+
     def _plain(
-        self,
-        pooled: PlainRun,
-        references: References,
-        name: str,
-        candidates: Table | None,
-        headroom: Headroom | None,
-        history: Array | None = None,
+        self, pooled: PlainRun, references: References, name: str, n_rounds: int, history: Array | None = None
     ) -> Found:
-        """Return the plain booster: of all its rounds, or stopped earlier."""
-        if history is None:
-            history = self._values(pooled.risks, references)
-        n_rounds = pooled.kept
-        if name == "erm-stopped" and self.patience is None:
-            n_rounds = self._best_round(pooled, references)
-        return Found(
-            name,
-            plain_path(self.shares, len(self.unseen), n_rounds),
-            pooled.risks[n_rounds - 1],
-            references.risks,
-            history,
-            len(history),
-            candidates,
-            headroom,
-        )
+        """Return the first rounds of the plain booster, or all."""
+        path = np.tile(np.append(self.shares, np.zeros_like(self.unseen)), (n_rounds, 1))
+        history = self._values(pooled.risks, references) if history is None else history
+        return Found(name, path, pooled.risks[n_rounds - 1], references.risks, history, len(history))
+
+    def _robust(self, played: Played, references: References) -> Found:
+        """Return the best round of the game."""
+        n, values = played.best, played.values
+        return Found("robust", played.weights[:n], played.risks[n - 1], references.risks, values, len(values))
 
 
-def plain_path(shares: Array, n_unseen: int, n_rounds: int) -> Array:
-    """Return the weights of a plain booster: the shares in the data, in every round."""
-    return np.tile(np.append(shares, np.zeros(n_unseen)), (n_rounds, 1))
-
-
-def point_name(mixes: ContextSet, shares: Array, stopped: bool = False) -> str:
+def point_name(mixes: ContextSet, shares: Array) -> str:
     """Return what the booster of a set of one distribution is: the plain one, unless the data have other shares."""
     alike = mixes.p_hat.size == shares.size and np.allclose(mixes.p_hat, shares, rtol=1e-9, atol=0.0)
-    return "robust" if not alike else "erm-stopped" if stopped else "erm"
+    return "erm" if alike else "robust"

@@ -18,6 +18,7 @@ from counterpoise.core.fit import LinearFit
 from counterpoise.core.objective import Certificate
 from counterpoise.core.path import solve_chains, solve_path
 from counterpoise.core.solvers import Solution
+from counterpoise.estimators.boosting import RobustBooster
 from counterpoise.estimators.learners import with_counted_draws
 from counterpoise.estimators.linear import RobustLinearModel
 from counterpoise.exceptions import EmptySetError, InvalidInputError
@@ -295,6 +296,9 @@ def _refitted_path(
 ) -> ConfidencePath:
     weights = columns if sample_weight is None else {**columns, "sample_weight": sample_weight}
     plain = {"radius": 0.0, "mix": None} if levels.mix is not None else {"radius": 0.0}
+    if isinstance(model, RobustBooster) and model.patience is None:
+        # In a set of one distribution a booster holds no rows out, and knows no risks, unless it may stop early.
+        model = clone(model).set_params(patience=model.n_estimators)
     centre = clone(model).set_params(**plain).fit(X, y, contexts=contexts, **weights)
     counts = np.asarray(centre.context_counts_, dtype=np.float64)
     fitted = [
