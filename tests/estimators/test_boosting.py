@@ -69,7 +69,7 @@ def data_for(kind, sizes=(200, 100, 80, 40), seed=0):
 def small(kind, **options):
     """Return a fast estimator of the robust booster, whether the plain one would be kept or not."""
     defaults = {"n_estimators": 12, "learning_rate": 0.3, "n_jobs": 1, "params": SMALL_TREES[kind._library]}
-    defaults |= {"guard": False, "headroom": None}
+    defaults |= {"guard": False, "headroom": None, "cv": None}
     return kind(**(defaults | options))
 
 

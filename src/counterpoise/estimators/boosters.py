@@ -81,11 +81,8 @@ class Recipe:
         return "dart" in (self.params.get(name) for name in ("booster", "boosting", "boosting_type", "boost"))
 
 
-class Run(Protocol):
-    """A booster that grows."""
-
-    def __init__(self, recipe: Recipe, X: Array, y: Array, weight: Array, held: Array | None = None) -> None:
-        """Start with no trees; ``held`` are rows to be predicted after every round."""
+class Grows(Protocol):
+    """What grows by a round at a time, and is judged by rows held out."""
 
     def advance(self, weight: Array | None = None) -> None:
         """Add one round of trees, under new weights of the rows where there are any."""
@@ -95,6 +92,22 @@ class Run(Protocol):
 
     def held_predictions_of(self, n_rounds: int) -> NDArray[Any]:
         """Return what the trees of the first rounds predict for the rows held out."""
+
+
+class Run(Grows, Protocol):
+    """A booster that grows."""
+
+    def __init__(self, recipe: Recipe, X: Array, y: Array, weight: Array | None, held: Array | None = None) -> None:
+        """Start with no trees.
+
+        Parameters
+        ----------
+        weight : ndarray of shape (n_samples,), optional
+            At the start; without it there are none, and none can come later. That is not the same as weights of 1
+            everywhere: of quantiles in leaves, the libraries have two definitions.
+        held : ndarray of shape (n_held, n_features), optional
+            Rows to be predicted after every round.
+        """
 
     def finish(self) -> Any:
         """Return the library's booster, without the data."""
@@ -115,13 +128,14 @@ class Run(Protocol):
 class XGBoostRun:
     """XGBoost, whose objectives read the weights of the training matrix anew in every round."""
 
-    def __init__(self, recipe: Recipe, X: Array, y: Array, weight: Array, held: Array | None = None) -> None:
+    def __init__(self, recipe: Recipe, X: Array, y: Array, weight: Array | None, held: Array | None = None) -> None:
         xgb = library("xgboost")
         self.recipe = recipe
         self.n_rounds = 0
         # The bins of a histogram and the first margin follow from the weights at the start.
         self.train = _matrix(xgb, recipe, X, label=y, weight=weight)
-        self.held = None if held is None else _matrix(xgb, recipe, held)
+        # Some objectives ask every matrix they meet for targets.
+        self.held = None if held is None else _matrix(xgb, recipe, held, label=np.zeros(len(held)))
         params = {
             **recipe.loss.xgboost,
             "learning_rate": recipe.learning_rate,
@@ -178,7 +192,7 @@ class XGBoostRun:
         return library("xgboost").core.XGBoostError
 
 
-def _matrix(xgb: Any, recipe: Recipe, X: Array, **rows: Array) -> Any:
+def _matrix(xgb: Any, recipe: Recipe, X: Array, **rows: Array | None) -> Any:
     """Return rows as XGBoost takes them, with its names of the kinds of columns where some hold categories."""
     kinds = None
     if recipe.categories:
@@ -203,7 +217,7 @@ class LightGBMRun:
     to runs that the library continues under other weights.
     """
 
-    def __init__(self, recipe: Recipe, X: Array, y: Array, weight: Array, held: Array | None = None) -> None:
+    def __init__(self, recipe: Recipe, X: Array, y: Array, weight: Array | None, held: Array | None = None) -> None:
         lgb = library("lightgbm")
         self.recipe = recipe
         self.n_rounds = 0
@@ -221,7 +235,8 @@ class LightGBMRun:
         chosen = list(recipe.categories) or "auto"
         self.train = lgb.Dataset(X, y, params=params, categorical_feature=chosen).construct()
         # Not by set_weight, which drops weights that are all 1 and would leave the objective nothing to point to.
-        self.train.set_field("weight", np.asarray(weight, dtype=np.float32))
+        if weight is not None:
+            self.train.set_field("weight", np.asarray(weight, dtype=np.float32))
         self.booster = lgb.Booster(params, self.train)
         self.held = held
         if held is not None:

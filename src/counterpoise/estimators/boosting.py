@@ -86,10 +86,12 @@ class RobustBooster(RobustEstimator):
     callbacks : sequence, optional
         In the library's own form, such as a schedule of learning rates; called around every round of every run of the
         fit, of which the one on all rows is the last. None may stop a run: that is for ``patience``.
+    cv : int or None, default=3
+        Folds of every context. Each is held out from a booster of its own while the weights are found, and all of them
+        share the weights; the final fit uses all rows. None holds out one part, which takes less time and is noisier.
+        In a set of one distribution no rows are held out unless there is ``patience``.
     validation_fraction : float, default=0.2
-        Share of every context that is held out while the weights are found, as one over a whole number: 0.5, 0.33,
-        0.25, 0.2. The final fit uses all rows. In a set of one distribution no rows are held out unless there is
-        ``patience``.
+        With ``cv=None``, the share of every context that is held out, as one over a whole number: 0.5, 0.33, 0.25, 0.2.
     patience : int, optional
         Stop after this many rounds without a lower worst case: what libraries call early stopping. The plain boosters
         stop as well, after as many rounds without a lower mean loss, and count as they were when it was least.
@@ -158,6 +160,7 @@ class RobustBooster(RobustEstimator):
         learning_rate: float = 0.1,
         params: Mapping[str, Any] | None = None,
         callbacks: Sequence[Any] | None = None,
+        cv: int | None = 3,
         validation_fraction: float = 0.2,
         patience: int | None = None,
         n_jobs: int | None = None,
@@ -173,6 +176,7 @@ class RobustBooster(RobustEstimator):
         self.learning_rate = learning_rate
         self.params = params
         self.callbacks = callbacks
+        self.cv = cv
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.n_jobs = n_jobs
@@ -224,9 +228,10 @@ class RobustBooster(RobustEstimator):
             rows = Rows(X, y, weight, encoded.codes)
             found = self._searched(recipe, rows, encoded, mixes, shares_of(counts))
         n = len(encoded.labels)
-        run = self._library(recipe, X, y, weight)
+        is_plain = found.chosen != "robust"
+        run = self._library(recipe, X, y, rows.plain_weight if is_plain else weight)
         for p in found.path:
-            run.advance(None if found.chosen.startswith("erm") else rows.tilted(p[:n] / shares_of(counts)))
+            run.advance(None if is_plain else rows.tilted(p[:n] / shares_of(counts)))
         self.booster_ = run.finish()
         self.best_iteration_ = len(found.path)
         self._keep_contexts(
@@ -254,10 +259,14 @@ class RobustBooster(RobustEstimator):
             unknown = np.full(len(shares), np.nan)
             path = np.tile(mixes.p_hat, (self.n_estimators, 1))
             return Found(point_name(mixes, shares), path, unknown, unknown, np.zeros(0), self.n_estimators)
+        if self.cv is None:
+            split = Split.of(rows, self.validation_fraction, recipe.loss)
+        else:
+            split = Split.in_turn(rows, self.cv, recipe.loss)
         search = Search(
             self._library,
             recipe,
-            Split.of(rows, self.validation_fraction, recipe.loss),
+            split,
             contexts,
             mixes,
             shares,
@@ -294,6 +303,8 @@ class RobustBooster(RobustEstimator):
             whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
             if not (whole or (name == "patience" and value is None)):
                 raise InvalidInputError(f"{name} = {value!r}; pass a whole number of rounds, 1 or more.")
+        if self.cv is not None and not (isinstance(self.cv, (int, np.integer)) and self.cv >= 2):
+            raise InvalidInputError(f"cv = {self.cv!r}; pass two folds or more, or None to hold out one part.")
         if not (isinstance(self.learning_rate, Real) and 0.0 < self.learning_rate < np.inf):
             raise InvalidInputError(f"learning_rate = {self.learning_rate!r}; pass a number above 0, such as 0.1.")
         if not (isinstance(self.validation_fraction, Real) and 0.0 < self.validation_fraction <= 0.5):
@@ -339,10 +350,10 @@ class RobustBooster(RobustEstimator):
         options |= {"dtype": FLOATS, "ensure_all_finite": "allow-nan"}
         if not self.categories_:
             return validate_data(self, X, *target, reset=reset, **options)
-        # Names and the number of columns are those of the table.
-        validate_data(self, X, reset=reset, skip_check_array=True)
         with speaking_as(self):
             numbers = coded(X, self.categories_, type(self).__name__)
+        # Names and the number of columns are those of the table.
+        validate_data(self, X, reset=reset, skip_check_array=True)
         return check_X_y(numbers, *target, estimator=self, **options) if target else numbers
 
     def _predictions(self, X: Any) -> NDArray[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from counterpoise.contexts import Contexts
 from counterpoise.core.problem import given_references
-from counterpoise.estimators.boosters import Array, Recipe, Run
+from counterpoise.estimators.boosters import Array, Grows, Recipe, Run
 from counterpoise.estimators.boosting_rounds import Split
 
 BoostingReference = Literal["cross-fit", "pooled", "null"]
@@ -22,7 +22,7 @@ class PlainRun:
 
     Attributes
     ----------
-    run : Run
+    run : Grows
     split : Split
     risks : ndarray of shape (n_rounds, n_contexts)
         After each round.
@@ -32,7 +32,7 @@ class PlainRun:
         Of the rows held out, after these rounds.
     """
 
-    run: Run
+    run: Grows
     split: Split
     risks: Array
     kept: int
@@ -41,7 +41,7 @@ class PlainRun:
     @classmethod
     def of(cls, library: type[Run], recipe: Recipe, split: Split, n_rounds: int, patience: int | None) -> PlainRun:
         """Boost, and look at the rows held out after every round."""
-        run = library(recipe, split.train.X, split.train.y, split.train.weight, split.held.X)
+        run = split.start(library, recipe, plain=True)
         risks, means, best = [], [], 0
         kept = np.zeros(0)
         for n in range(n_rounds):
@@ -126,7 +126,7 @@ def references_of(
     for c in range(split.n_contexts):
         part = split.of_context(c)
         # From no rows, or from one class, there is nothing to learn.
-        if len(part.train.y) == 0 or (recipe.loss.n_classes > 0 and len(np.unique(part.train.y)) < 2):
+        if not part.can_learn:
             continue
         # All rows were taken before, so what is refused here is a context too small, e.g. to draw some of its rows.
         with suppress(library.refusal()):

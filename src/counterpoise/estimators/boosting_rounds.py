@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.core.references import folds_within
 from counterpoise.core.solvers.best_response import with_least_shares
-from counterpoise.estimators.boosters import Array, Run
+from counterpoise.estimators.boosters import Array, Grows, Recipe, Run
 from counterpoise.estimators.boosting_losses import BoostedLoss, NumberLoss
 from counterpoise.estimators.learners import Indices, least_probability, mean_by_context, tilted
 from counterpoise.exceptions import InvalidInputError
@@ -30,6 +31,11 @@ class Rows:
     weight: Array
     codes: Indices
 
+    @property
+    def plain_weight(self) -> Array | None:
+        """The weights for a plain booster: none, where every row counts as one."""
+        return None if (self.weight == 1.0).all() else self.weight
+
     def where(self, chosen: NDArray[np.bool_]) -> Rows:
         """Return the rows that are chosen."""
         return Rows(self.X[chosen], self.y[chosen], self.weight[chosen], self.codes[chosen])
@@ -41,12 +47,29 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows to train on, rows to judge by, and the loss they are judged by."""
+    """Rows to train on, rows to judge by, and the loss they are judged by.
+
+    Attributes
+    ----------
+    train, held : Rows
+        All rows, where every row is held out in turn.
+    n_contexts : int
+    loss : BoostedLoss
+    folds : ndarray of shape (n_samples,), optional
+        Where each row is held out in turn: by which boosters it was not seen.
+    """
 
     train: Rows
     held: Rows
     n_contexts: int
     loss: BoostedLoss
+    folds: Indices | None = None
+
+    @classmethod
+    def in_turn(cls, rows: Rows, n_folds: int, loss: BoostedLoss) -> Split:
+        """Hold out every row once, in folds of every context that are dealt along the targets."""
+        _refuse_single_rows(np.bincount(rows.codes))
+        return cls(rows, rows, int(rows.codes.max()) + 1, loss, folds_within(rows.codes, rows.y, n_folds))
 
     @classmethod
     def of(cls, rows: Rows, fraction: float, loss: BoostedLoss | None = None) -> Split:
@@ -58,15 +81,13 @@ class Split:
         # The fold with the middle of every few rows: a context of two has one held out, and a long tail stays in both.
         middle = order[np.cumsum(sizes) - sizes + np.minimum(n_folds // 2, sizes - 1)]
         held = np.asarray(folds == folds[middle][rows.codes])
-        if held.all():
-            count = f"there are {len(held)} samples in as many contexts" if len(held) > 1 else "there is 1 sample"
-            raise InvalidInputError(f"{count}; to hold rows out, some context needs two. Merge contexts, or add rows.")
+        _refuse_single_rows(sizes)
         loss = NumberLoss.named("squared_error") if loss is None else loss
         return cls(rows.where(~held), rows.where(held), len(sizes), loss)
 
     def losses(self, predictions: NDArray[np.generic]) -> Array:
         """Return the loss of each row held out, from its prediction."""
-        floor = least_probability(len(self.train.y) + len(self.held.y))
+        floor = least_probability(len(self.held.y) + (len(self.train.y) if self.folds is None else 0))
         return self.loss.rows(self.held.y, predictions, floor)
 
     def means(self, losses: Array) -> Array:
@@ -76,7 +97,59 @@ class Split:
     def of_context(self, context: int) -> Split:
         """Return the same for one context alone."""
         train, held = (rows.where(rows.codes == context) for rows in (self.train, self.held))
-        return Split(train, held, self.n_contexts, self.loss)
+        folds = None if self.folds is None else self.folds[self.held.codes == context]
+        return Split(train, held, self.n_contexts, self.loss, folds)
+
+    def start(self, library: type[Run], recipe: Recipe, plain: bool = False) -> Grows:
+        """Return a booster without trees, on the rows to train on; or one for each fold.
+
+        A plain one is as the library would start it: its weights never change, and where all are 1 there are none.
+        """
+        weight = self.train.plain_weight if plain else self.train.weight
+        if self.folds is not None:
+            return FoldedRun(library, recipe, self.train, weight, self.folds)
+        return library(recipe, self.train.X, self.train.y, weight, self.held.X)
+
+    @property
+    def can_learn(self) -> bool:
+        """Whether there are rows to train on wherever rows are held out, and of two classes if of any."""
+        parts = [self.train.y]
+        if self.folds is not None:
+            parts = [self.train.y[self.folds != k] for k in np.unique(self.folds)]
+        return all(len(np.unique(y)) > (1 if self.loss.n_classes else 0) for y in parts)
+
+
+def _refuse_single_rows(sizes: Indices) -> None:
+    if sizes.max() < 2:
+        count = f"there are {len(sizes)} samples in as many contexts" if len(sizes) > 1 else "there is 1 sample"
+        raise InvalidInputError(f"{count}; to hold rows out, some context needs two. Merge contexts, or add rows.")
+
+
+class FoldedRun:
+    """A booster for each fold, trained on the other folds, all of which advance together."""
+
+    def __init__(self, library: type[Run], recipe: Recipe, rows: Rows, weight: Array | None, folds: Indices) -> None:
+        self.held = [folds == k for k in np.unique(folds)]
+        self.runs = [
+            library(recipe, rows.X[~held], rows.y[~held], rows.weight[~held], rows.X[held]) for held in self.held
+        ]
+
+    def advance(self, weight: Array | None = None) -> None:
+        for run, held in zip(self.runs, self.held, strict=True):
+            run.advance(None if weight is None else weight[~held])
+
+    def held_predictions(self) -> NDArray[Any]:
+        return self._gathered([run.held_predictions() for run in self.runs])
+
+    def held_predictions_of(self, n_rounds: int) -> NDArray[Any]:
+        return self._gathered([run.held_predictions_of(n_rounds) for run in self.runs])
+
+    def _gathered(self, parts: list[NDArray[Any]]) -> NDArray[Any]:
+        """Return the predictions of all rows, each by the booster that has not seen it."""
+        found = np.empty((len(self.held[0]), *parts[0].shape[1:]), dtype=parts[0].dtype)
+        for held, part in zip(self.held, parts, strict=True):
+            found[held] = part
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +180,7 @@ class Played:
 
 
 def play(
-    run: Run,
+    run: Grows,
     split: Split,
     mixes: ContextSet,
     references: Array,
@@ -124,7 +197,7 @@ def play(
 
     Parameters
     ----------
-    run : Run
+    run : Grows
         On the training rows of the split, with the others held out.
     references : ndarray of shape (n_contexts,)
     shares : ndarray of shape (n_contexts,)

@@ -130,9 +130,8 @@ class Search:
         return self._robust(self._played(references), references)
 
     def _played(self, references: References, outlook: Array | None = None) -> Played:
-        train = self.split.train
         return play(
-            self.library(self.recipe, train.X, train.y, train.weight, self.split.held.X),
+            self.split.start(self.library, self.recipe),
             self.split,
             self.mixes,
             references.risks if self.criterion == "excess" else np.zeros_like(references.risks),
@@ -148,7 +147,9 @@ class Search:
     def _headroom(self, pooled: PlainRun, references: References) -> Headroom | None:
         if self.criterion != "excess" or references.own is None:
             return None
-        return headroom_of(self._held_out, pooled.losses, references.own, self.split.loss.lowest(self.split.held.y))
+        # Every context counts, whatever the plausible mixes.
+        held_out = replace(self._held_out, mix=None)
+        return headroom_of(held_out, pooled.losses, references.own, self.split.loss.lowest(self.split.held.y))
 
     @property
     def _held_out(self) -> HeldOut:
