@@ -130,7 +130,17 @@ def references_of(
             continue
         # All rows were taken before, so what is refused here is a context too small, e.g. to draw some of its rows.
         with suppress(library.refusal()):
-            own[split.held.codes == c] = PlainRun.of(library, recipe, part, n_rounds, patience).losses
+            own[split.held.codes == c] = _own_losses(library, recipe, part, n_rounds, patience)
     # Where a context has no model of its own, the pooled one remains.
     risks = np.minimum(split.means(own), pooled.reached)
     return References(risks, np.column_stack([own, pooled.losses]), same=1, own=own)
+
+
+def _own_losses(library: type[Run], recipe: Recipe, split: Split, n_rounds: int, patience: int | None) -> Array:
+    """Return the losses of a plain booster after the rounds that count, without a look at every round before."""
+    if patience is not None:
+        return PlainRun.of(library, recipe, split, n_rounds, patience).losses
+    run = split.start(library, recipe, plain=True)
+    for _ in range(n_rounds):
+        run.advance()
+    return split.losses(run.held_predictions())
