@@ -208,6 +208,8 @@ def check_parameters(params: Mapping[str, Any]) -> None:
         ),
         "tol": (_is_number(params.get("tol", 0.0), 0.0), "a number, 0 or more, such as 1e-6"),
         "max_iter": (_is_whole(params.get("max_iter", 1)), "a whole number, 1 or more"),
+        "guard": (isinstance(params.get("guard", True), (bool, np.bool_)), "True or False"),
+        "headroom": (params.get("headroom") in ("bound", "test", None), "'bound', 'test' or None"),
         "fit_intercept": (isinstance(params.get("fit_intercept", True), (bool, np.bool_)), "True or False"),
     }
     for name, (is_good, wanted) in rules.items():

@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from counterpoise.contexts import Contexts, encode, shown
 from counterpoise.core.robustness import Mixes, Robustness
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.inference.differences import difference_interval
+from counterpoise.inference.differences import difference_interval, worst_change
 from counterpoise.inference.intervals import (
     UNKNOWN,
     Excess,
@@ -272,19 +272,33 @@ class HeldOut:
         by_context = self._by_context(excess, names)
         return ExcessBounds(*single, *mixed, self.confidence, self._unjudged(excess), p_value, by_context)
 
-    def worst_case(self, losses: Array, competitors: Array, same: int | None = None) -> float:
-        """Return an estimate of the excess in the worst plausible mix, without an interval."""
-        return self.excess_bounds(losses, competitors, [""] * competitors.shape[1], same).mix_estimate
-
     def excess_difference(
         self, losses: Array, others: Array, competitors: Array, same: int | None = None
     ) -> ExcessDifference:
         """See :func:`excess_difference`; ``same`` is the competitor that is the second model itself."""
-        both = np.concatenate([losses[:, None] - competitors, others[:, None] - competitors], axis=1)
-        events = np.r_[_events(losses, competitors, None), _events(others, competitors, same)]
-        one, other = drawn_excess(self.pairs(both, events), 2)
+        one, other = self._two(losses, others, competitors, (None, same))
         intervals = self._worst_cases(one, lambda worst: difference_interval(one, other, worst, self.confidence))
         return ExcessDifference(*intervals[0], *intervals[1], self.confidence, self._unjudged(one))
+
+    def worst_change(
+        self, losses: Array, others: Array, competitors: Array, same: tuple[int | None, int | None] = (None, None)
+    ) -> tuple[float, float, float]:
+        """Return what one model changes in the worst plausible mix, the same corrected, and its standard error.
+
+        See :func:`counterpoise.inference.differences.worst_change`; NaN where nothing can be judged. ``same`` are the
+        competitors that are the models themselves.
+        """
+        one, other = self._two(losses, others, competitors, same)
+        if not one.judged.any():
+            return math.nan, math.nan, math.nan
+        return worst_change(one, other, self._worst_mix(one))
+
+    def _two(
+        self, losses: Array, others: Array, competitors: Array, same: tuple[int | None, int | None]
+    ) -> list[Excess]:
+        both = np.concatenate([losses[:, None] - competitors, others[:, None] - competitors], axis=1)
+        events = np.r_[_events(losses, competitors, same[0]), _events(others, competitors, same[1])]
+        return drawn_excess(self.pairs(both, events), 2)
 
     def _by_context(self, excess: Excess, names: Sequence[str]) -> Table:
         """Return the excess of each context over its best competitor, with ends that hold together."""
@@ -324,6 +338,14 @@ class HeldOut:
 
     def _worst_cases(self, excess: Excess, interval: Callable[[WorstMix], Interval]) -> tuple[Interval, Interval]:
         """Return intervals over every mix, and over the plausible ones where these are fewer."""
+        plausible = self._worst_mix(excess)
+        if not excess.judged.any():
+            return UNKNOWN, UNKNOWN
+        single = interval(WorstMix(None, excess.known))
+        return single, single if plausible.everything else interval(plausible)
+
+    def _worst_mix(self, excess: Excess) -> WorstMix:
+        """Return the worst case over the plausible mixes."""
         mix, n_contexts = self.mix, len(self.contexts.labels)
         if isinstance(mix, (Mix, Mapping)):
             mix = Robustness(self.confidence, mix=mix).mixes(self.totals, self.contexts.labels)
@@ -334,10 +356,7 @@ class HeldOut:
                 f"mix is a set over {len(mix.p_hat)} contexts and the rows have {n_contexts}: "
                 f"{', '.join(f'{shown(label):.30}' for label in self.contexts.labels[:5])}. Pass one share for each."
             )
-        if not excess.judged.any():
-            return UNKNOWN, UNKNOWN
-        single, plausible = interval(WorstMix(None, excess.known)), WorstMix(mix, excess.known)
-        return single, single if plausible.everything else interval(plausible)
+        return WorstMix(mix, excess.known)
 
 
 def _events(losses: Array, competitors: Array, same: int | None) -> Array:

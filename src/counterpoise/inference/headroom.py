@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from counterpoise.inference.excess import ExcessBounds, HeldOut
 from counterpoise.table import Table, written
 
 Array = NDArray[np.float64]
+
+StopRule = Literal["bound", "test"] | None
+"""When a search for something better ends before it begins; see :meth:`Headroom.stops`."""
 
 _NEGLIGIBLE = 0.05
 """Of the mean absolute deviation of what the plain model loses above a perfect prediction: less matters to nobody."""
@@ -86,7 +89,7 @@ class Headroom:
     def __repr__(self) -> str:
         return f"{self.verdict}\n\n{self.by_context}"
 
-    def stops(self, rule: str | None) -> bool:
+    def stops(self, rule: StopRule) -> bool:
         """Return whether a search for something better ends here.
 
         Parameters
