@@ -45,6 +45,7 @@ from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.inference.choice import choose
 from counterpoise.inference.excess import HeldOut
 from counterpoise.inference.headroom import StopRule, headroom_of
+from counterpoise.sets import ContextSet
 from counterpoise.sets._base import shares_of
 from counterpoise.validation import checked_row_weights, on_host, refuse_masked, unwrapped
 
@@ -100,7 +101,8 @@ class ContextRobust(RobustEstimator):
         faster, and blind to gains that contexts cannot make on their own); None plays on. For references that are
         estimated on held-out rows; see :func:`counterpoise.headroom`.
     tol : float, default=1e-3
-        Smallest gap worth another round, relative to the objective.
+        Smallest gap worth another round, relative to the objective. With a guard, there is but one
+        round where the first gap is below the standard error of the plain learner's score in its worst mix.
     max_iter : int, default=20
         Rounds; each costs as many fits as there are folds.
     n_jobs : int, optional
@@ -245,6 +247,7 @@ class ContextRobust(RobustEstimator):
                 np.append(shares, np.zeros_like(unseen)),
                 tol=self.tol,
                 max_iter=1 if stops else self.max_iter,
+                noise=self._noise(rows, plain, own, mixes, scored) if self.guard else 0.0,
                 callback=self._show if self.verbose else None,
             )
             candidates = {"erm": plain, "robust": answers[game.best]}
@@ -337,6 +340,17 @@ class ContextRobust(RobustEstimator):
         # Where some fold of a context has no model of its own, the mean is infinite and the pooled model remains.
         held_out = own if self.reference == "cross-fit" else None
         return np.minimum(rows.means(own), rows.means(pooled)), None, held_out
+
+    def _noise(self, rows: ContextRows, plain: Array, own: Array | None, mixes: ContextSet, scored: Array) -> float:
+        """Return the standard error of the plain learner's score in its worst mix; less could hardly be told apart."""
+        errors = rows.standard_errors(plain)
+        if own is not None and self.criterion == "excess":
+            with np.errstate(invalid="ignore"):
+                paired = rows.standard_errors(plain - own)
+            errors = np.where(np.isfinite(paired), paired, errors)
+        n = rows.n_contexts
+        worst = mixes.worst_case(np.append(rows.means(plain) - scored[:n], np.zeros(len(scored) - n))).distribution
+        return float(np.linalg.norm(worst[:n] * errors))
 
     def _show(self, n: int, lower: float, upper: float) -> None:
         self._say(f"round {n + 1}, objective {upper:.6g}, gap {upper - lower:.2g}")

@@ -120,7 +120,7 @@ def to_gain(p_value: float, upper: float, small: float, confidence: float, some_
         which = " that can be judged" if some_unjudged else ""
         return (
             f"One model is enough for all contexts{which}: none is served worse than by a model of its own by more "
-            f"than {written(upper, digits=2)}, which is negligible, so robustness has nothing to buy."
+            f"than {written(upper, digits=2)}, which is negligible. There is nothing to gain here."
         )
     return (
         f"The data cannot tell whether any context's own model is better than the plain one (p = {p_value:.2g}; by "

@@ -34,8 +34,9 @@ from counterpoise.estimators.learners import (
 )
 from counterpoise.estimators.linear import RobustLinearModel, RobustLinearRegression, RobustLogisticRegression
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.inference.choice import Choice, choose
 from counterpoise.inference.excess import ExcessBounds, ExcessDifference, HeldOut
-from counterpoise.inference.headroom import negligible
+from counterpoise.inference.headroom import Headroom, negligible
 from counterpoise.inference.intervals import ENDS, NOTHING, interval_in
 from counterpoise.judging.verdict import verdict
 from counterpoise.sets import ContextSet, Mix
@@ -87,6 +88,11 @@ class Comparison:
         What was fitted, in words.
     remarks : str
         The verdict without its first sentence.
+    choice : Choice
+        Which of ``erm``, ``inverse-frequency`` and ``robust`` to keep: the simplest, unless another is better in the
+        worst plausible mix by more than its error.
+    headroom : Headroom
+        What contexts could gain by models of their own.
     """
 
     summary: Table
@@ -96,8 +102,15 @@ class Comparison:
     verdict: str
     confidence: float
     mixes: ContextSet
+    choice: Choice
+    headroom: Headroom
     model: str = ""
     remarks: str = ""
+
+    @property
+    def chosen(self) -> str:
+        """The method to keep."""
+        return self.choice.chosen
 
     @property
     def level(self) -> str:
@@ -202,7 +215,7 @@ def compare(
     judge: dict[str, Any] = {"loss": loss, "floor": least_probability(len(target)), "n_jobs": n_jobs}
     with _each_warning_once():
         rows = _held_out_losses(base, methods, X, target, held_out, folds, **judge)
-        alone = (_variant(base, "erm", [0]), X, target, held_out.weight, held_out.contexts.codes)
+        alone = (variant(base, "erm", [0]), X, target, held_out.weight, held_out.contexts.codes)
         own = specialist_losses(*alone, folds, **judge)
         # For a learner that memorises, its own rows say nothing.
         minimises = isinstance(last, RobustLinearModel)
@@ -259,7 +272,7 @@ def _held_out_losses(
 ) -> dict[str, Array]:
     """Return the loss of each row under each method, fitted without its fold; preprocessing is fitted once a fold."""
     contexts, weight = held_out.contexts, held_out.weight
-    models = {name: _variant(base, name, contexts.labels) for name in methods}
+    models = {name: variant(base, name, contexts.labels) for name in methods}
     weights = {name: contexts.balanced(weight) if METHODS[name].balanced else weight for name in methods}
     labels = contexts.labels[contexts.codes]
     prepares = isinstance(base, Pipeline) and len(base.steps) > 1
@@ -296,7 +309,7 @@ def _informed(model: Any, labels: NDArray[Any], present: NDArray[Any]) -> Any:
     return clone(model).set_params(**{f"{step_name(model)}mix": Mix.of(mix).without(lacking)})
 
 
-def _variant(base: Any, method: str, contexts: Iterable[Any]) -> Any:
+def variant(base: Any, method: str, contexts: Iterable[Any]) -> Any:
     """Return the estimator with its switches set for a method; without contexts a fit has one, 0."""
     prefix, switches = step_name(base), dict(BASELINES[method])
     given = innermost(base).get_params()
@@ -307,6 +320,9 @@ def _variant(base: Any, method: str, contexts: Iterable[Any]) -> Any:
         switches |= {name: None for name in ("adjust", "mix") if name in given}
     return clone(base).set_params(**{prefix + name: value for name, value in switches.items()})
 
+
+CANDIDATES = ("erm", "inverse-frequency", "robust")
+"""The methods of which one is kept, the simplest first."""
 
 COMPETITORS = ("own", "pooled")
 """What excess risk is measured against in every context: its own model, and the plain one for all."""
@@ -330,6 +346,9 @@ def _judged(
     competitors, nothing = np.column_stack([own, erm]), np.zeros((len(erm), 1))
     risk = {name: held_out.excess_bounds(losses, nothing, [""]) for name, losses in rows.items()}
     held_out = replace(held_out, mix=plausible, n_unseen=plausible.p_hat.size - len(labels))
+    candidates = {name: rows[name] for name in CANDIDATES if name in rows}
+    choice = choose(held_out, candidates, {"own": own, **candidates})
+    headroom = Headroom(held_out.excess_bounds(erm, own[:, None], ["own"]), small)
     excess = {
         name: held_out.excess_bounds(losses, competitors, COMPETITORS, pooled if name == "erm" else None)
         for name, losses in rows.items()
@@ -345,7 +364,7 @@ def _judged(
     other = None
     if "inverse-frequency" in rows:
         other = held_out.excess_difference(rows["robust"], rows["inverse-frequency"], competitors)
-    words = verdict(summary, brackets, other, small, held_out.confidence)
+    words = [*verdict(summary, brackets, other, small, held_out.confidence), f"To be kept: {choice.words}"]
     return Comparison(
         summary=summary,
         by_context=Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]}),
@@ -354,6 +373,8 @@ def _judged(
         verdict=" ".join(words),
         confidence=held_out.confidence,
         mixes=plausible,
+        choice=choice,
+        headroom=headroom,
         model=model,
         remarks=" ".join(words[1:]),
     )
