@@ -33,19 +33,24 @@ class Choice:
     candidates: Table
 
     @property
-    def words(self) -> str:
-        """The choice in a sentence."""
+    def reason(self) -> str:
+        """Why, as a clause."""
         simplest, *others = self.candidates.rows()
         if not others:
-            return f"{self.chosen} is the only candidate."
+            return "there is no other candidate"
         row = next((row for row in others if row["candidate"] == self.chosen), others[-1])
+        if np.isnan(row["change"]):
+            return "held-out rows are too few to judge any other"
         found = (
-            f"the worst case of {row['candidate']} on held-out rows is {written(row['change'], '+', 2)} from that of "
+            f"on held-out rows the worst case of {row['candidate']} is {written(row['change'], '+', 2)} from that of "
             f"{row['against']}, with a standard error of {written(row['error'], digits=2)}"
         )
-        if self.chosen != simplest["candidate"]:
-            return f"{self.chosen} is kept: {found}."
-        return f"{self.chosen} is kept: {found}, which is no gain beyond its error."
+        return found if self.chosen != simplest["candidate"] else f"{found}, which is no gain beyond its error"
+
+    @property
+    def words(self) -> str:
+        """The choice in a sentence."""
+        return f"{self.chosen} is kept: {self.reason}."
 
 
 def choose(held_out: HeldOut, losses: Mapping[str, Array], competitors: Mapping[str, Array]) -> Choice:

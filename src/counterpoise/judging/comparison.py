@@ -364,7 +364,10 @@ def _judged(
     other = None
     if "inverse-frequency" in rows:
         other = held_out.excess_difference(rows["robust"], rows["inverse-frequency"], competitors)
-    words = [*verdict(summary, brackets, other, small, held_out.confidence), f"To be kept: {choice.words}"]
+    words = [
+        *verdict(summary, brackets, other, small, held_out.confidence),
+        f"To be kept: {choice.chosen}, since {choice.reason}.",
+    ]
     return Comparison(
         summary=summary,
         by_context=Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]}),
