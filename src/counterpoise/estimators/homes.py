@@ -14,6 +14,7 @@ from counterpoise.core.oracle import LinearOracle
 from counterpoise.core.problem import LinearProblem
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Loss
+from counterpoise.memberships import Memberships
 from counterpoise.rows import MemoryRows
 from counterpoise.validation import check_aligned, checked_row_weights, on_host
 
@@ -96,6 +97,7 @@ class Workers:
             )
         if columns["contexts"] is None:
             reader.contexts(None, 0)
+        refuse_overlap(columns["contexts"])
         return pose(reader, columns)
 
 
@@ -154,6 +156,15 @@ class Memory:
             known_finite=not get_config()["assume_finite"],
         )
         return replace(problem, oracle=replace(problem.oracle, rows=reader.placed(problem.oracle.rows)))
+
+
+def refuse_overlap(contexts: Any) -> None:
+    """Refuse memberships of rows on workers."""
+    if isinstance(contexts, Memberships):
+        raise InvalidInputError(
+            "overlapping contexts (Memberships) are for rows in memory, and these are on workers. Compute them "
+            "first, or pass one label per row."
+        )
 
 
 _HOMES: list[Home] = [Workers(), Device(), Memory()]

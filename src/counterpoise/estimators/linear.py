@@ -270,7 +270,7 @@ class RobustLinearModel(RobustEstimator):
         X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             A dask array or dataframe stays on its workers (extra ``dask``).
         y : array of shape (n_samples,)
-        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+        contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
             Where X is a dask dataframe, names of its columns will do; these are then no features.
         sample_weight : array of shape (n_samples,), optional
             A whole number is the same as repeating the row.
@@ -309,7 +309,7 @@ class RobustLinearModel(RobustEstimator):
         robustness = robustness or self.robustness
         line = ProgressLine(type(self).__name__) if self.verbose else None
         with speaking_as(self):
-            mixes = robustness.mixes(problem.counts, problem.contexts.labels)
+            mixes = robustness.mixes_of(problem.contexts, problem.counts)
             scoring = self.scoring(problem, mixes)
             fit = fit_problem(
                 problem,
