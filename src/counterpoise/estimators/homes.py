@@ -158,6 +158,15 @@ class Memory:
         return replace(problem, oracle=replace(problem.oracle, rows=reader.placed(problem.oracle.rows)))
 
 
+def one_class(only: Any) -> str:
+    """Return the words for targets of one class: what they lack, and how preferences, which are such, are posed."""
+    return (
+        f"y holds one class, {only!r}; a classifier needs two or more. If each row is a difference with an arbitrary "
+        "sign (chosen less rejected, as in preference data), flip half of them, x to -x and y to the other class, and "
+        "set fit_intercept=False: the loss of every row stays what it is."
+    )
+
+
 def refuse_overlap(contexts: Any) -> None:
     """Refuse memberships of rows on workers."""
     if isinstance(contexts, Memberships):

@@ -34,7 +34,7 @@ from counterpoise.estimators._base import (
     warn_of_small_contexts,
     with_parameters_of,
 )
-from counterpoise.estimators.homes import home_of
+from counterpoise.estimators.homes import home_of, one_class
 from counterpoise.estimators.learners import least_probability
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poisson, Squared
@@ -436,7 +436,7 @@ class RobustLogisticRegression(ScoredOnHost, ClassifierMixin, RobustLinearModel)
         self.classes_, codes = sorted_codes(y)
         if len(self.classes_) < 2:
             only = self.classes_.tolist()[0]
-            raise InvalidInputError(f"y holds one class, {only!r}; a classifier needs two or more.")
+            raise InvalidInputError(one_class(only))
         return X, codes.astype(np.float64)
 
     def _shaped(self, fit: LinearFit) -> tuple[Array, Array]:
