@@ -124,7 +124,7 @@ def test_any_learner_is_that_of_repeated_rows(switches):
     model = cpo.ContextRobust(LinearRegression(), cv=splits, **switches)
     model.fit(X, NUMBERS, contexts=CONTEXTS, sample_weight=weight)
     again = cpo.ContextRobust(LinearRegression(), cv=repeated, **switches)
-    again.fit(X[ROWS], NUMBERS[ROWS], contexts=LABELS, sample_weight=weight[ROWS])
+    again.fit(X[ROWS], NUMBERS[ROWS], contexts=LABELS, sample_weight=weight[ROWS], groups=ROWS)
     order = [again.contexts_.tolist().index(name) for name in NAMES]
     np.testing.assert_allclose(model.context_weights_, again.context_weights_[order], atol=1e-8)
     np.testing.assert_allclose(model.context_risks_, again.context_risks_[order], rtol=1e-8)

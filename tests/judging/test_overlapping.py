@@ -106,9 +106,10 @@ def test_references_are_those_of_repeated_rows_held_out_together():
 
 
 def test_methods_are_compared():
+    methods = ("robust", "erm", "inverse-frequency")
     model = make_pipeline(StandardScaler(), cpo.RobustLogisticRegression(radius=0.3, reference="cross-fit"))
-    found = cpo.compare(X, Y, CONTEXTS, estimator=model, sample_weight=WEIGHT, cv=3)
-    assert set(found.summary["method"]) == {"robust", "erm", "inverse-frequency", "minimax-risk", "minimax-regret"}
+    found = cpo.compare(X, Y, CONTEXTS, estimator=model, methods=methods, sample_weight=WEIGHT, cv=3)
+    assert tuple(found.summary["method"]) == methods
     table = found.by_context
     np.testing.assert_array_equal(table["n"][:3], MEMBER[WEIGHT > 0].sum(axis=0))
     np.testing.assert_array_equal(table["units"][:3], MEMBER[WEIGHT > 0].sum(axis=0))
