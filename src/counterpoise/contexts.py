@@ -205,7 +205,7 @@ def _of_memberships(memberships: Memberships, n_rows: int | None, role: str, may
     if memberships.overlap:
         raise InvalidInputError(
             f"{role}s overlap (they are Memberships), and here every row needs one label. Overlapping contexts are for "
-            "rows in memory: the estimators, compare, confidence_path and counterpoise.metrics."
+            "rows in memory: the estimators, compare, Report, confidence_path and counterpoise.metrics."
         )
     # One context for each row: labels in another form.
     return Contexts(labels, codes[np.argsort(rows)])

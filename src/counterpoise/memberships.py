@@ -63,7 +63,9 @@ class Memberships:
         given = names if self.labels is None else self.labels
         labels = tuple(range(columns.shape[1])) if given is None else _checked_labels(given, columns.shape[1])
         _refuse_outsiders(columns, labels)
-        object.__setattr__(self, "index", getattr(self.matrix, "index", None))
+        # By which rows in another order than those of X are noticed; a list has a method of that name.
+        index = getattr(self.matrix, "index", None)
+        object.__setattr__(self, "index", None if callable(index) else index)
         object.__setattr__(self, "matrix", columns)
         object.__setattr__(self, "labels", labels)
 
