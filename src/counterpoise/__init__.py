@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from counterpoise.core.minimization import minimize
 from counterpoise.core.objective import Certificate
 from counterpoise.core.solvers import Solution, Status
+from counterpoise.memberships import Memberships
 from counterpoise.sets import (
     Chi2Ball,
     KLBall,
@@ -52,6 +53,7 @@ __all__ = [
     "Chi2Ball",
     "ContextRobust",
     "KLBall",
+    "Memberships",
     "Mix",
     "Report",
     "RobustHuberRegressor",

@@ -42,7 +42,8 @@ def model(file, tmp_path_factory):
     code, printed, said = fit(file, out)
     assert code == 0
     assert printed.splitlines()[0] == json.loads((out / "metrics.json").read_text())["verdict"]
-    assert printed.splitlines()[1] == f"The model is in {out}; open {out / 'report.html'}"
+    assert printed.splitlines()[1].startswith("The model that is kept is the plain one")
+    assert printed.splitlines()[2] == f"The model is in {out}; open {out / 'report.html'}"
     assert said.splitlines()[0] == "note: classification of ill (ill holds words)"
     return out
 
@@ -157,7 +158,7 @@ def test_json_is_alone_on_stdout_and_equal_to_the_metrics(file, tmp_path):
 def test_quiet_says_nothing_and_verbose_says_how_long(file, tmp_path):
     code, printed, said = fit(file, tmp_path / "quiet", "--quiet", "--verbose")
     assert (code, said) == (0, "")
-    assert len(printed.splitlines()) == 2
+    assert len(printed.splitlines()) == 3
     code, _, said = fit(file, tmp_path / "verbose", "-v")
     assert code == 0
     for step in ("reading", "fitting", "comparing with the baselines, on held-out rows", "writing"):

@@ -10,7 +10,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
-from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
+from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -188,7 +188,7 @@ class ContextRobust(RobustEstimator):
         ----------
         X : anything the learner takes
         y : array of shape (n_samples,)
-        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+        contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
         sample_weight : array of shape (n_samples,), optional
         groups : labels of shape (n_samples,), optional
             Rows that belong together, such as those of one day; for ``draws="groups"``, and of no effect without it.
@@ -203,20 +203,22 @@ class ContextRobust(RobustEstimator):
             encoded = self._encode(contexts, X, n_rows)
             weight = checked_row_weights(sample_weight, encoded)
             robustness = self.sized(X, contexts, groups, sample_weight, encoded)
-            folds = fold_of_rows(self.estimator, X, y, encoded.codes, weight, self.cv)
+            # From here on X, y, weight and folds are of rows, and losses of rows in each of their contexts.
+            weight, codes = weight[encoded.firsts], encoded.codes[encoded.firsts]
+            folds = fold_of_rows(self.estimator, X, y, codes, weight, self.cv)
             X, encoded, weight, y, folds, kept = weighted_rows(X, encoded, weight, y, folds, np.arange(n_rows))
-            rows = ContextRows(encoded.codes, weight, len(encoded.labels))
-            mixes = robustness.mixes(rows.counts, encoded.labels)
+            rows = ContextRows(encoded.codes, encoded.repeated(weight), len(encoded.labels))
+            mixes = robustness.mixes_of(encoded, rows.counts)
             unseen = self.robustness.unseen(encoded.labels).risks
             shares = shares_of(rows.counts)
             judge: dict[str, Any] = {"loss": self.loss, "floor": least_probability(n_rows), "n_jobs": self.n_jobs}
 
             def tilt(p: Array) -> Array:
                 # Relative to the data, which the set need not be centred on.
-                return np.asarray((p[: len(shares)] / shares)[encoded.codes])
+                return encoded.summed((p[: len(shares)] / shares)[encoded.codes])
 
             def losses_under(p: Array) -> Array:
-                return out_of_fold_losses(self.estimator, X, y, weight, tilt(p), folds, **judge)
+                return encoded.repeated(out_of_fold_losses(self.estimator, X, y, weight, tilt(p), folds, **judge))
 
             answers: list[Array] = []
 
@@ -235,7 +237,7 @@ class ContextRobust(RobustEstimator):
             scored = (references if self.criterion == "excess" else 0.0) - adjustments
             scored = np.append(scored, np.zeros_like(unseen))
             together = None if groups is None else encode(groups, n_rows, role="group").codes[kept]
-            held_out = HeldOut(encoded, together, weight, mixes, n_unseen=len(unseen))
+            held_out = HeldOut(encoded, encoded.units(together), rows.weight, mixes, n_unseen=len(unseen))
             self.headroom_ = headroom_of(held_out, plain, own) if own is not None and len(shares) > 1 else None
             stops = self.headroom_ is not None and self.headroom_.stops(self.headroom)
             if self.verbose and self.headroom_ is not None and self.headroom is not None:
@@ -329,6 +331,9 @@ class ContextRobust(RobustEstimator):
         """
         if not isinstance(self.reference, str):
             return given_references(self.reference, contexts), None, None
+
+        if contexts.rows is not None:
+            X, y, folds = _safe_indexing(X, contexts.rows), y[contexts.rows], folds[contexts.rows]
 
         def own_losses(held: Indices | None) -> Array:
             return specialist_losses(self.estimator, X, y, rows.weight, rows.codes, held, **judge)

@@ -165,7 +165,7 @@ class RobustBooster(RobustEstimator):
         X : array or dataframe of shape (n_samples, n_features)
             Values may be missing (NaN).
         y : array of shape (n_samples,)
-        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+        contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
         sample_weight : array of shape (n_samples,), optional
         groups : labels of shape (n_samples,), optional
             Rows that belong together, such as those of one day; for ``draws="groups"``, and of no effect without it.
@@ -184,11 +184,11 @@ class RobustBooster(RobustEstimator):
             _refuse_wide(np.abs(y), "y", 0.0)
             _refuse_wide(np.abs(X[np.isfinite(X)]), "X", 0.0)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
-            mixes = robustness.mixes(counts, encoded.labels)
+            mixes = robustness.mixes_of(encoded, counts)
             unseen = self.robustness.unseen(encoded.labels).risks
             shares = shares_of(counts)
             rows = Rows(X, y, weight, encoded.codes)
-            split = Split.of(rows, self.validation_fraction)
+            split = Split.of(rows, self.validation_fraction, encoded.rows)
             if isinstance(self.reference, str):
                 references = least_risks(self._library, recipe, split, self.n_estimators)
             else:

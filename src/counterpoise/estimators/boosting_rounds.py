@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.contexts import one_each
 from counterpoise.core.references import folds_within
 from counterpoise.core.solvers.best_response import with_least_shares
 from counterpoise.estimators.boosters import Array, Recipe, Run
@@ -30,7 +31,7 @@ class Rows:
     weight: Array
     codes: Indices
 
-    def where(self, chosen: NDArray[np.bool_]) -> Rows:
+    def where(self, chosen: NDArray[np.bool_] | Indices) -> Rows:
         """Return the rows that are chosen."""
         return Rows(self.X[chosen], self.y[chosen], self.weight[chosen], self.codes[chosen])
 
@@ -48,15 +49,24 @@ class Split:
     n_contexts: int
 
     @classmethod
-    def of(cls, rows: Rows, fraction: float) -> Split:
-        """Hold out one fold of every context, dealt along the targets."""
-        n_folds = max(2, round(1.0 / fraction))
-        folds = folds_within(rows.codes, rows.y, n_folds)
-        order = np.lexsort((rows.y, rows.codes))
+    def of(cls, rows: Rows, fraction: float, together: Indices | None = None) -> Split:
+        """Hold out one fold of every context, dealt along the targets.
+
+        Parameters
+        ----------
+        together : ndarray of shape (n_samples,), optional
+            Numbers that are the same for repetitions of one row, which counts in several contexts.
+        """
         sizes = np.bincount(rows.codes)
-        # The fold with the middle of every few rows: a context of two has one held out, and a long tail stays in both.
-        middle = order[np.cumsum(sizes) - sizes + np.minimum(n_folds // 2, sizes - 1)]
-        held = np.asarray(folds == folds[middle][rows.codes])
+        if together is None:
+            held = _held_out(rows, fraction)
+        else:
+            firsts, unit = one_each(together, sizes[rows.codes])
+            held = _held_out(rows.where(firsts), fraction)[unit]
+            # Where all rows of a context were dealt in smaller ones, none of them need be held out.
+            for c in np.flatnonzero(np.bincount(rows.codes, held, len(sizes)) == 0):
+                own = unit[rows.codes == c]
+                held |= unit == own[len(own) // 2]
         if held.all():
             count = f"there are {len(held)} samples in as many contexts" if len(held) > 1 else "there is 1 sample"
             raise InvalidInputError(f"{count}; to hold rows out, some context needs two. Merge contexts, or add rows.")
@@ -76,6 +86,17 @@ class Split:
         """Return the same for one context alone."""
         train, held = (rows.where(rows.codes == context) for rows in (self.train, self.held))
         return Split(train, held, self.n_contexts)
+
+
+def _held_out(rows: Rows, fraction: float) -> NDArray[np.bool_]:
+    """Return which rows are in the fold of every context that is held out."""
+    n_folds = max(2, round(1.0 / fraction))
+    folds = folds_within(rows.codes, rows.y, n_folds)
+    order = np.lexsort((rows.y, rows.codes))
+    sizes = np.bincount(rows.codes)
+    # The fold with the middle of every few rows: a context of two has one held out, and a long tail stays in both.
+    middle = order[np.cumsum(sizes) - sizes + np.minimum(n_folds // 2, sizes - 1)]
+    return np.asarray(folds == folds[middle][rows.codes])
 
 
 def least_risks(library: type[Run], recipe: Recipe, split: Split, n_rounds: int) -> Array:

@@ -139,7 +139,7 @@ def excess_bounds(
     competitors : array of shape (n_samples,) or (n_samples, n_competitors), mapping or data frame
         Losses of other models on the same rows: a model of the context's own, one for all. Infinite where there is
         none.
-    contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+    contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
     groups : labels of shape (n_samples,), optional
         Rows that belong together (one patient, one day) count as one. A group may span contexts.
     mix : mapping, Mix or set, optional
@@ -214,6 +214,8 @@ def excess_difference(
 class HeldOut:
     """Rows that were held out: their contexts, which of them belong together, their weights, and what is asked of them.
 
+    Where contexts overlap, there is an entry for each membership, and those of one row belong together.
+
     Attributes
     ----------
     contexts : Contexts
@@ -241,24 +243,39 @@ class HeldOut:
     @classmethod
     def of(cls, n_rows: int, contexts: Any, groups: Any = None, sample_weight: Any = None, **asked: Any) -> HeldOut:
         """Check what is known of each row."""
-        encoded = encode(contexts, n_rows)
+        encoded = encode(contexts, n_rows, may_overlap=True)
         codes = None if groups is None else encode(groups, n_rows, role="group").codes
-        return cls(encoded, codes, checked_row_weights(sample_weight, encoded), **asked)
+        return cls(encoded, encoded.units(codes), checked_row_weights(sample_weight, encoded), **asked)
 
     @property
     def totals(self) -> Array:
         """The weight of all rows of each context."""
         return np.bincount(self.contexts.codes, self.weight, len(self.contexts.labels)).astype(np.float64)
 
+    @property
+    def of_rows(self) -> tuple[NDArray[np.intp], Array, NDArray[np.intp] | None]:
+        """The context of each row, the smallest where it has several, its weight, and its group."""
+        firsts = self.contexts.firsts
+        groups = None if self.groups is None else self.groups[firsts]
+        return self.contexts.codes[firsts], self.weight[firsts], groups
+
     def weighted(self, *columns: Any) -> tuple[Any, ...]:
-        """Return the rows that have weight, and every other table or array of theirs."""
-        if (self.weight > 0).all():
-            return self, *columns
+        """Return the rows that have weight, and every other table or array of theirs.
+
+        Where contexts overlap, the columns are repeated once for each context of a row.
+        """
         kept = np.flatnonzero(self.weight > 0)
-        contexts = Contexts(self.contexts.labels, self.contexts.codes[kept])
+        whole = len(kept) == len(self.weight)
+        if whole and not self.contexts.overlap:
+            return self, *columns
         groups = None if self.groups is None else self.groups[kept]
-        rows = replace(self, contexts=contexts, groups=groups, weight=self.weight[kept])
-        return rows, *(_safe_indexing(column, kept) for column in columns)
+        rows = (
+            self
+            if whole
+            else replace(self, contexts=self.contexts.where(kept), groups=groups, weight=self.weight[kept])
+        )
+        at = kept if self.contexts.rows is None else self.contexts.rows[kept]
+        return rows, *(_safe_indexing(column, at) for column in columns)
 
     def excess_bounds(
         self, losses: Array, competitors: Array, names: Sequence[str], same: int | None = None
@@ -348,7 +365,7 @@ class HeldOut:
         """Return the worst case over the plausible mixes."""
         mix, n_contexts = self.mix, len(self.contexts.labels)
         if isinstance(mix, (Mix, Mapping)):
-            mix = Robustness(self.confidence, mix=mix).mixes(self.totals, self.contexts.labels)
+            mix = Robustness(self.confidence, mix=mix).mixes_of(self.contexts, self.totals)
         elif mix is not None and not hasattr(mix, "worst_case"):
             raise InvalidInputError(f"mix is {mix!r:.60}; pass a set of mixes such as KLBall(p_hat, radius).")
         elif mix is not None and len(mix.p_hat) != n_contexts + self.n_unseen:

@@ -46,7 +46,7 @@ def headroom(
 
     Parameters
     ----------
-    contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+    contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
     estimator : estimator, optional
         Any classifier or regressor that takes ``sample_weight``, or a pipeline that ends in one; of a robust one its
         plain fit is taken. By default scaled features and a logistic or linear regression, by the kind of y.
@@ -86,8 +86,8 @@ def headroom(
     if "radius" in getattr(last, "get_params", dict)():
         learner = variant(learner, "erm", [0])
     check_takes_weights(learner)
-    codes = held_out.contexts.codes
-    folds = fold_of_rows(learner, X, target, codes, held_out.weight, cv, held_out.groups)
+    codes, weight, together = held_out.of_rows
+    folds = fold_of_rows(learner, X, target, codes, weight, cv, together)
     held_out, X, target, folds = held_out.weighted(X, target, folds)
     judge: dict[str, Any] = {"loss": loss, "floor": least_probability(len(target)), "n_jobs": n_jobs}
     plain = out_of_fold_losses(learner, X, target, held_out.weight, np.ones(len(target)), folds, **judge)
