@@ -105,10 +105,15 @@ class Guard:
         """Choose by the held-out losses of all rows, in the worst mix that the loss was made for."""
         run = self.asked
         losses, codes = row_losses(run.model, models, self.held_out, run.row_loss, run.device)
-        contexts, mixes = Contexts(np.arange(run.loss.n_contexts), codes), run.loss.mixes
-        n_unseen = 0 if mixes is None else mixes.p_hat.size - run.loss.n_contexts
+        n_contexts, mixes = run.loss.n_contexts, run.loss.mixes
+        references = np.zeros(n_contexts) if run.references is None else run.references
+        # A context without held-out rows is given one, which is not enough for it to be judged.
+        missing = np.setdiff1d(np.arange(n_contexts), codes)
+        codes = np.r_[codes, missing]
+        losses = {name: np.r_[values, references[missing]] for name, values in losses.items()}
+        n_unseen = 0 if mixes is None else mixes.p_hat.size - n_contexts
+        contexts = Contexts(np.arange(n_contexts), codes)
         rows = HeldOut(contexts, None, np.ones(len(codes)), mix=mixes, n_unseen=n_unseen)
-        references = np.zeros(run.loss.n_contexts) if run.references is None else run.references
         choice = choose(rows, losses, references[codes, None])
         return replace(choice, chosen=_agreed(choice.chosen, list(losses), run.device))
 
