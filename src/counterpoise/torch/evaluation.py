@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -49,25 +48,30 @@ def context_risks(
 @torch.no_grad()
 def row_losses(
     model: nn.Module,
-    states: Mapping[str, dict[str, Any]],
+    candidates: Mapping[str, Callable[[], object]],
     batches: Batches,
     row_loss: RowLoss,
     device: torch.device,
 ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.intp]]:
-    """Return the loss of every row under each of several states of the model, and the contexts of the rows.
+    """Return the loss of every row with each of several sets of parameters, and the contexts of the rows.
 
-    There is one pass over the batches, in which every batch is shown to every state, so that losses are paired even
-    where batches come in another order each time. The model is left in the last state.
+    There is one pass over the batches, in which every batch is shown to every candidate, so that losses are paired even
+    where batches come in another order each time. The model is left with the last one's parameters.
+
+    Parameters
+    ----------
+    candidates : mapping from name to callable
+        What puts each one's parameters into the model.
     """
     was_training = model.training
     model.eval()
-    losses: dict[str, list[Tensor]] = {name: [] for name in states}
+    losses: dict[str, list[Tensor]] = {name: [] for name in candidates}
     codes: list[Tensor] = []
     for batch in batches:
         inputs, targets, contexts = (part.to(device) for part in batch)
         codes.append(contexts)
-        for name, state in states.items():
-            model.load_state_dict(state)
+        for name, put_in_place in candidates.items():
+            put_in_place()
             losses[name].append(row_loss(model(inputs), targets).to(torch.float64))
     model.train(was_training)
     found = {name: torch.cat(parts).cpu().numpy() for name, parts in losses.items()}

@@ -5,18 +5,19 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import distributed
 
 from counterpoise.contexts import Contexts
-from counterpoise.inference.choice import Choice, choose
-from counterpoise.inference.excess import HeldOut
 from counterpoise.torch.evaluation import Batches, row_losses
 from counterpoise.torch.loop import DivergedError, Progress, TrainingRun, set_epoch
 from counterpoise.torch.losses import ERMLoss
+
+if TYPE_CHECKING:
+    from counterpoise.inference.choice import Choice
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,23 +68,21 @@ class Guard:
         it.
         """
         run, name = self.asked, self.asked.loss.method
-        names = ("optimizer", "scheduler", "beside")
-        states = {part: found.state_dict() for part, found in run.parts.items() if part in names}
-        after, chance = copy.deepcopy(states), run.chance()
-        models = {name: _parameters(run, asked)}
-        kept = name
+        trainers = [part for part in run.parts if part in ("optimizer", "scheduler")]
+        after = copy.deepcopy({part: run.parts[part].state_dict() for part in trainers})
+        chance = run.chance()
+        candidates = {name: _Parameters.of(run, asked)}
+        plain, kept = None, name
         try:
             plain = self._train()
             if plain is not None:
-                models = {ERMLoss.method: _parameters(run, plain), **models}
-            choice = self._compare(models)
+                candidates = {ERMLoss.method: _Parameters.of(run, plain), **candidates}
+            choice = self._compare(candidates)
             kept = choice.chosen
         finally:
-            run.model.load_state_dict(models[kept])
+            candidates[kept].put_in_place()
             for part, state in after.items():
-                # Parameters beside the model's belong to the model that is kept.
-                if part != "beside" or kept == name:
-                    run.parts[part].load_state_dict(state)
+                run.parts[part].load_state_dict(state)
             run.set_chance(chance)
             set_epoch(run.batches, asked.epoch)
         return choice, asked if plain is None or kept == name else plain
@@ -101,10 +100,15 @@ class Guard:
             return None
         return state
 
-    def _compare(self, models: dict[str, dict[str, Any]]) -> Choice:
+    def _compare(self, candidates: dict[str, _Parameters]) -> Choice:
         """Choose by the held-out losses of all rows, in the worst mix that the loss was made for."""
+        # Here, not above: those who take a loss for a loop of their own need not wait for what inference imports.
+        from counterpoise.inference.choice import choose
+        from counterpoise.inference.excess import HeldOut
+
         run = self.asked
-        losses, codes = row_losses(run.model, models, self.held_out, run.row_loss, run.device)
+        places = {name: candidate.put_in_place for name, candidate in candidates.items()}
+        losses, codes = row_losses(run.model, places, self.held_out, run.row_loss, run.device)
         n_contexts, mixes = run.loss.n_contexts, run.loss.mixes
         references = np.zeros(n_contexts) if run.references is None else run.references
         # A context without held-out rows is given one, which is not enough for it to be judged.
@@ -118,9 +122,24 @@ class Guard:
         return replace(choice, chosen=_agreed(choice.chosen, list(losses), run.device))
 
 
-def _parameters(run: TrainingRun, state: Progress) -> dict[str, Any]:
-    """Return the parameters of the best epoch; those that the model has where no epoch was judged."""
-    return copy.deepcopy(run.model.state_dict()) if state.best_model is None else state.best_model
+@dataclass(frozen=True, eq=False)
+class _Parameters:
+    """What a training ended with: the network of its best epoch, and what was trained beside it."""
+
+    run: TrainingRun
+    model: dict[str, Any]
+    beside: dict[str, Any]
+
+    @classmethod
+    def of(cls, run: TrainingRun, state: Progress) -> _Parameters:
+        """Take them after training; where no epoch was judged, the model has those of the last."""
+        model = copy.deepcopy(run.model.state_dict()) if state.best_model is None else state.best_model
+        return cls(run, model, copy.deepcopy(run.beside.state_dict()))
+
+    def put_in_place(self) -> None:
+        """Give them to the model."""
+        self.run.model.load_state_dict(self.model)
+        self.run.beside.load_state_dict(self.beside)
 
 
 def _agreed(chosen: str, names: list[str], device: torch.device) -> str:

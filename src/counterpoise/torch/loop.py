@@ -123,8 +123,12 @@ class TrainingRun:
         found = {"model": self.model, "loss": self.loss, "optimizer": self.optimizer}
         if self.scheduler is not None:
             found["scheduler"] = self.scheduler
-        beside = Beside.of(self.model, self.optimizer)
-        return {**found, "beside": beside} if beside.parameters else found
+        return {**found, "beside": self.beside} if self.beside.parameters else found
+
+    @property
+    def beside(self) -> Beside:
+        """What the optimiser trains beside the model."""
+        return Beside.of(self.model, self.optimizer)
 
     def packed(self, state: Progress) -> dict[str, Any]:
         """Return all that is needed to go on from here; tensors are not copied."""

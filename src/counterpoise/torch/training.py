@@ -73,7 +73,8 @@ def fit(
 
     With held-out batches, a second network is trained by the plain mean of the losses, from the same start and on the
     same batches, and the robust one is kept only where it is better in the worst plausible mix of the held-out rows by
-    more than its standard error. That costs one more training; ``guard=False`` saves it.
+    more than its standard error. That costs one more training, and memory for a second set of parameters and of the
+    optimiser's state; ``guard=False`` saves both.
 
     Parameters
     ----------
