@@ -118,7 +118,7 @@ class Guard:
         n_unseen = 0 if mixes is None else mixes.p_hat.size - n_contexts
         contexts = Contexts(np.arange(n_contexts), codes)
         rows = HeldOut(contexts, None, np.ones(len(codes)), mix=mixes, n_unseen=n_unseen)
-        choice = choose(rows, losses, references[codes, None])
+        choice = choose(rows, losses, {"reference": references[codes]})
         return replace(choice, chosen=_agreed(choice.chosen, list(losses), run.device))
 
 
