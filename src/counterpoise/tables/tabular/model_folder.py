@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from counterpoise.rows import Blocks
 
 
-NAMES = {
-    "robust": "the robust model",
-    "erm": "the plain model, which is kept",
-    "inverse-frequency": "a model with equal weights of contexts, which is kept",
+FITTING = {
+    "robust": "fitting",
+    "erm": "fitting the plain model, which is kept",
+    "inverse-frequency": "fitting the model with equal weights of contexts, which is kept",
 }
-"""What is fitted, in words."""
+"""What is being done, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class ModelFolder:
 
         def fit(method: str) -> Fitted:
             own = replace(problem, model=as_method(problem.model, method, problem.contexts))
-            with problem.suited(), self.progress.step(f"fitting {NAMES[method]}"):
+            with problem.suited(), self.progress.step(FITTING[method]):
                 fitted = own.fit()
             self.progress.note(*fitted.warned)
             return fitted
@@ -147,7 +147,7 @@ class ModelFolder:
 
         def fit(method: str) -> Fitted:
             own = replace(problem, model=as_method(problem.model, method, problem.coding.labels))
-            with self.progress.step(f"fitting {NAMES[method]}"):
+            with self.progress.step(FITTING[method]):
                 fitted = own.fit(self._recorded(table, asked, method))
             if method != "robust":
                 return fitted
