@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
-.PHONY: sets draws later-year calibrated calibrated-table bench-check stress lowest bare check audit hooks format clean
+.PHONY: sets guard draws later-year calibrated calibrated-table bench-check stress lowest bare check audit hooks format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -115,6 +115,9 @@ bench-gpu: $(VENV)/.test  ## what robustness costs on a GPU (without one, a line
 
 bench-cluster: $(VENV)/.test  ## fits on local workers: memory, passes, workers, a killed one, growth (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cluster.py
+
+guard: $(VENV)/.test  ## what the guard keeps on 48 problems with a known truth, and what headroom claims (2 hours; JOBS=16)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/guard.py --jobs $(or $(JOBS),$(shell nproc))
 
 calibrated: $(VENV)/.test  ## whether the calibrated radius covers at 200 mixes and where it was searched to fail (30 minutes)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/calibrated_radius.py --jobs $(shell nproc)

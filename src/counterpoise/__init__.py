@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from counterpoise.core.minimization import minimize
 from counterpoise.core.objective import Certificate
 from counterpoise.core.solvers import Solution, Status
+from counterpoise.memberships import Memberships
 from counterpoise.sets import (
     Chi2Ball,
     KLBall,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from counterpoise.estimators.order_rule import RobustNewsvendorRegressor
     from counterpoise.judging.comparison import compare
     from counterpoise.judging.confidence import confidence_path
+    from counterpoise.judging.headroom import headroom
     from counterpoise.reports.report import Report
     from counterpoise.stock.planning import plan_stock
     from counterpoise.tables.pooling import pool_rare
@@ -51,6 +53,7 @@ __all__ = [
     "Chi2Ball",
     "ContextRobust",
     "KLBall",
+    "Memberships",
     "Mix",
     "Report",
     "RobustHuberRegressor",
@@ -75,6 +78,7 @@ __all__ = [
     "confidence_path",
     "confidence_radius",
     "effective_draws",
+    "headroom",
     "minimize",
     "plan_stock",
     "pool_rare",
@@ -84,6 +88,7 @@ __all__ = [
 _WHEN_USED = {
     "compare": "judging.comparison",
     "confidence_path": "judging.confidence",
+    "headroom": "judging.headroom",
     "Report": "reports.report",
     "plan_stock": "stock.planning",
     "pool_rare": "tables.pooling",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from counterpoise.exceptions import EmptyContextError, InvalidInputError
+from counterpoise.memberships import Memberships
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,10 +26,14 @@ class Contexts:
         Sorted where they can be compared, else by first appearance.
     codes : ndarray of shape (n_samples,)
         The index in ``labels`` of each row's context.
+    rows : ndarray of shape (n_memberships,), optional
+        Where contexts overlap, ``codes`` has an entry for each membership, and this is the row that it is of: whatever
+        there is one of per row has to be repeated by it.
     """
 
     labels: NDArray[Any]
     codes: NDArray[np.intp]
+    rows: NDArray[np.intp] | None = None
 
     @classmethod
     def counted(cls, labels: NDArray[Any], counts: NDArray[np.intp]) -> Contexts:
@@ -45,6 +51,59 @@ class Contexts:
     def starts(self) -> NDArray[np.intp]:
         """Where each context begins once rows are grouped, and where the last one ends."""
         return np.concatenate([[0], np.cumsum(self.counts)])
+
+    @property
+    def overlap(self) -> bool:
+        """Whether a row may be in several contexts."""
+        return self.rows is not None
+
+    @property
+    def n_rows(self) -> int:
+        """Rows, each counted once however many contexts it is in."""
+        return len(self.codes) if self.rows is None else int(self.rows.max(initial=-1)) + 1
+
+    def where(self, chosen: NDArray[Any]) -> Contexts:
+        """Return the contexts of some rows, or of some memberships where contexts overlap."""
+        return Contexts(self.labels, self.codes[chosen], None if self.rows is None else self.rows[chosen])
+
+    def of_rows(self, kept: NDArray[np.bool_]) -> Contexts:
+        """Return the contexts of some rows, which are numbered anew."""
+        if self.rows is None:
+            return self.where(kept)
+        left = self.where(kept[self.rows])
+        return replace(left, rows=(np.cumsum(kept) - 1)[left.rows])
+
+    def repeated(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values of rows once for each of their contexts."""
+        return values if self.rows is None else values[self.rows]
+
+    def units(self, groups: NDArray[np.intp] | None) -> NDArray[np.intp] | None:
+        """Return which entries belong together: those of a group; where contexts overlap, those of a row at least.
+
+        Parameters
+        ----------
+        groups : ndarray of shape (n_samples,), optional
+            The group of each row.
+        """
+        return groups if self.rows is None else self.rows if groups is None else groups[self.rows]
+
+    def summed(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the sum over the contexts of each row, of values that have an entry for each of these."""
+        return values if self.rows is None else np.bincount(self.rows, values)
+
+    @property
+    def firsts(self) -> NDArray[np.intp]:
+        """One entry of ``codes`` for each row, in the order of rows: that of its smallest context."""
+        return np.arange(len(self.codes)) if self.rows is None else one_each(self.rows, self.counts[self.codes])[0]
+
+    def given(self, chosen: NDArray[np.intp]) -> tuple[NDArray[np.intp], Any]:
+        """Return one of the chosen entries for each row, and the contexts of these rows in the form of a user."""
+        if self.rows is None:
+            return chosen, self.labels[self.codes[chosen]]
+        entries, row = one_each(self.rows[chosen], self.codes[chosen])
+        present, codes = np.unique(self.codes[chosen], return_inverse=True)
+        matrix = sparse.csc_array((np.ones(len(row), dtype=bool), (row, codes)), shape=(len(entries), len(present)))
+        return chosen[entries], Memberships(matrix, self.labels[present].tolist())
 
     def grouping_order(self) -> NDArray[np.intp] | None:
         """Return the stable order that groups rows by context; None where they are grouped already."""
@@ -64,19 +123,40 @@ class Contexts:
         return f"context {shown(self.labels[c]):.60}"
 
 
+def one_each(units: NDArray[np.intp], size: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the entry of least size of each unit, in the order of units, and for each entry which of these it is of.
+
+    Parameters
+    ----------
+    units : ndarray of shape (n_entries,)
+        Numbers that are the same for entries which belong together.
+    size : ndarray of shape (n_entries,)
+    """
+    order = np.lexsort((size, units))
+    _, first, unit = np.unique(units[order], return_index=True, return_inverse=True)
+    of_entry = np.empty(len(units), dtype=np.intp)
+    of_entry[order] = unit
+    return order[first], of_entry
+
+
 def shown(label: Any) -> str:
     """Return a label in words; the parts of a crossed one side by side."""
     return " x ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
 def encode(
-    labels: Any, n_rows: int | None = None, declared: Iterable[Hashable] | None = None, role: str = "context"
+    labels: Any,
+    n_rows: int | None = None,
+    declared: Iterable[Hashable] | None = None,
+    role: str = "context",
+    *,
+    may_overlap: bool = False,
 ) -> Contexts:
     """Turn labels into codes.
 
     Parameters
     ----------
-    labels : array-like, Series or list of shape (n_samples,), or a table of several columns
+    labels : array-like, Series or list of shape (n_samples,), a table of several columns, or Memberships
         Any hashable labels; None and NaN are refused. Columns are crossed: every combination that occurs is a context,
         labelled by the tuple of its parts.
     n_rows : int, optional
@@ -85,7 +165,12 @@ def encode(
         The contexts that exist. One without rows is refused: nothing is known about its risk.
     role : str
         What the labels are of, for messages.
+    may_overlap : bool
+        Whether the caller repeats rows that are in several contexts; see ``Contexts.rows``.
     """
+    if isinstance(labels, Memberships):
+        contexts = _of_memberships(labels, n_rows, role, may_overlap)
+        return contexts if declared is None else _align(contexts, list(declared))
     columns = _columns(labels, role)
     for values in columns:
         if values.ndim != 1:
@@ -104,6 +189,26 @@ def encode(
     parts = [Contexts(*_unique(values, role)) for values in columns]
     contexts = parts[0] if len(parts) == 1 else _crossed(parts)
     return contexts if declared is None else _align(contexts, list(declared))
+
+
+def _of_memberships(memberships: Memberships, n_rows: int | None, role: str, may_overlap: bool) -> Contexts:
+    """Return the contexts of memberships, those of one context after the other."""
+    if n_rows is not None and len(memberships) != n_rows:
+        raise InvalidInputError(
+            f"got memberships of {len(memberships)} rows for {n_rows} rows. Pass the memberships of each row."
+        )
+    labels, matrix = tidy([plain(label) for label in memberships.labels]), memberships.matrix
+    codes = np.repeat(np.arange(len(labels)), np.diff(matrix.indptr))
+    rows = matrix.indices.astype(np.intp)
+    if memberships.overlap and may_overlap:
+        return Contexts(labels, codes, rows)
+    if memberships.overlap:
+        raise InvalidInputError(
+            f"{role}s overlap (they are Memberships), and here every row needs one label. Overlapping contexts are for "
+            "rows in memory: the estimators, compare, Report, confidence_path and counterpoise.metrics."
+        )
+    # One context for each row: labels in another form.
+    return Contexts(labels, codes[np.argsort(rows)])
 
 
 def _crossed(parts: list[Contexts]) -> Contexts:
@@ -177,7 +282,7 @@ def _align(contexts: Contexts, declared: Sequence[Hashable]) -> Contexts:
             raise InvalidInputError(f"context {label!s:.60} is in the data but was not declared. Declare it as well.")
     order = np.array([position[plain(label)] for label in contexts.labels], dtype=np.intp)
     labels = tidy([plain(label) for label in declared])
-    aligned = Contexts(labels, order[contexts.codes])
+    aligned = replace(contexts, labels=labels, codes=order[contexts.codes])
     if (aligned.counts == 0).any():
         empty = int(np.flatnonzero(aligned.counts == 0)[0])
         listed = ", ".join(f"{shown(label):.30} {n}" for label, n in zip(labels[:8], aligned.counts[:8], strict=True))

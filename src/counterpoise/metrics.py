@@ -67,7 +67,7 @@ def by_context(
     ----------
     model : fitted estimator
         Any classifier or regressor, or a pipeline or search around one.
-    contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+    contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
     reference : mapping from context to risk, optional
         The least risk of contexts; by default the ``reference_risks_`` of a robust model. In-sample references make
         small contexts look worse served than they are: see :func:`reference_risks`.
@@ -146,7 +146,8 @@ def reference_risks(
     check_aligned(X, contexts)
     X, target = indexable(X, np.asarray(unwrapped(y)))
     held_out = HeldOut.of(len(target), contexts, None, sample_weight)
-    folds = fold_of_rows(estimator, X, target, held_out.contexts.codes, held_out.weight, cv)
+    codes, weight, _ = held_out.of_rows
+    folds = fold_of_rows(estimator, X, target, codes, weight, cv)
     held_out, X, target, folds = held_out.weighted(X, target, folds)
     weight, labels, codes = held_out.weight, held_out.contexts.labels, held_out.contexts.codes
     options: dict[str, Any] = {"loss": loss, "floor": least_probability(len(target)), "n_jobs": n_jobs}
@@ -180,7 +181,8 @@ class ContextScorer(BaseEstimator):  # type: ignore[misc]
                 "pass contexts= to the search's fit, or params={'contexts': ...} to cross_validate."
             )
         rows = row_losses(estimator, X, y, self.loss)
-        encoded = encode(contexts, len(rows))
+        encoded = encode(contexts, len(rows), may_overlap=True)
+        rows = encoded.repeated(rows)
         risks = mean_by_context(rows, np.ones(len(rows)), encoded.codes, len(encoded.labels))
         return -self._aggregate(risks, encoded)
 

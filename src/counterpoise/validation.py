@@ -115,22 +115,27 @@ def unwrapped(y: Any) -> Any:
 def checked_weights(
     sample_weight: Any, X: Any, target: Array, contexts: Contexts
 ) -> tuple[Array, tuple[Any, Array, Contexts]]:
-    """Check the weights, drop rows that have none, and refuse contexts that are left with nothing."""
+    """Check the weights, drop rows that have none, and refuse contexts that are left with nothing.
+
+    Where contexts overlap, rows are repeated once for each of theirs.
+    """
     weight = checked_row_weights(sample_weight, contexts)
     kept = weight > 0
-    if kept.all():
+    if kept.all() and not contexts.overlap:
         return weight, (X, target, contexts)
-    return weight[kept], (X[kept], target[kept], Contexts(contexts.labels, contexts.codes[kept]))
+    rows = np.flatnonzero(kept) if contexts.rows is None else contexts.rows[kept]
+    return weight[kept], (X[rows], target[rows], contexts.where(kept))
 
 
 def checked_row_weights(sample_weight: Any, contexts: Contexts, may_be_empty: bool = False) -> Array:
     """Return one weight per row, or name the row or the context whose weight cannot be used.
 
+    Where contexts overlap, the weight of a row is repeated once for each of its contexts.
     ``may_be_empty`` says that a context may have no weight here, as where there are rows of it elsewhere.
     """
-    n = len(contexts.codes)
+    n = contexts.n_rows
     if sample_weight is None:
-        return np.ones(n)
+        return np.ones(len(contexts.codes))
     try:
         weight = np.asarray(unwrapped(sample_weight), dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -140,6 +145,7 @@ def checked_row_weights(sample_weight: Any, contexts: Contexts, may_be_empty: bo
     bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
     if bad.size:
         raise InvalidInputError(f"sample_weight in row {bad[0]} is {weight[bad[0]]}; weights are finite and 0 or more.")
+    weight = contexts.repeated(weight)
     if not may_be_empty:
         refuse_weightless(contexts, np.bincount(contexts.codes, weight, len(contexts.labels)))
     return weight

@@ -45,6 +45,26 @@ def test_coverage_says_which_studies_there_are(study, capsys):
     assert "bounds, differences, power, compare" in capsys.readouterr().err
 
 
+def test_guard_prints_its_tables(study, capsys):
+    study("guard").main(["--toy"])
+    out = capsys.readouterr().out
+    for words in ("| one rule | default set |", "| another rule | every mix |", "| 3 | 300 | 0 | - | linear |"):
+        assert words in out
+    assert "nan" not in out
+
+
+def test_the_truth_of_a_rule_has_no_excess(study):
+    guard = study("guard")
+    rules = guard.PROBLEMS[0].rules(np.random.default_rng(0))
+
+    class Rule:
+        def decision_function(self, X):
+            return X @ rules[0]
+
+    excess = guard.true_excess(Rule(), rules, 200, np.random.default_rng(1))
+    np.testing.assert_allclose(excess, 0.0, atol=1e-12)
+
+
 def test_calibrated_radius_prints_its_tables(study, capsys):
     assert study("calibrated_radius").main(["--toy"]) == 0
     out = capsys.readouterr().out

@@ -39,12 +39,69 @@ def file(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(file, tmp_path_factory):
     out = tmp_path_factory.mktemp("fitted") / "model"
-    code, printed, said = fit(file, out)
+    code, printed, said = fit(file, out, "--method", "robust")
     assert code == 0
     assert printed.splitlines()[0] == json.loads((out / "metrics.json").read_text())["verdict"]
-    assert printed.splitlines()[1] == f"The model is in {out}; open {out / 'report.html'}"
+    assert printed.splitlines()[1].startswith(
+        "The model is the robust one, as asked. Held-out rows speak for the plain"
+    )
+    assert printed.splitlines()[2] == f"The model is in {out}; open {out / 'report.html'}"
     assert said.splitlines()[0] == "note: classification of ill (ill holds words)"
     return out
+
+
+# --- whose model is kept ---------------------------------------------------------------------------------------------
+
+
+def fitted_model(out):
+    return saved_module.load(out).pipeline
+
+
+@pytest.mark.parametrize("method", ["best", "erm", "inverse-frequency"])
+def test_the_model_of_a_method_is_kept(file, model, tmp_path, method):
+    out = tmp_path / "model"
+    code, printed, _ = fit(file, out, "--method", method)
+    assert code == 0
+    metrics = json.loads((out / "metrics.json").read_text())
+    kept = "erm" if method == "best" else method
+    assert metrics["kept"] == kept
+    assert [row["candidate"] for row in metrics["candidates"]] == ["erm", "inverse-frequency", "robust"]
+    said = {
+        "best": "that is kept is the plain",
+        "erm": "speak for the plain",
+        "inverse-frequency": "as asked. Held-out",
+    }
+    assert said[method] in printed
+    own, robust = fitted_model(out).named_steps["model"], fitted_model(model).named_steps["model"]
+    weights = (
+        np.full(3, 1 / 3) if kept == "inverse-frequency" else robust.context_counts_ / robust.context_counts_.sum()
+    )
+    np.testing.assert_allclose(own.context_weights_, weights)
+    assert not np.allclose(own.coef_, robust.coef_)
+    assert "The model" in (out / "report.html").read_text()
+
+
+def test_a_planted_shift_keeps_the_robust_model(tmp_path):
+    rng = np.random.default_rng(0)
+    ward, x, z = (rng.random(900) < 0.15).astype(int), rng.standard_normal(900), rng.standard_normal(900)
+    columns = {
+        "x": x,
+        "z": z,
+        "ward": np.array(["old", "new"])[ward],
+        "y": np.where(ward, z, x) + 0.3 * rng.random(900),
+    }
+    out = tmp_path / "model"
+    code, printed, _ = fit(save(columns, tmp_path / "wards.csv"), out, "--radius", "0.5", target="y", context="ward")
+    assert code == 0
+    assert json.loads((out / "metrics.json").read_text())["kept"] != "erm"
+    assert "The model that is kept is the " in printed
+
+
+def test_an_unknown_method_is_refused(file, tmp_path):
+    code, _, said = fit(file, tmp_path / "model", "--method", "bayes")
+    assert code == 2
+    assert "--method is 'bayes'; choose best, erm, inverse-frequency, robust" in said
+    assert not (tmp_path / "model").exists()
 
 
 # --- rare contexts ---------------------------------------------------------------------------------------------------
@@ -157,7 +214,7 @@ def test_json_is_alone_on_stdout_and_equal_to_the_metrics(file, tmp_path):
 def test_quiet_says_nothing_and_verbose_says_how_long(file, tmp_path):
     code, printed, said = fit(file, tmp_path / "quiet", "--quiet", "--verbose")
     assert (code, said) == (0, "")
-    assert len(printed.splitlines()) == 2
+    assert len(printed.splitlines()) == 3
     code, _, said = fit(file, tmp_path / "verbose", "-v")
     assert code == 0
     for step in ("reading", "fitting", "comparing with the baselines, on held-out rows", "writing"):

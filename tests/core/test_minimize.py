@@ -271,3 +271,52 @@ def test_a_solver_of_ones_own_that_certifies_is_warned_about_once():
     assert caught[0].filename == __file__
     plain = GradientDescent(max_iter=1)
     assert not cpo.minimize(risks, np.zeros(3), counts=COUNTS, jac=jac, hess=hess, solver=plain).success
+
+
+@pytest.mark.parametrize("derivatives", [{"jac": jac}, {"jac": jac, "hess": hess}], ids=["jac", "hess"])
+def test_criterion_risk_is_references_of_zero(derivatives):
+    found = cpo.minimize(risks, np.zeros(3), counts=COUNTS, criterion="risk", **derivatives)
+    usual = cpo.minimize(risks, np.zeros(3), counts=COUNTS, reference_risks=0, **derivatives)
+    np.testing.assert_array_equal(found.theta, usual.theta)
+    np.testing.assert_array_equal(found.scores, found.risks)
+    assert found.certificate == usual.certificate
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"criterion": "loss"}, "criterion is 'loss'; choose 'excess' or 'risk'"),
+        ({"criterion": "risk", "reference_risks": 0.0}, "reference_risks are for criterion='excess'"),
+    ],
+)
+def test_criteria_that_cannot_be_meant_are_refused(given, words):
+    with pytest.raises(InvalidInputError, match=words):
+        cpo.minimize(risks, np.zeros(3), counts=COUNTS, **given)
+
+
+@pytest.mark.parametrize("bounds", [None, [(-10, 10), (-10, None), (None, None)]])
+@pytest.mark.parametrize("criterion", ["excess", "risk"])
+def test_convex_risks_without_hessians_or_bounds_say_what_a_proof_lacks(criterion, bounds):
+    calls = []
+
+    def counted(theta):
+        calls.append(theta)
+        return risks(theta)
+
+    problem = {"counts": COUNTS, "jac": jac, "criterion": criterion}
+    with pytest.warns(NotCertifiedWarning, match=r"convex=True alone.*hess=, or bounds=") as caught:
+        found = cpo.minimize(counted, np.zeros(3), convex=True, bounds=bounds, **problem)
+    assert not any("max_iter" in str(warning.message) for warning in caught)
+    exact = cpo.minimize(risks, np.zeros(3), hess=hess, **problem)
+    assert found.certificate.scope == "local"
+    assert found.certificate.relative_gap <= 1e-6
+    np.testing.assert_allclose(found.theta, exact.theta, atol=1e-3)
+    # Convex risks have no saddle to be driven off, and what cannot be proved is not waited for.
+    assert len(calls) < 150
+
+
+@pytest.mark.parametrize("more", [{"hess": hess}, {"bounds": [(-10, 10)] * 3}], ids=["hess", "bounds"])
+def test_convex_risks_with_either_are_proved(more):
+    found = cpo.minimize(risks, np.zeros(3), counts=COUNTS, jac=jac, convex=True, **more)
+    assert found.certificate.scope == "global"
+    assert found.certificate.relative_gap <= 1e-6

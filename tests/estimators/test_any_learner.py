@@ -27,7 +27,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from xgboost import XGBClassifier
 
 import counterpoise as cpo
@@ -77,7 +77,8 @@ def routing():
 
 
 def robust(learner, **options):
-    return cpo.ContextRobust(learner, **({"cv": 3, "max_iter": 3} | options))
+    # The game itself, whatever comes of it; the guard has tests of its own below.
+    return cpo.ContextRobust(learner, **({"cv": 3, "max_iter": 3, "guard": False, "headroom": None} | options))
 
 
 def target_of(name):
@@ -652,3 +653,68 @@ def test_a_learner_may_predict_a_column_and_nothing_wider(learner):
     Wide.width = 2
     with pytest.raises(InvalidInputError, match="returned shape"):
         cpo.ContextRobust(Wide(), radius=0.0).fit(X, y, contexts=contexts)
+
+
+# --- the guard ----------------------------------------------------------------------------------------------
+
+
+def planted(n=1200, seed=0):
+    """Return rows of which a tenth follow another rule."""
+    rng = np.random.default_rng(seed)
+    features, codes = rng.standard_normal((n, 3)), (rng.random(n) < 0.1).astype(int)
+    other = codes == 1
+    y = np.where(other, features[:, 1], features[:, 0]) + 0.3 * rng.standard_normal(n)
+    return features, y, codes
+
+
+def test_a_planted_shift_keeps_the_robust_learner():
+    features, y, codes = planted()
+    model = cpo.ContextRobust(Ridge(), confidence=1.0, cv=3).fit(features, y, contexts=codes)
+    assert model.chosen_ == "robust"
+    assert model.headroom_.something
+    erm, robust = model.candidates_.rows()
+    assert robust["change"] + robust["error"] < 0.0
+    assert robust["worst_case"] < 0.7 * erm["worst_case"]
+    assert model.context_weights_[1] > 0.3
+    unguarded = cpo.ContextRobust(Ridge(), confidence=1.0, cv=3, guard=False, headroom=None)
+    assert unguarded.fit(features, y, contexts=codes).excess_risks_.max() == pytest.approx(
+        model.excess_risks_.max(), rel=0.1
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"criterion": "risk"}, {"reference": "shrunk"}, {"reference": "in-sample"}])
+def test_where_there_is_nothing_to_win_the_plain_learner_is_returned(options):
+    rng = np.random.default_rng(3)
+    features, codes = rng.standard_normal((400, 3)), np.arange(400) % 4
+    y = features[:, 0] + rng.standard_normal(400)
+    learner = DecisionTreeRegressor(max_depth=3, random_state=0)
+    model = cpo.ContextRobust(learner, confidence=1.0, cv=3, **options).fit(features, y, contexts=codes)
+    assert model.chosen_ == "erm"
+    np.testing.assert_array_equal(model.predict(features), learner.fit(features, y).predict(features))
+    np.testing.assert_allclose(model.context_weights_, 0.25)
+    assert model.certificate_.lower <= model.certificate_.upper
+
+
+def test_nothing_to_gain_ends_the_search():
+    rng = np.random.default_rng(4)
+    features, codes = rng.standard_normal((900, 2)), np.arange(900) % 3
+    y = features[:, 0] + 0.5 * rng.standard_normal(900)
+    fits = []
+
+    class Counted(Ridge):
+        def fit(self, X, y, sample_weight=None):
+            fits.append(len(y))
+            return super().fit(X, y, sample_weight)
+
+    model = cpo.ContextRobust(Counted(), confidence=1.0, cv=3).fit(features, y, contexts=codes)
+    assert model.headroom_.nothing
+    assert model.chosen_ == "erm"
+    # Three folds of all rows and of each context, and the answer.
+    assert len(fits) == 3 + 9 + 1
+    assert model.candidates_["candidate"].tolist() == ["erm"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("guard", "yes"), ("headroom", "maybe"), ("headroom", True)])
+def test_switches_of_the_guard_are_checked(name, value):
+    with pytest.raises(InvalidInputError, match=name):
+        cpo.ContextRobust(Ridge(), **{name: value}).fit(X, Z, contexts=LABELS)

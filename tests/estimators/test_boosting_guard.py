@@ -59,7 +59,7 @@ def test_planted_shift_keeps_the_robust_booster(kind):
     assert model.candidates_["candidate"].tolist()[::2][0] == "erm"
     np.testing.assert_array_equal(outputs(model, X), outputs(trees(kind, guard=False).fit(X, y, codes), X))
     rows = {row["candidate"]: row for row in model.candidates_.rows()}
-    assert rows["robust"]["change_high"] < 0.0
+    assert rows["robust"]["change"] + rows["robust"]["error"] < 0.0
 
 
 @every_class
@@ -180,8 +180,8 @@ def test_game_over_folds_shares_the_weights_and_replays_them_on_all_rows(kind):
     ("options", "message"),
     [
         ({"cv": 1}, "cv = 1; pass two folds or more, or None"),
-        ({"guard": "yes"}, "guard = 'yes'; pass True or False"),
-        ({"headroom": "never"}, "headroom = 'never'; pass 'bound', 'test' or None"),
+        ({"guard": "yes"}, "guard is 'yes'; pass True or False"),
+        ({"headroom": "never"}, "headroom is 'never'; pass 'bound', 'test' or None"),
         ({"reference": "in-sample"}, "choose 'cross-fit', 'pooled', 'null'"),
     ],
     ids=str,

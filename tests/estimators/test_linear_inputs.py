@@ -339,6 +339,17 @@ def test_one_class_is_refused(label):
         cpo.RobustLogisticRegression().fit(X, np.full(len(y), label), codes)
 
 
+def test_preferences_are_told_to_flip_half_of_the_rows():
+    X, y, codes = rows_of("binary")
+    with pytest.raises(InvalidInputError, match=r"flip half of them.* fit_intercept=False"):
+        cpo.RobustLogisticRegression(fit_intercept=False).fit(X, np.ones(len(y)), codes)
+    signs = [np.where(np.random.default_rng(seed).random(len(y)) < 0.5, 1, -1) for seed in range(2)]
+    switches = {"fit_intercept": False, "reference": "in-sample", "alpha": 0.1}
+    first, second = (cpo.RobustLogisticRegression(**switches).fit(sign[:, None] * X, sign, codes) for sign in signs)
+    np.testing.assert_allclose(first.coef_, second.coef_, atol=1e-6)
+    np.testing.assert_allclose(first.context_risks_, second.context_risks_, atol=1e-6)
+
+
 def test_numbers_are_no_classes():
     X, y, codes = rows_of("linear")
     with pytest.raises(ValueError, match="Unknown label type"):

@@ -227,7 +227,8 @@ def prepared(loss, X, y, codes, alpha, fit_intercept, sample_weight, params):
     X, y, codes = np.asarray(X, dtype=float), np.asarray(y), np.asarray(codes, dtype=int)
     weight = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
     design = np.column_stack([X, np.ones(len(X))]) if fit_intercept else X
-    groups = [np.flatnonzero((codes == c) & (weight > 0)) for c in range(codes.max() + 1)]
+    member = codes.astype(bool) if codes.ndim == 2 else codes[:, None] == np.arange(codes.max() + 1)
+    groups = [np.flatnonzero(column & (weight > 0)) for column in member.T]
     if any(len(g) == 0 for g in groups):
         raise ValueError("every context needs a row of positive weight")
     totals = np.array([math.fsum(weight[g]) for g in groups])
@@ -243,7 +244,7 @@ def solve(loss, X, y, codes, radius_bits, criterion, alpha, fit_intercept, sampl
     ----------
     loss : {"logistic", "multinomial", "squared", "huber", "poisson", "pinball", "newsvendor"}
     X : array (n, d); y : array (n,), or (n, 2) with columns cost and demand for the newsvendor.
-    codes : int array (n,), contexts 0..C-1, each with positive weight.
+    codes : int array (n,), contexts 0..C-1, each with positive weight; or the membership matrix (n, C).
     radius_bits : float, may be 0 or inf.
     criterion : {"excess", "risk"}
     alpha : float, ridge penalty ``alpha / 2 * ||coef||^2``; the intercept is the last entry and is free.

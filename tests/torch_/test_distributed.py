@@ -11,8 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import distributed, nn  # noqa: E402
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from counterpoise.torch import ERMLoss, GroupDROLoss, RobustLoss  # noqa: E402
+from counterpoise.torch import ContextBatchSampler, ERMLoss, GroupDROLoss, RobustLoss, fit  # noqa: E402
+from tests.torch_.test_guard import ONE_EACH, digits, network  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not (distributed.is_available() and distributed.is_gloo_available()), reason="this torch has no gloo"
@@ -66,11 +68,27 @@ def train(kind, split, rank=None):
     return out | {"state": loss.state_dict(), "model": model.state_dict()}
 
 
+def guarded(rank=None, held_out=None):
+    """Fit with a guard for an epoch, alone or as one of two; return what was kept, and the parameters."""
+    rows = digits(1200, 0)
+    parts = {} if rank is None else {"rank": rank, "world_size": 2}
+    sampler = ContextBatchSampler(rows[2], 64 if rank is None else 32, **parts)
+    model = network()
+    wrapped = model if rank is None else nn.parallel.DistributedDataParallel(model)
+    loss, optimizer = RobustLoss([960, 240], confidence=1.0), torch.optim.Adam(model.parameters(), lr=0.1)
+    batches = DataLoader(TensorDataset(*rows), batch_sampler=sampler)
+    history = fit(wrapped, loss, batches, optimizer, epochs=1, held_out=held_out or [digits(3000, 1)])
+    return {"chosen": history.chosen, "own": history.candidates.note, "model": model.state_dict()}
+
+
 def main(rank, rendezvous, file):
     """Be one of two processes."""
     distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
     try:
-        torch.save({(kind, split): train(kind, split, rank) for kind in KINDS for split in SPLITS}, file)
+        found = {(kind, split): train(kind, split, rank) for kind in KINDS for split in SPLITS}
+        # The second process has too few rows to prefer anything but the plain network.
+        found["guard"] = guarded(rank, None if rank == 0 else ONE_EACH)
+        torch.save(found, file)
     finally:
         distributed.destroy_process_group()
 
@@ -130,6 +148,17 @@ def test_values_average_to_that_of_the_whole_batch(both, kind, split):
 def test_weights_are_the_same_bits_everywhere(both, kind):
     first, second = (found[kind, "unequal"]["state"] for found in both)
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_two_processes_keep_the_same_network(both):
+    alone = guarded()
+    assert alone["chosen"] == "robust"
+    first, second = (found["guard"] for found in both)
+    assert "nan" in second["own"]
+    for found in (first, second):
+        assert found["chosen"] == "robust"
+        for name, value in alone["model"].items():
+            torch.testing.assert_close(found["model"][name], value, rtol=1e-4, atol=1e-5)
 
 
 if __name__ == "__main__":

@@ -80,6 +80,7 @@ def run_script(script, references=None, **options):
         optimizer,
         held_out=rows,
         row_loss=lambda z, y: z + 0.0 * y,
+        guard=False,
         **({"epochs": len(script)} | options),
     )
     return model, history
@@ -109,7 +110,7 @@ def test_learns_what_the_certified_solver_finds(update):
 def test_every_epoch_is_reported():
     rows, held = [], [data(seed=1)]
     model, loss, optimizer = parts()
-    history = fit(model, loss, shuffled(), optimizer, epochs=4, held_out=held, progress=rows.append)
+    history = fit(model, loss, shuffled(), optimizer, epochs=4, held_out=held, progress=rows.append, guard=False)
     assert history.epochs["epoch"].tolist() == [0, 1, 2, 3]
     assert [row["objective"] for row in rows] == history.epochs["objective"].tolist()
     assert set(rows[0]) == {"epoch", "objective", "mean_risk", "worst_risk", "worst_excess", "worst_context"}

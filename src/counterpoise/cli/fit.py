@@ -20,6 +20,13 @@ def fit(
     columns: options.Columns,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model, its report and its metrics.")],
     model: options.FittedModel,
+    method: Annotated[
+        str,
+        typer.Option(
+            metavar="best|robust|erm|inverse-frequency",
+            help="Whose model is kept; best lets held-out rows decide, the plain one (erm) in doubt.",
+        ),
+    ] = "best",
     folds: options.Folds = 5,
     jobs: options.Jobs = 1,
     memory: Annotated[
@@ -69,6 +76,7 @@ def fit(
         n_jobs=options.checked_jobs(jobs, cluster),
         memory=options.checked_memory(memory),
         checkpoint=checkpoint,
+        method=method,
         folds=folds,
         workers=on_cluster(cluster),
     ).write(file, columns.asked(model, columns.target))
@@ -76,4 +84,5 @@ def fit(
         tell_json({**report.metrics, "folder": str(out)})
     else:
         tell(report.verdict)
+        tell(report.advice)
         tell(f"The model is in {out}; open {out / 'report.html'}")

@@ -172,7 +172,7 @@ def fit_linear(
     labels = problem.contexts.labels
     problem = replace(problem, unseen=robustness.unseen(labels).risks)
     references = scored_references(problem, robustness.criterion, reference, tol if solver is None else solver.tol)
-    mixes = robustness.mixes(problem.counts, labels)
+    mixes = robustness.mixes_of(problem.contexts, problem.counts)
     return fit_problem(problem, mixes, references, solver=solver, tol=tol, max_iter=max_iter, callback=callback)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import Bounds
 from counterpoise.core.oracle.callables import CallableOracle
+from counterpoise.core.robustness import Criterion
 from counterpoise.core.solvers import GoldenSection, InteriorPoint, Progress, Solution, Solver
 from counterpoise.core.solvers._base import not_certified, projected
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
@@ -22,6 +23,11 @@ Array = NDArray[np.float64]
 
 _BOTTOMLESS = 1e12
 """How many times its starting size a risk may fall below zero before it is taken to have no minimum."""
+
+_NOTHING_PROVED = (
+    "convex=True alone bounds nothing from below where theta may go anywhere, so the lower bound is an estimate (scope "
+    "'local'). Pass hess=, or bounds= that are finite for every parameter, to have it proved."
+)
 
 
 def minimize(
@@ -36,6 +42,7 @@ def minimize(
     jac: Callable[[Array], Any] | None = None,
     hess: Callable[[Array], Any] | None = None,
     bounds: Any = None,
+    criterion: Criterion = "excess",
     reference_risks: ArrayLike | None = None,
     convex: bool | None = None,
     tol: float = 1e-6,
@@ -72,12 +79,15 @@ def minimize(
         ``hess(theta) -> (n_contexts, n_parameters, n_parameters)``. Without it the certificate is local.
     bounds : sequence of (low, high) pairs or scipy.optimize.Bounds, optional
         One pair per parameter; None for no bound.
+    criterion : {"excess", "risk"}
+        What the worst case is taken of: risk above the least possible in each context, or risk itself.
     reference_risks : array-like of shape (n_contexts,), or a number, optional
-        The least risk possible in each context. Solved for, context by context, when not given (for risks that are
-        not convex, the local minimum reached from ``theta0``); 0 scores risk itself instead of excess risk.
+        The least risk possible in each context; for ``criterion="excess"``. Solved for, context by context, when not
+        given (for risks that are not convex, the local minimum reached from ``theta0``).
     convex : bool, optional
-        True says that every risk is convex, which makes bounds and secants a proof even without Hessians. False says
-        that some are not. By default Hessians, where given, are watched for signs of it.
+        True says that every risk is convex. That is a proof with Hessians, with finite bounds on every parameter, or
+        with one parameter; otherwise nothing bounds the optimum from below, and a warning says so. False says that some
+        risks are not convex. By default Hessians, where given, are watched for signs of it.
     tol : float
         Largest gap, relative to the objective's scale.
     solver : Solver, optional
@@ -120,7 +130,7 @@ def minimize(
         if solver is not None and not isinstance(solver, Solver):
             raise InvalidInputError(f"solver must be a Solver such as InteriorPoint(), got {solver!r:.60}.")
         try:
-            references = _references(oracle, reference_risks, max(1e-2 * tol, 1e-12))
+            references = _references(oracle, criterion, reference_risks, max(1e-2 * tol, 1e-12))
             objective = RobustObjective(oracle, mixes, references)
             if solver is not None:
                 solution = solver.solve(objective, theta)
@@ -130,9 +140,13 @@ def minimize(
             raise InvalidInputError(
                 f"risks or their derivatives near theta0 are too large to compute with ({error}). Rescale them."
             ) from error
-    if not solution.success and (solver is None or solver.certifies):
-        words = not_certified(solution.status, solution.certificate, tol if solver is None else solver.tol)
-        warnings.warn(words, NotCertifiedWarning, stacklevel=2)
+    if solver is None or solver.certifies:
+        words = [] if not oracle.convex or oracle.is_rigorous else [_NOTHING_PROVED]
+        if not solution.success:
+            asked = tol if solver is None else solver.tol
+            words.append(not_certified(solution.status, solution.certificate, asked))
+        if words:
+            warnings.warn(" ".join(words), NotCertifiedWarning, stacklevel=2)
     return solution
 
 
@@ -172,7 +186,8 @@ def _solve(
     if len(theta) == 1:
         return GoldenSection(**options).solve(objective, theta)
     solution = InteriorPoint(**options).solve(objective, theta)
-    if max_iter is None and not (solution.success and objective.oracle.is_rigorous):
+    oracle = cast("CallableOracle", objective.oracle)
+    if max_iter is None and not (solution.success and (oracle.convex or oracle.is_rigorous)):
         return _improved(objective, solution, options)
     return solution
 
@@ -220,7 +235,16 @@ def _descend(objective: RobustObjective, theta: Array) -> Array:
     return np.asarray(result.x if result.fun <= value_and_gradient(theta)[0] else theta)
 
 
-def _references(oracle: CallableOracle, given: ArrayLike | None, tol: float) -> ReferenceRisks:
+def _references(oracle: CallableOracle, criterion: Criterion, given: ArrayLike | None, tol: float) -> ReferenceRisks:
+    """Return what is taken off the risks: what the caller knows, the least risk of each context, or nothing."""
+    if criterion not in ("excess", "risk"):
+        raise InvalidInputError(f"criterion is {criterion!r:.60}; choose 'excess' or 'risk'.")
+    if criterion == "risk":
+        if given is not None:
+            raise InvalidInputError(
+                "reference_risks are for criterion='excess'; with criterion='risk' there are none to use."
+            )
+        given = 0.0
     if given is not None:
         values = _floats(given, "reference_risks")
         if values.shape not in ((), (oracle.n_contexts,)) or not np.isfinite(values).all():

@@ -85,7 +85,7 @@ class LinearProblem:
         if len(target) != X.shape[0]:
             raise InvalidInputError(f"X has {X.shape[0]} rows and y has {len(target)}. Pass one target per row.")
         check_alpha(alpha)
-        encoded = encode(contexts, X.shape[0], declared)
+        encoded = encode(contexts, X.shape[0], declared, may_overlap=True)
         weight, (X, target, encoded) = checked_weights(sample_weight, X, target, encoded)
         counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
         shift = _far_off(X) if fit_intercept else None

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.contexts import encode
+from counterpoise.contexts import Contexts, encode
 from counterpoise.core.objective import ReferenceRisks
 from counterpoise.exceptions import InvalidInputError, RenamedParameterError
 from counterpoise.sets import ContextSet, KLBall, Mix, RadiusMethod, confidence_radius, draws_in_groups
@@ -95,6 +95,21 @@ class Robustness(Criterial):
         sized = self.mix is None or (self._by_label is not None and self._by_label.follows_data)
         return sized and isinstance(self.radius, str)
 
+    def stated(self) -> Self:
+        """Return the same for contexts that overlap, where no size follows from counts: it has to be stated."""
+        known = self._by_label
+        given = isinstance(self.mix, ContextSet) if known is None else known.ball is None or known.radius is not None
+        if given or not isinstance(self.radius, str):
+            return replace(self, draws=None)
+        if self.confidence == 1.0:
+            return replace(self, radius=math.inf, draws=None)
+        raise InvalidInputError(
+            f"radius is {self.radius!r}, and contexts overlap: a row may be in several, so their counts are not draws "
+            "of one context each, and no radius follows from them. State what mixes to prepare for: radius= in bits, "
+            "confidence=1 for every mix, or mix=, such as Mix(bounds=..., ball=None) or "
+            "Mix(shares=..., radius=0.1)."
+        )
+
     @property
     def has_divergence_of_data(self) -> bool:
         """Whether the set has a ball of the divergence around the shares in the data, whatever its size."""
@@ -146,6 +161,16 @@ class Robustness(Criterial):
     def unseen(self, labels: Iterable[Any]) -> Unseen:
         """Return the contexts without rows that the set holds after those of these labels, with their scores."""
         return Unseen.none() if self._by_label is None else self._by_label.unseen(labels)
+
+    def mixes_of(self, contexts: Contexts, counts: Array) -> ContextSet:
+        """Return the set of context distributions for these contexts, unless they overlap and its size is not stated.
+
+        Parameters
+        ----------
+        counts : ndarray of shape (n_contexts,)
+            Rows, or the sum of their weights, in each context.
+        """
+        return (self.stated() if contexts.overlap else self).mixes(counts, contexts.labels)
 
     def mixes(self, counts: Array, labels: Iterable[Any] | None = None) -> ContextSet:
         """Return the set of context distributions for these counts.
@@ -208,6 +233,8 @@ def check_parameters(params: Mapping[str, Any]) -> None:
         ),
         "tol": (_is_number(params.get("tol", 0.0), 0.0), "a number, 0 or more, such as 1e-6"),
         "max_iter": (_is_whole(params.get("max_iter", 1)), "a whole number, 1 or more"),
+        "guard": (isinstance(params.get("guard", True), (bool, np.bool_)), "True or False"),
+        "headroom": (params.get("headroom") in ("bound", "test", None), "'bound', 'test' or None"),
         "fit_intercept": (isinstance(params.get("fit_intercept", True), (bool, np.bool_)), "True or False"),
     }
     for name, (is_good, wanted) in rules.items():

@@ -12,6 +12,7 @@ from counterpoise.core.oracle import LinearOracle
 from counterpoise.core.problem import LinearProblem, check_alpha
 from counterpoise.dask.gathering import all_classes, gather, summarise
 from counterpoise.dask.partitions import take_apart, taken
+from counterpoise.estimators.homes import one_class
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.rows import BlockRows, MemoryRows
 
@@ -40,7 +41,7 @@ def pose(reader: Any, columns: Mapping[str, Any]) -> LinearProblem:
         raise InvalidInputError("there are no rows: every partition is empty.")
     classes = all_classes(summaries) if reader.classifies else None
     if classes is not None and len(classes) < 2:
-        raise InvalidInputError(f"y holds one class, {classes.tolist()[0]!r}; a classifier needs two or more.")
+        raise InvalidInputError(one_class(classes.tolist()[0]))
     reader.learn(like, classes)
     loss = reader.loss()
     found = gather(parts, there, summaries, client, classes, loss, reader.fit_intercept)

@@ -19,6 +19,7 @@ from counterpoise.core.problem import Adjust, Reference
 from counterpoise.core.robustness import Criterial, Criterion, DrawCount, Mixes, Robustness, check_parameters
 from counterpoise.core.solvers import Progress
 from counterpoise.exceptions import InvalidInputError, OneContextWarning, SmallContextWarning
+from counterpoise.memberships import Memberships
 from counterpoise.sets import ContextSet, RadiusMethod, radius_of
 from counterpoise.validation import check_aligned, checked_row_weights, on_host
 
@@ -267,6 +268,8 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
             The contexts, where they are encoded already.
         """
         robustness = self.robustness
+        if isinstance(contexts, Memberships) and contexts.overlap:
+            return robustness.stated()
         if robustness.draws != "groups" or not robustness.counts_draws:
             return robustness.sized(np.empty(0, dtype=np.intp), None)
         if any(hasattr(values, "__dask_graph__") for values in (X, contexts, groups, sample_weight)):
@@ -285,7 +288,7 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
     def _encode(self, contexts: Any, X: Any, n_rows: int) -> Contexts:
         """Return the context of each row of X; to be called by ``fit``, since a warning names its caller."""
         check_aligned(X, contexts)
-        return encode(contexts_or_one(self, contexts, n_rows, stacklevel=4), n_rows)
+        return encode(contexts_or_one(self, contexts, n_rows, stacklevel=4), n_rows, may_overlap=True)
 
     def _keep_contexts(
         self,

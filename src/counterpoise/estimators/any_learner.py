@@ -10,12 +10,12 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
-from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
+from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from counterpoise.contexts import Contexts
+from counterpoise.contexts import Contexts, encode
 from counterpoise.core.objective import Certificate
 from counterpoise.core.problem import Adjust, Reference, by_size, given_references
 from counterpoise.core.references import ContextRows
@@ -42,6 +42,10 @@ from counterpoise.estimators.learners import (
     weighted_rows,
 )
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
+from counterpoise.inference.choice import choose
+from counterpoise.inference.excess import HeldOut
+from counterpoise.inference.headroom import StopRule, headroom_of
+from counterpoise.sets import ContextSet
 from counterpoise.sets._base import shares_of
 from counterpoise.validation import checked_row_weights, on_host, refuse_masked, unwrapped
 
@@ -66,7 +70,7 @@ class ContextRobust(RobustEstimator):
     Two players take turns: one weighs the contexts, the other is the learner, fitted under these weights. Risks are
     those of rows held out, so a learner that memorises does not fool the first player. The game ends when the gap
     between the players stops shrinking, and the learner is fitted once more to all rows under the best weights: one
-    deterministic model.
+    deterministic model. Where that is no better on held-out rows than the plain learner, the latter is returned.
 
     Parameters
     ----------
@@ -88,8 +92,17 @@ class ContextRobust(RobustEstimator):
     cv : int or splitter, default=5
         How rows are held out. A number deals every context to that many folds, along the targets; rows that belong
         together need a splitter, or its list of splits.
+    guard : bool, default=True
+        Keep the plain learner unless the robust one is better in the worst plausible mix of held-out rows, by more than
+        the standard error of the difference.
+    headroom : {"bound", "test"} or None, default="bound"
+        When to stop before the game, with the plain learner: where models of the contexts' own show on held-out rows
+        that nothing worth having can be gained (``"bound"``), or unless they show that something can (``"test"``,
+        faster, and blind to gains that contexts cannot make on their own); None plays on. For references that are
+        estimated on held-out rows; see :func:`counterpoise.headroom`.
     tol : float, default=1e-3
-        Smallest gap worth another round, relative to the objective.
+        Smallest gap worth another round, relative to the objective. With a guard, there is but one
+        round where the first gap is below the standard error of the plain learner's score in its worst mix.
     max_iter : int, default=20
         Rounds; each costs as many fits as there are folds.
     n_jobs : int, optional
@@ -109,10 +122,16 @@ class ContextRobust(RobustEstimator):
     adjustments_ : ndarray of shape (n_contexts,)
         What was added to the scores; zeros where ``adjust`` is None.
     certificate_ : Certificate
-        The values of the two players, adjustments included, with scope ``"local"``: as good as the learner is at
-        minimising its own risk.
+        The value that no answer went below, and that of the learner kept, adjustments included, with scope ``"local"``:
+        as good as the learner is at minimising its own risk.
+    chosen_ : {"erm", "robust"}
+        What ``estimator_`` is: the plain learner, or the one under the weights of the game.
+    candidates_ : Table
+        What held-out rows said of each; see :class:`counterpoise.inference.choice.Choice`.
+    headroom_ : Headroom or None
+        What contexts could gain, where that was looked at.
     history_ : ndarray of shape (n_rounds, 2)
-        The lower and the upper value of every round.
+        The lower and the upper value of every round of the game.
     n_iter_ : int
         Rounds.
     classes_, n_features_in_, feature_names_in_
@@ -128,6 +147,8 @@ class ContextRobust(RobustEstimator):
         adjust: Adjust = None,
         loss: RowLoss | None = None,
         cv: Any = 5,
+        guard: bool = True,
+        headroom: StopRule = "bound",
         tol: float = 1e-3,
         max_iter: int = 20,
         n_jobs: int | None = None,
@@ -140,6 +161,8 @@ class ContextRobust(RobustEstimator):
         self.adjust = adjust
         self.loss = loss
         self.cv = cv
+        self.guard = guard
+        self.headroom = headroom
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -165,7 +188,7 @@ class ContextRobust(RobustEstimator):
         ----------
         X : anything the learner takes
         y : array of shape (n_samples,)
-        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+        contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
         sample_weight : array of shape (n_samples,), optional
         groups : labels of shape (n_samples,), optional
             Rows that belong together, such as those of one day; for ``draws="groups"``, and of no effect without it.
@@ -180,60 +203,90 @@ class ContextRobust(RobustEstimator):
             encoded = self._encode(contexts, X, n_rows)
             weight = checked_row_weights(sample_weight, encoded)
             robustness = self.sized(X, contexts, groups, sample_weight, encoded)
-            folds = fold_of_rows(self.estimator, X, y, encoded.codes, weight, self.cv)
-            X, encoded, weight, y, folds = weighted_rows(X, encoded, weight, y, folds)
-            rows = ContextRows(encoded.codes, weight, len(encoded.labels))
-            mixes = robustness.mixes(rows.counts, encoded.labels)
+            # From here on X, y, weight and folds are of rows, and losses of rows in each of their contexts.
+            weight, codes = weight[encoded.firsts], encoded.codes[encoded.firsts]
+            folds = fold_of_rows(self.estimator, X, y, codes, weight, self.cv)
+            X, encoded, weight, y, folds, kept = weighted_rows(X, encoded, weight, y, folds, np.arange(n_rows))
+            rows = ContextRows(encoded.codes, encoded.repeated(weight), len(encoded.labels))
+            mixes = robustness.mixes_of(encoded, rows.counts)
             unseen = self.robustness.unseen(encoded.labels).risks
             shares = shares_of(rows.counts)
             judge: dict[str, Any] = {"loss": self.loss, "floor": least_probability(n_rows), "n_jobs": self.n_jobs}
 
             def tilt(p: Array) -> Array:
                 # Relative to the data, which the set need not be centred on.
-                return np.asarray((p[: len(shares)] / shares)[encoded.codes])
+                return encoded.summed((p[: len(shares)] / shares)[encoded.codes])
 
             def losses_under(p: Array) -> Array:
-                return out_of_fold_losses(self.estimator, X, y, weight, tilt(p), folds, **judge)
+                return encoded.repeated(out_of_fold_losses(self.estimator, X, y, weight, tilt(p), folds, **judge))
+
+            answers: list[Array] = []
 
             def risks_under(p: Array) -> Array:
                 # Around the shares of the data the first round is the plain learner's.
                 alike = len(unseen) == 0 and np.allclose(p, shares, rtol=1e-12, atol=0.0)
-                return np.append(rows.means(plain if alike else losses_under(p)), unseen)
+                answers.append(plain if alike else losses_under(p))
+                return np.append(rows.means(answers[-1]), unseen)
 
             plain = losses_under(shares)
-            references, bracket = self._references(X, y, rows, encoded, folds, judge, plain)
+            references, bracket, own = self._references(X, y, rows, encoded, folds, judge, plain)
             if self.adjust == "standard-error":
                 adjustments = rows.standard_errors(plain)
             else:
                 adjustments = by_size(self.adjust, rows.counts)
             scored = (references if self.criterion == "excess" else 0.0) - adjustments
             scored = np.append(scored, np.zeros_like(unseen))
+            together = None if groups is None else encode(groups, n_rows, role="group").codes[kept]
+            held_out = HeldOut(encoded, encoded.units(together), rows.weight, mixes, n_unseen=len(unseen))
+            self.headroom_ = headroom_of(held_out, plain, own) if own is not None and len(shares) > 1 else None
+            stops = self.headroom_ is not None and self.headroom_.stops(self.headroom)
+            if self.verbose and self.headroom_ is not None and self.headroom is not None:
+                self._say(self.headroom_.verdict)
             game = best_response(
                 risks_under,
                 mixes,
                 scored,
                 np.append(shares, np.zeros_like(unseen)),
                 tol=self.tol,
-                max_iter=self.max_iter,
+                max_iter=1 if stops else self.max_iter,
+                noise=self._noise(rows, plain, own, mixes, scored) if self.guard else 0.0,
                 callback=self._show if self.verbose else None,
             )
-        self.estimator_ = fit_weighted(self.estimator, X, y, weight, tilt(game.p))
+            candidates = {"erm": plain, "robust": answers[game.best]}
+            if stops or not self.guard:
+                candidates = {name: candidates[name] for name in candidates if (name == "erm") == stops}
+            against = {"reference": scored[encoded.codes]}
+            if own is not None and self.criterion == "excess" and self.reference == "cross-fit":
+                # What a candidate reaches in a context is possible there.
+                against = {
+                    name: values - adjustments[encoded.codes]
+                    for name, values in {"own": own, "erm": plain, **candidates}.items()
+                }
+            choice = choose(held_out, candidates, against)
+            if self.verbose and len(candidates) > 1:
+                self._say(choice.words)
+        if choice.chosen == "erm":
+            p, risks = np.append(shares, np.zeros_like(unseen)), np.append(rows.means(plain), unseen)
+        else:
+            p, risks = game.p, game.risks
+        self.chosen_, self.candidates_ = choice.chosen, choice.candidates
+        self.estimator_ = fit_weighted(self.estimator, X, y, weight, tilt(p))
         self._n_rows = n_rows
         self._keep_contexts(
             encoded,
             rows.counts,
             mixes,
             draws=robustness.n_draws(rows.counts),
-            weights=game.p,
-            risks=game.risks,
+            weights=p,
+            risks=risks,
             references=references,
         )
         self.reference_bracket_ = bracket
         self.adjustments_ = adjustments
-        upper = float(game.upper[game.best])
-        scale = max(float(mixes.worst_case(np.abs(game.risks - scored)).value), np.finfo(np.float64).tiny)
+        upper = float(mixes.worst_case(risks - scored).value)
+        scale = max(float(mixes.worst_case(np.abs(risks - scored)).value), np.finfo(np.float64).tiny)
         self.certificate_ = Certificate(min(game.bound, upper), upper, "local", scale)
-        if not game.converged and self.certificate_.relative_gap > self.tol:
+        if choice.chosen == "robust" and not game.converged and self.certificate_.relative_gap > self.tol:
             warnings.warn(
                 f"ContextRobust: the rounds ran out with a gap of {self.certificate_.gap:.3g}, "
                 f"{self.certificate_.relative_gap:.1g} of the objective; asked for {self.tol:g}. Raise max_iter, "
@@ -266,8 +319,10 @@ class ContextRobust(RobustEstimator):
         folds: Indices,
         judge: dict[str, Any],
         pooled: Array,
-    ) -> tuple[Array, Array | None]:
-        """Return the least risk of each context as far as the learner can tell, and an interval of it.
+    ) -> tuple[Array, Array | None, Array | None]:
+        """Return the least risk of each context as far as the learner can tell, an interval of it, and losses of rows.
+
+        These are the losses of rows held out under a learner trained on their context alone, where it came to that.
 
         Parameters
         ----------
@@ -275,7 +330,10 @@ class ContextRobust(RobustEstimator):
             Losses of the plain learner on rows held out.
         """
         if not isinstance(self.reference, str):
-            return given_references(self.reference, contexts), None
+            return given_references(self.reference, contexts), None, None
+
+        if contexts.rows is not None:
+            X, y, folds = _safe_indexing(X, contexts.rows), y[contexts.rows], folds[contexts.rows]
 
         def own_losses(held: Indices | None) -> Array:
             return specialist_losses(self.estimator, X, y, rows.weight, rows.codes, held, **judge)
@@ -283,12 +341,27 @@ class ContextRobust(RobustEstimator):
         own = own_losses(None if self.reference == "in-sample" else folds)
         if self.reference == "shrunk":
             bracket = reference_bracket(rows, own_losses(None), own, pooled)
-            return shrunk_references(rows, own, pooled, rows.means(own)), bracket
+            return shrunk_references(rows, own, pooled, rows.means(own)), bracket, own
         # Where some fold of a context has no model of its own, the mean is infinite and the pooled model remains.
-        return np.minimum(rows.means(own), rows.means(pooled)), None
+        held_out = own if self.reference == "cross-fit" else None
+        return np.minimum(rows.means(own), rows.means(pooled)), None, held_out
+
+    def _noise(self, rows: ContextRows, plain: Array, own: Array | None, mixes: ContextSet, scored: Array) -> float:
+        """Return the standard error of the plain learner's score in its worst mix; less could hardly be told apart."""
+        errors = rows.standard_errors(plain)
+        if own is not None and self.criterion == "excess":
+            with np.errstate(invalid="ignore"):
+                paired = rows.standard_errors(plain - own)
+            errors = np.where(np.isfinite(paired), paired, errors)
+        n = rows.n_contexts
+        worst = mixes.worst_case(np.append(rows.means(plain) - scored[:n], np.zeros(len(scored) - n))).distribution
+        return float(np.linalg.norm(worst[:n] * errors))
 
     def _show(self, n: int, lower: float, upper: float) -> None:
-        sys.stderr.write(f"ContextRobust: round {n + 1}, objective {upper:.6g}, gap {upper - lower:.2g}\n")
+        self._say(f"round {n + 1}, objective {upper:.6g}, gap {upper - lower:.2g}")
+
+    def _say(self, words: str) -> None:
+        sys.stderr.write(f"ContextRobust: {words}\n")
         sys.stderr.flush()
 
     predict = _of_learner("predict", "Return the learner's predictions.")

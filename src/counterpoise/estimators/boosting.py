@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from counterpoise.contexts import Contexts
+from counterpoise.contexts import Contexts, encode
 from counterpoise.core.robustness import check_parameters
 from counterpoise.estimators._base import (
     Array,
@@ -30,10 +30,11 @@ from counterpoise.estimators.boosters import LightGBMRun, Recipe, Run, XGBoostRu
 from counterpoise.estimators.boosting_losses import BoostedLoss, LogLoss, NumberLoss, NumberLossName
 from counterpoise.estimators.boosting_references import BoostingReference
 from counterpoise.estimators.boosting_rounds import Rows, Split
-from counterpoise.estimators.boosting_search import Found, HeadroomRule, Search, point_name
+from counterpoise.estimators.boosting_search import Found, Search, point_name
 from counterpoise.estimators.boosting_tables import FLOATS, categories_of, coded, refuse_text
-from counterpoise.estimators.learners import row_losses
+from counterpoise.estimators.learners import Indices, row_losses
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.inference.headroom import StopRule
 from counterpoise.sets import ContextSet
 from counterpoise.sets._base import shares_of
 from counterpoise.validation import checked_weights, refuse_masked
@@ -155,7 +156,7 @@ class RobustBooster(RobustEstimator):
         *,
         reference: BoostingReference | Mapping[Any, float] = "cross-fit",
         guard: bool = True,
-        headroom: HeadroomRule | None = "bound",
+        headroom: StopRule = "bound",
         n_estimators: int = 100,
         learning_rate: float = 0.1,
         params: Mapping[str, Any] | None = None,
@@ -202,10 +203,11 @@ class RobustBooster(RobustEstimator):
             Values may be missing (NaN). Categories of a data frame (``category`` in pandas, ``Categorical`` or ``Enum``
             in polars) go to the library as such.
         y : array of shape (n_samples,)
-        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+        contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
         sample_weight : array of shape (n_samples,), optional
         groups : labels of shape (n_samples,), optional
-            Rows that belong together, such as those of one day; for ``draws="groups"``, and of no effect without it.
+            Rows that belong together, such as those of one day: for ``draws="groups"``, and for the errors that
+            ``guard`` and ``headroom`` go by. Folds are dealt by rows, whatever their groups.
         """
         given = X
         with speaking_as(self):
@@ -219,14 +221,18 @@ class RobustBooster(RobustEstimator):
             self._library.check(recipe, X.shape[1])
             encoded = self._encode(contexts, given, len(y))
             robustness = self.sized(X, contexts, groups, sample_weight, encoded)
-            weight, (X, y, encoded) = checked_weights(sample_weight, X, y, encoded)
+            units = None if groups is None else encode(groups, len(y), role="group").codes
+            weight, (at, y, encoded) = checked_weights(sample_weight, np.arange(len(y)), y, encoded)
+            # Rows without weight are dropped, and those of several contexts repeated.
+            X = X[at] if len(at) < len(X) or encoded.overlap else X
+            units = encoded.rows if units is None else units[at]
             _refuse_wide(weight, "sample_weight", _NARROW[0])
             _refuse_wide(np.abs(y), "y", 0.0)
             _refuse_wide(np.abs(X[np.isfinite(X)]), "X", 0.0)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
-            mixes = robustness.mixes(counts, encoded.labels)
+            mixes = robustness.mixes_of(encoded, counts)
             rows = Rows(X, y, weight, encoded.codes)
-            found = self._searched(recipe, rows, encoded, mixes, shares_of(counts))
+            found = self._searched(recipe, rows, encoded, units, mixes, shares_of(counts))
         n = len(encoded.labels)
         is_plain = found.chosen != "robust"
         run = self._library(recipe, X, y, rows.plain_weight if is_plain else weight)
@@ -251,8 +257,16 @@ class RobustBooster(RobustEstimator):
         self.n_iter_ = found.n_iter
         return self
 
-    def _searched(self, recipe: Recipe, rows: Rows, contexts: Contexts, mixes: ContextSet, shares: Array) -> Found:
-        """Return the weights of every round."""
+    def _searched(
+        self,
+        recipe: Recipe,
+        rows: Rows,
+        contexts: Contexts,
+        units: Indices | None,
+        mixes: ContextSet,
+        shares: Array,
+    ) -> Found:
+        """Return the weights of every round; ``units`` are the same for rows that belong together."""
         unseen = self.robustness.unseen(contexts.labels).risks
         if mixes.is_point and self.patience is None:
             # One distribution leaves nothing to choose: a plain fit, for which no rows need be held out.
@@ -260,14 +274,15 @@ class RobustBooster(RobustEstimator):
             path = np.tile(mixes.p_hat, (self.n_estimators, 1))
             return Found(point_name(mixes, shares), path, unknown, unknown, np.zeros(0), self.n_estimators)
         if self.cv is None:
-            split = Split.of(rows, self.validation_fraction, recipe.loss)
+            split = Split.of(rows, self.validation_fraction, contexts.rows, recipe.loss)
         else:
-            split = Split.in_turn(rows, self.cv, recipe.loss)
+            split = Split.in_turn(rows, self.cv, recipe.loss, contexts.rows)
         search = Search(
             self._library,
             recipe,
             split,
             contexts,
+            units,
             mixes,
             shares,
             unseen,
@@ -294,10 +309,6 @@ class RobustBooster(RobustEstimator):
                 "On rows that trees were fitted to, their risk says nothing."
             )
         check_parameters({**self.get_params(deep=False), "reference": "cross-fit"})
-        if not isinstance(self.guard, (bool, np.bool_)):
-            raise InvalidInputError(f"guard = {self.guard!r}; pass True or False.")
-        if self.headroom not in ("bound", "test", None):
-            raise InvalidInputError(f"headroom = {self.headroom!r}; pass 'bound', 'test' or None.")
         for name in ("n_estimators", "patience"):
             value = getattr(self, name)
             whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1

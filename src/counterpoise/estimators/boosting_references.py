@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -77,17 +78,15 @@ class References:
     Attributes
     ----------
     risks : ndarray of shape (n_contexts,)
-    competitors : ndarray of shape (n_held, n_competitors)
-        Losses of rows held out, of whose means the risks are the least; or the risks themselves, where they are known.
-    same : int or None
-        The competitor that is the plain booster of all contexts.
+    competitors : mapping from name to ndarray of shape (n_held,)
+        Losses of rows held out, of whose means the risks are the least, ``"plain"`` those of the plain booster of all
+        contexts; or the risks themselves, where they are known.
     own : ndarray of shape (n_held,) or None
         Losses of each context's own booster, inf where it has none; None where there are no such boosters.
     """
 
     risks: Array
-    competitors: Array
-    same: int | None = None
+    competitors: Mapping[str, Array]
     own: Array | None = None
 
 
@@ -113,15 +112,15 @@ def references_of(
     split = pooled.split
     if not isinstance(reference, str):
         risks = given_references(reference, contexts)
-        return References(risks, risks[split.held.codes][:, None])
+        return References(risks, {"reference": risks[split.held.codes]})
     if reference == "pooled":
-        return References(pooled.reached, pooled.losses[:, None], same=0)
+        return References(pooled.reached, {"plain": pooled.losses})
     if reference == "null":
         constant = split.loss.constant(split.train.y, split.train.weight)
         losses = split.losses(np.broadcast_to(constant, (len(split.held.y), *constant.shape)))
-        return References(split.means(losses), losses[:, None])
+        return References(split.means(losses), {"null": losses})
     if split.n_contexts == 1:
-        return References(pooled.reached, pooled.losses[:, None], same=0)
+        return References(pooled.reached, {"plain": pooled.losses})
     own = np.full(len(split.held.y), np.inf)
     for c in range(split.n_contexts):
         part = split.of_context(c)
@@ -133,7 +132,7 @@ def references_of(
             own[split.held.codes == c] = _own_losses(library, recipe, part, n_rounds, patience)
     # Where a context has no model of its own, the pooled one remains.
     risks = np.minimum(split.means(own), pooled.reached)
-    return References(risks, np.column_stack([own, pooled.losses]), same=1, own=own)
+    return References(risks, {"own": own, "plain": pooled.losses}, own)
 
 
 def _own_losses(library: type[Run], recipe: Recipe, split: Split, n_rounds: int, patience: int | None) -> Array:

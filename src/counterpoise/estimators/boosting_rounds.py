@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.contexts import one_each
 from counterpoise.core.references import folds_within
 from counterpoise.core.solvers.best_response import with_least_shares
 from counterpoise.estimators.boosters import Array, Grows, Recipe, Run
@@ -36,7 +37,7 @@ class Rows:
         """The weights for a plain booster: none, where every row counts as one."""
         return None if (self.weight == 1.0).all() else self.weight
 
-    def where(self, chosen: NDArray[np.bool_]) -> Rows:
+    def where(self, chosen: NDArray[np.bool_] | Indices) -> Rows:
         """Return the rows that are chosen."""
         return Rows(self.X[chosen], self.y[chosen], self.weight[chosen], self.codes[chosen])
 
@@ -57,6 +58,8 @@ class Split:
     loss : BoostedLoss
     folds : ndarray of shape (n_samples,), optional
         Where each row is held out in turn: by which boosters it was not seen.
+    is_held : ndarray of shape (n_samples,), optional
+        Where one part is held out: which of all rows are in it.
     """
 
     train: Rows
@@ -64,31 +67,61 @@ class Split:
     n_contexts: int
     loss: BoostedLoss
     folds: Indices | None = None
+    is_held: NDArray[np.bool_] | None = None
 
     @classmethod
-    def in_turn(cls, rows: Rows, n_folds: int, loss: BoostedLoss) -> Split:
-        """Hold out every row once, in folds of every context that are dealt along the targets."""
-        _refuse_single_rows(np.bincount(rows.codes))
-        return cls(rows, rows, int(rows.codes.max()) + 1, loss, folds_within(rows.codes, rows.y, n_folds))
+    def in_turn(cls, rows: Rows, n_folds: int, loss: BoostedLoss, together: Indices | None = None) -> Split:
+        """Hold out every row once, in folds of every context that are dealt along the targets.
 
-    @classmethod
-    def of(cls, rows: Rows, fraction: float, loss: BoostedLoss | None = None) -> Split:
-        """Hold out one fold of every context, dealt along the targets; by default judge by the squared error."""
-        n_folds = max(2, round(1.0 / fraction))
-        folds = folds_within(rows.codes, rows.y, n_folds)
-        order = np.lexsort((rows.y, rows.codes))
+        Parameters
+        ----------
+        together : ndarray of shape (n_samples,), optional
+            Numbers that are the same for repetitions of one row, which counts in several contexts.
+        """
         sizes = np.bincount(rows.codes)
-        # The fold with the middle of every few rows: a context of two has one held out, and a long tail stays in both.
-        middle = order[np.cumsum(sizes) - sizes + np.minimum(n_folds // 2, sizes - 1)]
-        held = np.asarray(folds == folds[middle][rows.codes])
-        _refuse_single_rows(sizes)
+        if together is None:
+            folds = folds_within(rows.codes, rows.y, n_folds)
+        else:
+            firsts, unit = one_each(together, sizes[rows.codes])
+            folds = folds_within(rows.codes[firsts], rows.y[firsts], n_folds)[unit]
+        if len(np.unique(folds)) < 2 or (sizes.max() < 2 and together is None):
+            _refuse_single_rows(len(folds))
+        return cls(rows, rows, len(sizes), loss, folds)
+
+    @classmethod
+    def of(cls, rows: Rows, fraction: float, together: Indices | None = None, loss: BoostedLoss | None = None) -> Split:
+        """Hold out one fold of every context, dealt along the targets.
+
+        Parameters
+        ----------
+        together : ndarray of shape (n_samples,), optional
+            Numbers that are the same for repetitions of one row, which counts in several contexts.
+        loss : BoostedLoss, optional
+            Half the squared error by default.
+        """
+        sizes = np.bincount(rows.codes)
+        if together is None:
+            held = _held_out(rows, fraction)
+        else:
+            firsts, unit = one_each(together, sizes[rows.codes])
+            held = _held_out(rows.where(firsts), fraction)[unit]
+            # Where all rows of a context were dealt in smaller ones, none of them need be held out.
+            for c in np.flatnonzero(np.bincount(rows.codes, held, len(sizes)) == 0):
+                own = unit[rows.codes == c]
+                held |= unit == own[len(own) // 2]
+        if held.all():
+            _refuse_single_rows(len(held))
         loss = NumberLoss.named("squared_error") if loss is None else loss
-        return cls(rows.where(~held), rows.where(held), len(sizes), loss)
+        return cls(rows.where(~held), rows.where(held), len(sizes), loss, is_held=held)
 
     def losses(self, predictions: NDArray[np.generic]) -> Array:
         """Return the loss of each row held out, from its prediction."""
         floor = least_probability(len(self.held.y) + (len(self.train.y) if self.folds is None else 0))
         return self.loss.rows(self.held.y, predictions, floor)
+
+    def of_held(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return those of the rows held out, of values that all rows have."""
+        return values if self.is_held is None else values[self.is_held]
 
     def means(self, losses: Array) -> Array:
         """Return the mean loss of each context's rows held out."""
@@ -119,10 +152,20 @@ class Split:
         return all(len(np.unique(y)) > (1 if self.loss.n_classes else 0) for y in parts)
 
 
-def _refuse_single_rows(sizes: Indices) -> None:
-    if sizes.max() < 2:
-        count = f"there are {len(sizes)} samples in as many contexts" if len(sizes) > 1 else "there is 1 sample"
-        raise InvalidInputError(f"{count}; to hold rows out, some context needs two. Merge contexts, or add rows.")
+def _held_out(rows: Rows, fraction: float) -> NDArray[np.bool_]:
+    """Return which rows are in the fold of every context that is held out."""
+    n_folds = max(2, round(1.0 / fraction))
+    folds = folds_within(rows.codes, rows.y, n_folds)
+    order = np.lexsort((rows.y, rows.codes))
+    sizes = np.bincount(rows.codes)
+    # The fold with the middle of every few rows: a context of two has one held out, and a long tail stays in both.
+    middle = order[np.cumsum(sizes) - sizes + np.minimum(n_folds // 2, sizes - 1)]
+    return np.asarray(folds == folds[middle][rows.codes])
+
+
+def _refuse_single_rows(n_rows: int) -> None:
+    count = f"there are {n_rows} samples in as many contexts" if n_rows > 1 else "there is 1 sample"
+    raise InvalidInputError(f"{count}; to hold rows out, some context needs two. Merge contexts, or add rows.")
 
 
 class FoldedRun:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +12,12 @@ from counterpoise.contexts import Contexts
 from counterpoise.estimators.boosters import Array, Recipe, Run
 from counterpoise.estimators.boosting_references import PlainRun, References, references_of
 from counterpoise.estimators.boosting_rounds import Played, Split, play
+from counterpoise.estimators.learners import Indices
 from counterpoise.inference.choice import Choice, choose
 from counterpoise.inference.excess import HeldOut
-from counterpoise.inference.headroom import Headroom, headroom_of
+from counterpoise.inference.headroom import Headroom, StopRule, headroom_of
 from counterpoise.sets import ContextSet
 from counterpoise.table import Table
-
-HeadroomRule = Literal["bound", "test"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +63,8 @@ class Search:
     split : Split
     contexts : Contexts
         Of all rows.
+    units : ndarray of shape (n_samples,) or None
+        Numbers that are the same for rows that belong together.
     mixes : ContextSet
     shares : ndarray of shape (n_contexts,)
         Of the contexts in the data.
@@ -81,13 +82,14 @@ class Search:
     recipe: Recipe
     split: Split
     contexts: Contexts
+    units: Indices | None
     mixes: ContextSet
     shares: Array
     unseen: Array
     reference: Any
     criterion: str
     guard: bool
-    headroom: HeadroomRule | None
+    headroom: StopRule
     n_rounds: int
     patience: int | None
     report: Callable[[str], None]
@@ -155,7 +157,8 @@ class Search:
     def _held_out(self) -> HeldOut:
         held = self.split.held
         contexts = Contexts(self.contexts.labels, held.codes)
-        return HeldOut(contexts, None, held.weight, mix=self.mixes, n_unseen=len(self.unseen))
+        units = None if self.units is None else self.split.of_held(self.units)
+        return HeldOut(contexts, units, held.weight, mix=self.mixes, n_unseen=len(self.unseen))
 
     def _choice(self, pooled: PlainRun, stopped: int, references: References, robust: Array) -> Choice:
         """Compare the plain booster, the same stopped earlier, and the best round of the game."""
@@ -164,9 +167,12 @@ class Search:
             losses["erm-stopped"] = pooled.losses_after(stopped)
         losses["robust"] = robust
         if self.criterion == "risk":
-            return choose(self._held_out, losses, np.zeros((len(robust), 1)))
-        same = {} if references.same is None else {self._simplest: references.same}
-        return choose(self._held_out, losses, references.competitors, same)
+            return choose(self._held_out, losses, {"risk": np.zeros(len(robust))})
+        against = {self._simplest if name == "plain" else name: one for name, one in references.competitors.items()}
+        if references.own is not None:
+            # What a candidate reaches in a context is possible there.
+            against |= losses
+        return choose(self._held_out, losses, against)
 
     def _best_round(self, pooled: PlainRun, references: References) -> int:
         return int(self._values(pooled.risks, references).argmin()) + 1

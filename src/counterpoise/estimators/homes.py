@@ -14,6 +14,7 @@ from counterpoise.core.oracle import LinearOracle
 from counterpoise.core.problem import LinearProblem
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Loss
+from counterpoise.memberships import Memberships
 from counterpoise.rows import MemoryRows
 from counterpoise.validation import check_aligned, checked_row_weights, on_host
 
@@ -96,6 +97,7 @@ class Workers:
             )
         if columns["contexts"] is None:
             reader.contexts(None, 0)
+        refuse_overlap(columns["contexts"])
         return pose(reader, columns)
 
 
@@ -154,6 +156,24 @@ class Memory:
             known_finite=not get_config()["assume_finite"],
         )
         return replace(problem, oracle=replace(problem.oracle, rows=reader.placed(problem.oracle.rows)))
+
+
+def one_class(only: Any) -> str:
+    """Return the words for targets of one class: what they lack, and how preferences, which are such, are posed."""
+    return (
+        f"y holds one class, {only!r}; a classifier needs two or more. If each row is a difference with an arbitrary "
+        "sign (chosen less rejected, as in preference data), flip half of them, x to -x and y to the other class, and "
+        "set fit_intercept=False: the loss of every row stays what it is."
+    )
+
+
+def refuse_overlap(contexts: Any) -> None:
+    """Refuse memberships of rows on workers."""
+    if isinstance(contexts, Memberships):
+        raise InvalidInputError(
+            "overlapping contexts (Memberships) are for rows in memory, and these are on workers. Compute them "
+            "first, or pass one label per row."
+        )
 
 
 _HOMES: list[Home] = [Workers(), Device(), Memory()]

@@ -338,8 +338,7 @@ def weighted_rows(X: Any, contexts: Contexts, weight: Array, *columns: NDArray[A
     """Return the rows that have weight, with every other per-row array."""
     if (weight > 0).all():
         return X, contexts, weight, *columns
-    kept = np.flatnonzero(weight > 0)
-    contexts = Contexts(contexts.labels, contexts.codes[kept])
+    contexts, kept = contexts.of_rows(weight > 0), np.flatnonzero(weight > 0)
     return _safe_indexing(X, kept), contexts, weight[kept], *(column[kept] for column in columns)
 
 

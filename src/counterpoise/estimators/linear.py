@@ -34,7 +34,7 @@ from counterpoise.estimators._base import (
     warn_of_small_contexts,
     with_parameters_of,
 )
-from counterpoise.estimators.homes import home_of
+from counterpoise.estimators.homes import home_of, one_class
 from counterpoise.estimators.learners import least_probability
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Huber, Logistic, Loss, Multinomial, Pinball, Poisson, Squared
@@ -270,7 +270,7 @@ class RobustLinearModel(RobustEstimator):
         X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             A dask array or dataframe stays on its workers (extra ``dask``).
         y : array of shape (n_samples,)
-        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+        contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
             Where X is a dask dataframe, names of its columns will do; these are then no features.
         sample_weight : array of shape (n_samples,), optional
             A whole number is the same as repeating the row.
@@ -309,7 +309,7 @@ class RobustLinearModel(RobustEstimator):
         robustness = robustness or self.robustness
         line = ProgressLine(type(self).__name__) if self.verbose else None
         with speaking_as(self):
-            mixes = robustness.mixes(problem.counts, problem.contexts.labels)
+            mixes = robustness.mixes_of(problem.contexts, problem.counts)
             scoring = self.scoring(problem, mixes)
             fit = fit_problem(
                 problem,
@@ -436,7 +436,7 @@ class RobustLogisticRegression(ScoredOnHost, ClassifierMixin, RobustLinearModel)
         self.classes_, codes = sorted_codes(y)
         if len(self.classes_) < 2:
             only = self.classes_.tolist()[0]
-            raise InvalidInputError(f"y holds one class, {only!r}; a classifier needs two or more.")
+            raise InvalidInputError(one_class(only))
         return X, codes.astype(np.float64)
 
     def _shaped(self, fit: LinearFit) -> tuple[Array, Array]:

@@ -17,6 +17,7 @@ from counterpoise.estimators._base import (
     speaking_as,
     with_parameters_of,
 )
+from counterpoise.estimators.homes import refuse_overlap
 from counterpoise.stock.problem import StockProblem, Terms
 
 
@@ -82,7 +83,7 @@ class RobustNewsvendor(RobustEstimator):
             Per unit bought.
         demand : array of shape (n_samples,)
             A dask array or series stays on its workers (extra ``dask``).
-        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+        contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
         sample_weight : array of shape (n_samples,), optional
         groups : labels of shape (n_samples,), optional
             Rows that belong together, such as those of one day; for ``draws="groups"``, and of no effect without it.
@@ -92,7 +93,7 @@ class RobustNewsvendor(RobustEstimator):
             stock = self._stock(costs, demand, contexts, sample_weight)
             robustness = self.sized(demand, contexts, groups, sample_weight)
             solution = stock.solve(robustness, speaker=type(self).__name__)
-            mixes = robustness.mixes(stock.problem.counts, stock.problem.contexts.labels)
+            mixes = robustness.mixes_of(stock.problem.contexts, stock.problem.counts)
         stock.problem.finish()
         self.stock_level_ = float(solution.theta[0])
         self.context_levels_ = stock.context_levels
@@ -117,6 +118,7 @@ class RobustNewsvendor(RobustEstimator):
         if any(hasattr(value, "__dask_graph__") for value in (costs, demand, contexts, sample_weight)):
             if contexts is None:
                 contexts_or_one(self, None, 0, stacklevel=4)
+            refuse_overlap(contexts)
             columns = {"demand": demand, "costs": costs, "contexts": contexts, "sample_weight": sample_weight}
             from counterpoise.dask.stock import pose
 

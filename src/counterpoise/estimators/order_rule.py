@@ -85,7 +85,7 @@ class RobustNewsvendorRegressor(RobustRegressor):
         X : array, sparse matrix or dataframe of shape (n_samples, n_features)
         y : array of shape (n_samples,)
             Demand, 0 or more.
-        contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+        contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
         sample_weight : array of shape (n_samples,), optional
         costs : float or array of shape (n_samples,), optional
             Per unit bought; ``cost`` where it is not given.
@@ -150,6 +150,7 @@ def placed(given: MemoryRows, loss: Newsvendor, high: float) -> MemoryRows:
     is_second = np.append(False, rows[1:] == rows[:-1])
     target = np.where(is_second[:, None], second[rows], first[rows])
     target[:, :3] *= times[rows, None]
+    together = rows if given.together is None else given.together[rows]
     return replace(
         given,
         X=given.X[rows] if double.any() else given.X,
@@ -157,7 +158,7 @@ def placed(given: MemoryRows, loss: Newsvendor, high: float) -> MemoryRows:
         weight=(given.weight / times)[rows],
         starts=np.concatenate([[0], np.cumsum(times)])[given.starts],
         loss=Hinges(),
-        together=rows if double.any() else None,
+        together=together if double.any() else given.together,
     )
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.inference.excess import HeldOut
-from counterpoise.inference.intervals import Interval
-from counterpoise.table import Table
+from counterpoise.table import Table, written
 
 Array = NDArray[np.float64]
-
-ONE_ERROR = 0.6827
-"""Level of an interval of one standard error to either side."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,40 +24,41 @@ class Choice:
     chosen : str
         The candidate's name.
     candidates : Table
-        A row per candidate, the simplest first: ``candidate``; ``worst_case``, its score in the worst plausible mix of
-        the rows held out; ``against``, the candidate that would have been kept without it; ``change``, the difference
-        to that one's worst case, corrected for both being the largest of noisy numbers; ``change_low`` and
-        ``change_high``, one standard error to either side.
+        A row per candidate, the simplest first: ``candidate``; ``worst_case``, an estimate of its score in the worst
+        plausible mix; ``against``, the candidate that was kept until then; ``change``, by how much the worst case is
+        higher than that one's; ``error``, the standard error of the change.
     """
 
     chosen: str
     candidates: Table
 
     @property
+    def reason(self) -> str:
+        """Why, as a clause."""
+        simplest, *others = self.candidates.rows()
+        if not others:
+            return "there is no other candidate"
+        row = next((row for row in others if row["candidate"] == self.chosen), others[-1])
+        if np.isnan(row["change"]):
+            return "held-out rows are too few to judge any other"
+        found = (
+            f"on held-out rows the worst case of {row['candidate']} is {written(row['change'], '+', 2)} from that of "
+            f"{row['against']}, with a standard error of {written(row['error'], digits=2)}"
+        )
+        return found if self.chosen != simplest["candidate"] else f"{found}, which is no gain beyond its error"
+
+    @property
     def words(self) -> str:
         """The choice in a sentence."""
-        rows = {row["candidate"]: row for row in self.candidates.rows()}
-        simplest, *others = rows
-        if not others:
-            return f"{simplest} is the only candidate."
-        if self.chosen != simplest:
-            row = rows[self.chosen]
-            return (
-                f"{self.chosen} is kept: on held-out rows its worst case is {row['worst_case']:.4g}, "
-                f"{row['change']:+.2g} [{row['change_low']:+.2g}, {row['change_high']:+.2g}] from that of "
-                f"{row['against']}."
-            )
-        last = rows[others[-1]]
-        return (
-            f"{simplest} is kept: {others[-1]} changes the worst case on held-out rows by {last['change']:+.2g} "
-            f"[{last['change_low']:+.2g}, {last['change_high']:+.2g}], which is no gain beyond its error."
-        )
+        return f"{self.chosen} is kept: {self.reason}."
 
 
-def choose(
-    held_out: HeldOut, losses: Mapping[str, Array], competitors: Array, same: Mapping[str, int] | None = None
-) -> Choice:
+def choose(held_out: HeldOut, losses: Mapping[str, Array], competitors: Mapping[str, Array]) -> Choice:
     """Keep the simplest candidate, unless another is better in the worst plausible mix by more than its error.
+
+    A change has to stand out by its standard error whether or not worst cases are corrected for being the largest of
+    noisy numbers: uncorrected, a candidate with one peak looks better than one whose contexts tie; corrected, one whose
+    peak may be chance looks better than it is.
 
     Parameters
     ----------
@@ -68,34 +66,30 @@ def choose(
         With the plausible mixes.
     losses : mapping from name to ndarray of shape (n_samples,)
         Of the candidates on rows held out, the simplest first.
-    competitors : ndarray of shape (n_samples, n_competitors)
-        What the score of a context is measured against: losses on the same rows, or a risk that is known, or zeros.
-    same : mapping from name to column, optional
-        The competitor that is the candidate itself.
+    competitors : mapping from name to ndarray of shape (n_samples,)
+        What the score of a context is measured against: losses of other models on the same rows, a risk that is known,
+        or zeros. For excess risk the candidates should be among them, under their names: what one of them reaches in a
+        context is possible there.
     """
-    same = same or {}
-    judge = replace(held_out, confidence=ONE_ERROR)
+    columns, position = np.column_stack(list(competitors.values())), {name: k for k, name in enumerate(competitors)}
     names = list(losses)
-    kept, against, changes = names[0], [""], [Interval(0.0, 0.0, 0.0)]
+    kept = names[0]
+    rows = [{"against": "", "change": 0.0, "error": 0.0}]
     for name in names[1:]:
-        change = judge.excess_difference(losses[name], losses[kept], competitors, same.get(kept)).mix
-        against.append(kept)
-        changes.append(change)
-        # NaN where nothing can be judged.
-        if change.upper < 0.0:
+        same = (position.get(name), position.get(kept))
+        raw, corrected, error = held_out.worst_change(losses[name], losses[kept], columns, same)
+        # Zero without a sign, and NaN where nothing can be judged.
+        change = math.nan if math.isnan(raw) else max(raw, corrected) + 0.0
+        rows.append({"against": kept, "change": change, "error": error})
+        if change + error < 0.0:
             kept = name
-    estimate, low, high = np.array(changes).T
+    scores = [held_out.excess_bounds(losses[name], columns, list(competitors), position.get(name)) for name in names]
     return Choice(
         kept,
         Table.of(
             "",
             candidate=np.array(names),
-            worst_case=np.array(
-                [judge.worst_case(values, competitors, same.get(name)) for name, values in losses.items()]
-            ),
-            against=np.array(against),
-            change=estimate,
-            change_low=low,
-            change_high=high,
+            worst_case=np.array([one.mix_estimate for one in scores]),
+            **{name: np.array([row[name] for row in rows]) for name in rows[0]},
         ),
     )

@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from counterpoise.contexts import Contexts, encode, shown
 from counterpoise.core.robustness import Mixes, Robustness
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.inference.differences import difference_interval
+from counterpoise.inference.differences import difference_interval, worst_change
 from counterpoise.inference.intervals import (
     UNKNOWN,
     Excess,
@@ -139,7 +139,7 @@ def excess_bounds(
     competitors : array of shape (n_samples,) or (n_samples, n_competitors), mapping or data frame
         Losses of other models on the same rows: a model of the context's own, one for all. Infinite where there is
         none.
-    contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+    contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
     groups : labels of shape (n_samples,), optional
         Rows that belong together (one patient, one day) count as one. A group may span contexts.
     mix : mapping, Mix or set, optional
@@ -214,6 +214,8 @@ def excess_difference(
 class HeldOut:
     """Rows that were held out: their contexts, which of them belong together, their weights, and what is asked of them.
 
+    Where contexts overlap, there is an entry for each membership, and those of one row belong together.
+
     Attributes
     ----------
     contexts : Contexts
@@ -241,24 +243,39 @@ class HeldOut:
     @classmethod
     def of(cls, n_rows: int, contexts: Any, groups: Any = None, sample_weight: Any = None, **asked: Any) -> HeldOut:
         """Check what is known of each row."""
-        encoded = encode(contexts, n_rows)
+        encoded = encode(contexts, n_rows, may_overlap=True)
         codes = None if groups is None else encode(groups, n_rows, role="group").codes
-        return cls(encoded, codes, checked_row_weights(sample_weight, encoded), **asked)
+        return cls(encoded, encoded.units(codes), checked_row_weights(sample_weight, encoded), **asked)
 
     @property
     def totals(self) -> Array:
         """The weight of all rows of each context."""
         return np.bincount(self.contexts.codes, self.weight, len(self.contexts.labels)).astype(np.float64)
 
+    @property
+    def of_rows(self) -> tuple[NDArray[np.intp], Array, NDArray[np.intp] | None]:
+        """The context of each row, the smallest where it has several, its weight, and its group."""
+        firsts = self.contexts.firsts
+        groups = None if self.groups is None else self.groups[firsts]
+        return self.contexts.codes[firsts], self.weight[firsts], groups
+
     def weighted(self, *columns: Any) -> tuple[Any, ...]:
-        """Return the rows that have weight, and every other table or array of theirs."""
-        if (self.weight > 0).all():
-            return self, *columns
+        """Return the rows that have weight, and every other table or array of theirs.
+
+        Where contexts overlap, the columns are repeated once for each context of a row.
+        """
         kept = np.flatnonzero(self.weight > 0)
-        contexts = Contexts(self.contexts.labels, self.contexts.codes[kept])
+        whole = len(kept) == len(self.weight)
+        if whole and not self.contexts.overlap:
+            return self, *columns
         groups = None if self.groups is None else self.groups[kept]
-        rows = replace(self, contexts=contexts, groups=groups, weight=self.weight[kept])
-        return rows, *(_safe_indexing(column, kept) for column in columns)
+        rows = (
+            self
+            if whole
+            else replace(self, contexts=self.contexts.where(kept), groups=groups, weight=self.weight[kept])
+        )
+        at = kept if self.contexts.rows is None else self.contexts.rows[kept]
+        return rows, *(_safe_indexing(column, at) for column in columns)
 
     def excess_bounds(
         self, losses: Array, competitors: Array, names: Sequence[str], same: int | None = None
@@ -272,19 +289,33 @@ class HeldOut:
         by_context = self._by_context(excess, names)
         return ExcessBounds(*single, *mixed, self.confidence, self._unjudged(excess), p_value, by_context)
 
-    def worst_case(self, losses: Array, competitors: Array, same: int | None = None) -> float:
-        """Return an estimate of the excess in the worst plausible mix, without an interval."""
-        return self.excess_bounds(losses, competitors, [""] * competitors.shape[1], same).mix_estimate
-
     def excess_difference(
         self, losses: Array, others: Array, competitors: Array, same: int | None = None
     ) -> ExcessDifference:
         """See :func:`excess_difference`; ``same`` is the competitor that is the second model itself."""
-        both = np.concatenate([losses[:, None] - competitors, others[:, None] - competitors], axis=1)
-        events = np.r_[_events(losses, competitors, None), _events(others, competitors, same)]
-        one, other = drawn_excess(self.pairs(both, events), 2)
+        one, other = self._two(losses, others, competitors, (None, same))
         intervals = self._worst_cases(one, lambda worst: difference_interval(one, other, worst, self.confidence))
         return ExcessDifference(*intervals[0], *intervals[1], self.confidence, self._unjudged(one))
+
+    def worst_change(
+        self, losses: Array, others: Array, competitors: Array, same: tuple[int | None, int | None] = (None, None)
+    ) -> tuple[float, float, float]:
+        """Return what one model changes in the worst plausible mix, the same corrected, and its standard error.
+
+        See :func:`counterpoise.inference.differences.worst_change`; NaN where nothing can be judged. ``same`` are the
+        competitors that are the models themselves.
+        """
+        one, other = self._two(losses, others, competitors, same)
+        if not one.judged.any():
+            return math.nan, math.nan, math.nan
+        return worst_change(one, other, self._worst_mix(one))
+
+    def _two(
+        self, losses: Array, others: Array, competitors: Array, same: tuple[int | None, int | None]
+    ) -> list[Excess]:
+        both = np.concatenate([losses[:, None] - competitors, others[:, None] - competitors], axis=1)
+        events = np.r_[_events(losses, competitors, same[0]), _events(others, competitors, same[1])]
+        return drawn_excess(self.pairs(both, events), 2)
 
     def _by_context(self, excess: Excess, names: Sequence[str]) -> Table:
         """Return the excess of each context over its best competitor, with ends that hold together."""
@@ -324,9 +355,17 @@ class HeldOut:
 
     def _worst_cases(self, excess: Excess, interval: Callable[[WorstMix], Interval]) -> tuple[Interval, Interval]:
         """Return intervals over every mix, and over the plausible ones where these are fewer."""
+        plausible = self._worst_mix(excess)
+        if not excess.judged.any():
+            return UNKNOWN, UNKNOWN
+        single = interval(WorstMix(None, excess.known))
+        return single, single if plausible.everything else interval(plausible)
+
+    def _worst_mix(self, excess: Excess) -> WorstMix:
+        """Return the worst case over the plausible mixes."""
         mix, n_contexts = self.mix, len(self.contexts.labels)
         if isinstance(mix, (Mix, Mapping)):
-            mix = Robustness(self.confidence, mix=mix).mixes(self.totals, self.contexts.labels)
+            mix = Robustness(self.confidence, mix=mix).mixes_of(self.contexts, self.totals)
         elif mix is not None and not hasattr(mix, "worst_case"):
             raise InvalidInputError(f"mix is {mix!r:.60}; pass a set of mixes such as KLBall(p_hat, radius).")
         elif mix is not None and len(mix.p_hat) != n_contexts + self.n_unseen:
@@ -334,10 +373,7 @@ class HeldOut:
                 f"mix is a set over {len(mix.p_hat)} contexts and the rows have {n_contexts}: "
                 f"{', '.join(f'{shown(label):.30}' for label in self.contexts.labels[:5])}. Pass one share for each."
             )
-        if not excess.judged.any():
-            return UNKNOWN, UNKNOWN
-        single, plausible = interval(WorstMix(None, excess.known)), WorstMix(mix, excess.known)
-        return single, single if plausible.everything else interval(plausible)
+        return WorstMix(mix, excess.known)
 
 
 def _events(losses: Array, competitors: Array, same: int | None) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from counterpoise.inference.excess import ExcessBounds, HeldOut
 from counterpoise.table import Table, written
 
 Array = NDArray[np.float64]
+
+StopRule = Literal["bound", "test"] | None
+"""When a search for something better ends before it begins; see :meth:`Headroom.stops`."""
 
 _NEGLIGIBLE = 0.05
 """Of the mean absolute deviation of what the plain model loses above a perfect prediction: less matters to nobody."""
@@ -86,7 +89,7 @@ class Headroom:
     def __repr__(self) -> str:
         return f"{self.verdict}\n\n{self.by_context}"
 
-    def stops(self, rule: str | None) -> bool:
+    def stops(self, rule: StopRule) -> bool:
         """Return whether a search for something better ends here.
 
         Parameters
@@ -117,7 +120,7 @@ def to_gain(p_value: float, upper: float, small: float, confidence: float, some_
         which = " that can be judged" if some_unjudged else ""
         return (
             f"One model is enough for all contexts{which}: none is served worse than by a model of its own by more "
-            f"than {written(upper, digits=2)}, which is negligible, so robustness has nothing to buy."
+            f"than {written(upper, digits=2)}, which is negligible. There is nothing to gain here."
         )
     return (
         f"The data cannot tell whether any context's own model is better than the plain one (p = {p_value:.2g}; by "

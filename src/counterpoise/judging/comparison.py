@@ -34,8 +34,9 @@ from counterpoise.estimators.learners import (
 )
 from counterpoise.estimators.linear import RobustLinearModel, RobustLinearRegression, RobustLogisticRegression
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.inference.choice import Choice, choose
 from counterpoise.inference.excess import ExcessBounds, ExcessDifference, HeldOut
-from counterpoise.inference.headroom import negligible
+from counterpoise.inference.headroom import Headroom, negligible
 from counterpoise.inference.intervals import ENDS, NOTHING, interval_in
 from counterpoise.judging.verdict import verdict
 from counterpoise.sets import ContextSet, Mix
@@ -87,6 +88,11 @@ class Comparison:
         What was fitted, in words.
     remarks : str
         The verdict without its first sentence.
+    choice : Choice
+        Which of ``erm``, ``inverse-frequency`` and ``robust`` to keep: the simplest, unless another is better in the
+        worst plausible mix by more than its error.
+    headroom : Headroom
+        What contexts could gain by models of their own.
     """
 
     summary: Table
@@ -96,8 +102,15 @@ class Comparison:
     verdict: str
     confidence: float
     mixes: ContextSet
+    choice: Choice
+    headroom: Headroom
     model: str = ""
     remarks: str = ""
+
+    @property
+    def chosen(self) -> str:
+        """The method to keep."""
+        return self.choice.chosen
 
     @property
     def level(self) -> str:
@@ -152,7 +165,7 @@ def compare(
 
     Parameters
     ----------
-    contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+    contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
     estimator : estimator, optional
         A robust estimator, or a pipeline that ends in one; all preprocessing in it is fitted inside the folds. By
         default scaled features and a robust logistic or linear regression, by the kind of y.
@@ -197,28 +210,29 @@ def compare(
         base = clone(base).set_params(**{f"{step_name(base)}mix": mix})
     base = with_counted_draws(base, X, contexts, groups, sample_weight)
     last = innermost(base)
-    folds = fold_of_rows(base, X, target, held_out.contexts.codes, held_out.weight, cv, held_out.groups)
+    codes, weight, together = held_out.of_rows
+    folds = fold_of_rows(base, X, target, codes, weight, cv, together)
     held_out, X, target, folds = held_out.weighted(X, target, folds)
     judge: dict[str, Any] = {"loss": loss, "floor": least_probability(len(target)), "n_jobs": n_jobs}
     with _each_warning_once():
         rows = _held_out_losses(base, methods, X, target, held_out, folds, **judge)
-        alone = (_variant(base, "erm", [0]), X, target, held_out.weight, held_out.contexts.codes)
+        alone = (variant(base, "erm", [0]), X, target, held_out.weight, held_out.contexts.codes)
         own = specialist_losses(*alone, folds, **judge)
         # For a learner that memorises, its own rows say nothing.
         minimises = isinstance(last, RobustLinearModel)
         fitted = specialist_losses(*alone, None, **judge) if minimises else np.full(len(target), np.nan)
-        plausible = _plausible(last, held_out.totals, held_out.contexts.labels)
+        plausible = _plausible(last, held_out)
     model = type(last).__name__ if estimator is not None else f"{type(last).__name__}, chosen by the kind of y"
     # The Poisson loss of a perfect prediction differs from row to row by far more than models do.
     lowest = last.lowest_losses(target) if minimises and loss is None else np.zeros(len(target))
     return _judged(held_out, rows, own, fitted, plausible, model, negligible(held_out, rows["erm"] - lowest))
 
 
-def _plausible(last: Any, counts: Array, labels: NDArray[Any]) -> ContextSet:
+def _plausible(last: Any, held_out: HeldOut) -> ContextSet:
     """Return the set of mixes for which an estimator is made."""
     given = last.get_params(deep=False)
     switches = {name: given[name] for name in ("confidence", "radius", "draws", "mix") if name in given}
-    return Robustness(**switches).mixes(counts, labels)
+    return Robustness(**switches).mixes_of(held_out.contexts, held_out.totals)
 
 
 @contextmanager
@@ -259,13 +273,15 @@ def _held_out_losses(
 ) -> dict[str, Array]:
     """Return the loss of each row under each method, fitted without its fold; preprocessing is fitted once a fold."""
     contexts, weight = held_out.contexts, held_out.weight
-    models = {name: _variant(base, name, contexts.labels) for name in methods}
-    weights = {name: contexts.balanced(weight) if METHODS[name].balanced else weight for name in methods}
-    labels = contexts.labels[contexts.codes]
+    models = {name: variant(base, name, contexts.labels, contexts.overlap) for name in methods}
+    by_weight = [name for name in methods if METHODS[name].balanced and not contexts.overlap]
+    weights = {name: contexts.balanced(weight) if name in by_weight else weight for name in methods}
     prepares = isinstance(base, Pipeline) and len(base.steps) > 1
 
     def one(fold: int) -> list[Array]:
-        seen, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        entries, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        seen, labels = contexts.given(entries)
+        present = contexts.labels[np.unique(contexts.codes[entries])]
         before, after = _safe_indexing(X, seen), _safe_indexing(X, held)
         if prepares:
             with config_context(enable_metadata_routing=False):
@@ -273,8 +289,8 @@ def _held_out_losses(
                 before, after = steps.fit_transform(before, y[seen]), steps.transform(after)
         losses = []
         for name, model in models.items():
-            last = _informed(model.steps[-1][1] if prepares else model, contexts.labels, labels[seen])
-            metadata = {"contexts": labels[seen], "sample_weight": weights[name][seen]}
+            last = _informed(model.steps[-1][1] if prepares else model, contexts.labels, present)
+            metadata = {"contexts": labels, "sample_weight": weights[name][seen]}
             losses.append(row_losses(fit_routed(last, before, y[seen], **metadata), after, y[held], **judge))
         return losses
 
@@ -286,7 +302,7 @@ def _held_out_losses(
     return rows
 
 
-def _informed(model: Any, labels: NDArray[Any], present: NDArray[Any]) -> Any:
+def _informed(model: Any, labels: NDArray[Any], present: Iterable[Any]) -> Any:
     """Return a model that is told of no contexts but those among its rows: a fold may lack one of a single row."""
     own = innermost(model)
     mix, there = own.get_params(deep=False).get("mix"), {plain(label) for label in present}
@@ -296,7 +312,7 @@ def _informed(model: Any, labels: NDArray[Any], present: NDArray[Any]) -> Any:
     return clone(model).set_params(**{f"{step_name(model)}mix": Mix.of(mix).without(lacking)})
 
 
-def _variant(base: Any, method: str, contexts: Iterable[Any]) -> Any:
+def variant(base: Any, method: str, contexts: Sequence[Any] | NDArray[Any], overlap: bool = False) -> Any:
     """Return the estimator with its switches set for a method; without contexts a fit has one, 0."""
     prefix, switches = step_name(base), dict(BASELINES[method])
     given = innermost(base).get_params()
@@ -305,8 +321,14 @@ def _variant(base: Any, method: str, contexts: Iterable[Any]) -> Any:
         switches["reference"] = dict.fromkeys(map(plain, contexts), 0.0)
     if method != "robust":
         switches |= {name: None for name in ("adjust", "mix") if name in given}
+    if overlap and METHODS[method].balanced:
+        # A row in several contexts has no one weight by which each of them counts alike.
+        switches["mix"] = Mix(shares={plain(label): 1.0 / len(contexts) for label in contexts}, radius=0.0)
     return clone(base).set_params(**{prefix + name: value for name, value in switches.items()})
 
+
+CANDIDATES = ("erm", "inverse-frequency", "robust")
+"""The methods of which one is kept, the simplest first."""
 
 COMPETITORS = ("own", "pooled")
 """What excess risk is measured against in every context: its own model, and the plain one for all."""
@@ -330,6 +352,9 @@ def _judged(
     competitors, nothing = np.column_stack([own, erm]), np.zeros((len(erm), 1))
     risk = {name: held_out.excess_bounds(losses, nothing, [""]) for name, losses in rows.items()}
     held_out = replace(held_out, mix=plausible, n_unseen=plausible.p_hat.size - len(labels))
+    candidates = {name: rows[name] for name in CANDIDATES if name in rows}
+    choice = choose(held_out, candidates, {"own": own, **candidates})
+    headroom = Headroom(held_out.excess_bounds(erm, own[:, None], ["own"]), small)
     excess = {
         name: held_out.excess_bounds(losses, competitors, COMPETITORS, pooled if name == "erm" else None)
         for name, losses in rows.items()
@@ -345,7 +370,10 @@ def _judged(
     other = None
     if "inverse-frequency" in rows:
         other = held_out.excess_difference(rows["robust"], rows["inverse-frequency"], competitors)
-    words = verdict(summary, brackets, other, small, held_out.confidence)
+    words = [
+        *verdict(summary, brackets, other, small, held_out.confidence),
+        f"To be kept: {choice.chosen}, since {choice.reason}.",
+    ]
     return Comparison(
         summary=summary,
         by_context=Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]}),
@@ -354,6 +382,8 @@ def _judged(
         verdict=" ".join(words),
         confidence=held_out.confidence,
         mixes=plausible,
+        choice=choice,
+        headroom=headroom,
         model=model,
         remarks=" ".join(words[1:]),
     )

@@ -22,6 +22,7 @@ from counterpoise.estimators.boosting import RobustBooster
 from counterpoise.estimators.learners import with_counted_draws
 from counterpoise.estimators.linear import RobustLinearModel
 from counterpoise.exceptions import EmptySetError, InvalidInputError
+from counterpoise.memberships import Memberships
 from counterpoise.sets import (
     Ball,
     ContextSet,
@@ -91,7 +92,7 @@ def confidence_path(
     model : estimator
         A robust linear model, or a pipeline that ends in one; or any estimator with a parameter ``radius`` and the
         attributes of :class:`counterpoise.ContextRobust`, which is fitted anew at every level.
-    contexts : labels of shape (n_samples,), or a table of several columns, which are crossed
+    contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
     confidences, radii : sequences of numbers, optional
         The levels, as confidences or as radii in bits.
     levels : int
@@ -139,7 +140,8 @@ def confidence_path(
         raise InvalidInputError(
             "confidence_path needs contexts=, one label per row: with one context there is no path."
         )
-    sized = _Levels(model, confidences, radii, levels)
+    overlap = isinstance(contexts, Memberships) and contexts.overlap
+    sized = _Levels(model, confidences, radii, levels, overlap)
     if isinstance(model, RobustLinearModel):
         return _linear_path(clone(model), sized, X, y, contexts, sample_weight, beside, **columns)
     return _refitted_path(model, sized, X, y, contexts, sample_weight, beside, **columns)
@@ -153,6 +155,7 @@ class _Levels:
     confidences: Sequence[float] | None
     radii: Sequence[float] | None
     n_levels: int
+    overlap: bool = False
 
     @property
     def mix(self) -> Any:
@@ -211,6 +214,10 @@ class _Levels:
             )
         if self.confidences is not None and self.radii is not None:
             raise InvalidInputError("pass confidences or radii, not both.")
+        if self.confidences is not None and self.overlap:
+            raise InvalidInputError(
+                "contexts overlap, so no radius follows from their counts and a confidence. Pass radii, or neither."
+            )
         if self.confidences is not None:
             levels = np.atleast_1d(np.asarray(self.confidences)).tolist()
             asked = [self._sized(one, counts, labels) for one in levels]
@@ -239,7 +246,7 @@ class _Levels:
         """Return the confidence of a level, NaN where it does not follow from the data."""
         known = self.by_label
         of_data = known is not None and (known.ball, known.counts, known.shares) == ("kl", None, None)
-        if self.mix is not None and not of_data:
+        if self.overlap or (self.mix is not None and not of_data):
             return math.nan
         return implied_confidence(radius, counts, self.method, draws=self.model.draws)
 

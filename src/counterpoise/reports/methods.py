@@ -24,3 +24,10 @@ WORDS = {
     "minimax-regret": "least regret",
 }
 """A method in the words of someone who has not read the paper."""
+
+KEPT = {
+    "robust": "the robust one",
+    "erm": "the plain one (empirical risk minimisation)",
+    "inverse-frequency": "the one with equal weights of contexts",
+}
+"""A model of which one is kept."""

@@ -24,7 +24,7 @@ from counterpoise.inference.intervals import ENDS, interval_in
 from counterpoise.judging.comparison import Comparison, compare
 from counterpoise.judging.confidence import ConfidencePath, confidence_path
 from counterpoise.judging.verdict import change_in_words
-from counterpoise.reports.methods import COLOURS, WORDS
+from counterpoise.reports.methods import COLOURS, KEPT, WORDS
 from counterpoise.reports.pages.document import page, save, table, versions
 from counterpoise.reports.pages.lines import NAMED, Line, Mark, line_chart, lines_of
 from counterpoise.reports.pages.rows import Bar, DotRow, bar_chart, dot_chart
@@ -36,6 +36,9 @@ from counterpoise.sets import RADIUS_TICKS, ContextSet, along_radii
 from counterpoise.table import Table, jsonable, plain_rows
 
 Array = NDArray[np.float64]
+
+BEST = "best"
+"""To be chosen by held-out rows."""
 
 _LISTED = ("confidence", "radius", "draws", "criterion", "alpha", "reference", "adjust", "quantile", "delta")
 
@@ -67,6 +70,9 @@ class Report:
     n_rows : int, optional
         How many rows the model was fitted to, where X, y and contexts are a sample of them. Baselines and path are of
         the sample, with a set of the size of the model's.
+    keeps : str
+        The method whose model the reader will use; ``"best"`` is the one that held-out rows speak for, see
+        :attr:`counterpoise.judging.comparison.Comparison.choice`. By default the model is what the report is about.
     """
 
     model: Any
@@ -84,6 +90,7 @@ class Report:
     risk: str = ""
     levels: int = 30
     n_rows: int | None = None
+    keeps: str = "robust"
 
     @cached_property
     def fitted(self) -> Any:
@@ -143,6 +150,20 @@ class Report:
             groups=self.groups,
             n_jobs=self.n_jobs,
         )
+
+    @property
+    def kept(self) -> str:
+        """The method whose model is kept."""
+        return self.comparison.chosen if self.keeps == BEST else self.keeps
+
+    @property
+    def advice(self) -> str:
+        """Which model is kept, or would better be, and why."""
+        if self.keeps == BEST:
+            return f"The model that is kept is {KEPT[self.kept]}: {self.comparison.choice.reason}."
+        if self.kept != self.comparison.chosen:
+            return f"The model is {KEPT[self.kept]}, as asked. Held-out rows speak for {KEPT[self.comparison.chosen]}."
+        return f"Held-out rows speak for {KEPT[self.kept]}, which this is: {self.comparison.choice.reason}."
 
     @cached_property
     def path(self) -> ConfidencePath:
@@ -241,6 +262,8 @@ class Report:
         proof = self._proof
         return {
             "verdict": self.verdict,
+            "kept": self.kept,
+            "candidates": plain_rows(self.comparison.choice.candidates),
             **sample,
             "contexts": plain_rows(self.by_context),
             "methods": plain_rows(self.comparison.summary),

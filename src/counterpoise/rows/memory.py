@@ -48,7 +48,8 @@ class MemoryRows:
     starts : ndarray of shape (n_contexts + 1,)
         Context ``c`` holds the rows ``starts[c]:starts[c + 1]``.
     together : ndarray of shape (n_samples,), optional
-        Numbers, ascending, that are the same for rows which are held out together.
+        Numbers that are the same for rows which are held out together. Rows of several contexts that share one are a
+        row that counts in each of them.
     """
 
     X: Any
@@ -74,9 +75,11 @@ class MemoryRows:
         """Group rows by context; arguments have been checked by the caller."""
         order = contexts.grouping_order()
         weight = np.ones(len(target)) if sample_weight is None else sample_weight
+        together = contexts.rows
         if order is not None:
             X, target, weight = gathered(X, order), target[order], weight[order]
-        return cls(X, target, weight, contexts.starts, loss, fit_intercept)._normalised()
+            together = None if together is None else together[order]
+        return cls(X, target, weight, contexts.starts, loss, fit_intercept, together)._normalised()
 
     def _normalised(self) -> MemoryRows:
         """Return the rows with weights that add up to one in each context."""

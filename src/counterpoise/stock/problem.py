@@ -230,8 +230,8 @@ class StockProblem:
         oracle: Any = self.oracle
         if charge:
             oracle = replace(oracle, below=oracle.below + charge)
-        labels = self.problem.contexts.labels
-        mixes, unseen = robustness.mixes(self.problem.counts, labels), robustness.unseen(labels)
+        contexts = self.problem.contexts
+        mixes, unseen = robustness.mixes_of(contexts, self.problem.counts), robustness.unseen(contexts.labels)
         return RobustObjective.of(oracle, mixes, robustness.scored(self.references), unseen.risks)
 
     def solve(self, robustness: Robustness, charge: float = 0.0, speaker: str = "stock") -> Solution:

@@ -5,10 +5,11 @@ try:
 except ImportError as error:
     raise ImportError("counterpoise.torch needs torch. Run: pip install 'counterpoise[torch]'") from error
 
+from counterpoise.torch.evaluation import context_risks, per_sample
 from counterpoise.torch.losses import ContextLoss, ERMLoss, GroupDROLoss, InverseFrequencyLoss, RobustLoss
 from counterpoise.torch.references import reference_risks
 from counterpoise.torch.sampling import ContextBatchSampler
-from counterpoise.torch.training import History, context_risks, fit, per_sample
+from counterpoise.torch.training import History, fit
 
 __all__ = [
     "ContextBatchSampler",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -45,8 +45,17 @@ class ContextLoss(nn.Module):
         How batches draw contexts: as in the data, all alike, or with these probabilities.
     averaging : float
         What a new batch takes away from the running risks, between 0 (never forget) and 1 (this batch alone).
+
+    Attributes
+    ----------
+    method : str
+        The name of the method in tables.
+    mixes : ContextSet or None
+        The mixes whose worst case the loss is made for; None is every mix.
     """
 
+    method: ClassVar[str] = "robust"
+    mixes: ContextSet | None = None
     counts: Tensor
     sampled: Tensor
     loss_sums: Tensor
@@ -92,6 +101,11 @@ class ContextLoss(nn.Module):
     def n_contexts(self) -> int:
         """Contexts."""
         return len(self.counts)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing to be robust against, so that the loss is a mean with fixed weights."""
+        return self.n_contexts == 1 if self.mixes is None else self.mixes.is_point
 
     @property
     def _is_shared(self) -> bool:
@@ -162,6 +176,13 @@ class ContextLoss(nn.Module):
 class ERMLoss(ContextLoss):
     """Empirical risk minimisation: contexts count as in the data."""
 
+    method = "erm"
+
+    @property
+    def is_plain(self) -> bool:
+        """True."""
+        return True
+
     @property
     def context_weights(self) -> Tensor:
         """The shares in the data."""
@@ -170,6 +191,8 @@ class ERMLoss(ContextLoss):
 
 class InverseFrequencyLoss(ContextLoss):
     """Inverse-frequency weights: all contexts count alike."""
+
+    method = "inverse-frequency"
 
     @property
     def context_weights(self) -> Tensor:
@@ -186,6 +209,7 @@ class GroupDROLoss(ContextLoss):
         Of the weights.
     """
 
+    method = "group-dro"
     log_weights: Tensor
 
     def __init__(self, counts: Any, *, step_size: float = 0.01, sampling: Sampling = "proportional") -> None:
@@ -242,6 +266,7 @@ class RobustLoss(ContextLoss):
         See :class:`ContextLoss`.
     """
 
+    mixes: ContextSet
     references: Tensor
     mix: Tensor
 

@@ -19,8 +19,9 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from counterpoise.contexts import Contexts, encode
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import check_output, whole
+from counterpoise.torch.evaluation import RowLoss, context_risks, per_sample
 from counterpoise.torch.losses import ERMLoss
-from counterpoise.torch.training import RowLoss, context_risks, fit, per_sample
+from counterpoise.torch.training import fit
 
 Array = NDArray[np.float64]
 
@@ -77,7 +78,7 @@ def reference_risks(
     place = torch.device(device) if device is not None else next(model.parameters()).device
     batches = partial(_batches, dataset, encoded, batch_size, seed)
     pooled = copy.deepcopy(model)
-    train = partial(fit, epochs=epochs, row_loss=row_loss, device=place)
+    train = partial(fit, epochs=epochs, row_loss=row_loss, device=place, guard=False)
     train(pooled, ERMLoss(encoded.counts), batches(~judges, True), optimizer(pooled.parameters()))
     least, _ = context_risks(pooled, batches(judges, False), len(encoded.labels), row_loss, place)
     for c in range(len(encoded.labels)):

@@ -61,11 +61,21 @@ class CallableOracle:
     def is_rigorous(self) -> bool:
         """Whether the bound may be called global.
 
-        The caller says the risks are convex, or gave Hessians of which none that was seen speaks against it.
+        The caller says the risks are convex and they can be bounded from below, or gave Hessians of which none that was
+        seen speaks against it.
         """
         if self.convex is not None:
-            return self.convex
+            return self.convex and self.is_bounded_below
         return self.hessian_of is not None and not self._seen.get("indefinite", False)
+
+    @property
+    def is_bounded_below(self) -> bool:
+        """Whether anything is proved of convex risks from below.
+
+        Without Hessians that takes secants of one parameter, or tangents inside bounds: a tangent falls without end.
+        """
+        closed = self.bounds is not None and bool(np.isfinite(self.bounds).all())
+        return self.n_parameters == 1 or self.hessian_of is not None or closed
 
     offers = frozenset({"hessian", "hessian_product"})
 
@@ -183,7 +193,7 @@ class CallablePoint(BasePoint):
             return self._secant_bound(p)
         value = float(p @ self.risks)
         best = self._tangent_bound(value, gradient)
-        if self.oracle.convex and self.oracle.hessian_of is None:
+        if self.oracle.hessian_of is None and self.oracle.is_rigorous:
             return best
         if curvature is None:
             curvature = self.hessian(p)

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.contexts import one_each
 from counterpoise.core.oracle._base import Array
 from counterpoise.core.oracle.linear import LinearOracle
 from counterpoise.core.references.rows import ContextRows
@@ -66,19 +67,27 @@ class CrossFit:
         return self.oracle.rows
 
     @cached_property
-    def _units(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The first row of what is held out together, and the unit of each row."""
+    def _held_together(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """A row of what is held out together, that of its smallest context, and the unit of each row."""
         rows = np.arange(len(self._rows.target))
         if self._rows.together is None:
             return rows, rows
-        _, firsts, units = np.unique(self._rows.together, return_index=True, return_inverse=True)
-        return firsts, units
+        return one_each(self._rows.together, self._rows.sizes[self._rows.owner])
+
+    @cached_property
+    def _units(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """A row of what counts as one in a context, and the unit of each row."""
+        firsts, units = self._held_together
+        if self._rows.together is None:
+            return firsts, units
+        # What is held out together is one in each context that it counts in.
+        return one_each(self._rows.owner * len(firsts) + units, np.zeros_like(units))
 
     @cached_property
     def folds(self) -> NDArray[np.intp]:
         """The fold in which each row is held out."""
         target = self._rows.target if self._rows.target.ndim == 1 else self._rows.target[:, -1]
-        firsts, units = self._units
+        firsts, units = self._held_together
         return folds_within(self._rows.owner[firsts], target[firsts], self.n_folds)[units]
 
     def check(self, asked: str, instead: str) -> None:
@@ -89,7 +98,7 @@ class CrossFit:
         asked, instead : str
             What rows were to be held out for, and what else can be asked.
         """
-        if len(self._units[0]) < 2:
+        if len(self._held_together[0]) < 2:
             raise InvalidInputError(f"{asked} holds rows out, and there is one row. Use {instead}.")
 
     @cached_property

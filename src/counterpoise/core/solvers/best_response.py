@@ -65,6 +65,7 @@ def best_response(
     *,
     tol: float,
     max_iter: int,
+    noise: float = 0.0,
     callback: Callable[[int, float, float], None] | None = None,
 ) -> Game:
     """Look for the weights under which the learner's own answer is least favourable.
@@ -83,6 +84,8 @@ def best_response(
         Of the contexts in the data, which the set need not be centred on.
     tol : float
         Stop when the gap is at most this share of the worst case of the scores' size.
+    noise : float
+        Do not begin where the first gap is at most this: what the scores cannot resolve.
     callback : callable, optional
         Called with the round, the lower and the upper value.
     """
@@ -98,7 +101,8 @@ def best_response(
         rounds.append(this)
         if callback is not None:
             callback(n, this.lower, this.upper)
-        if mixes.is_point or this.gap <= tol * float(mixes.worst_case(np.abs(this.scores)).value):
+        enough = tol * float(mixes.worst_case(np.abs(this.scores)).value)
+        if mixes.is_point or this.gap <= (enough if centre is not None else max(enough, noise)):
             converged = True
             break
         if centre is None or this.gap < centre.gap:

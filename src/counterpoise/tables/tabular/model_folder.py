@@ -9,11 +9,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from sklearn.base import clone
+
 from counterpoise.contexts import plain, shown
 from counterpoise.estimators.learners import innermost
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import check_output_folder, whole_folder
-from counterpoise.reports.report import Report
+from counterpoise.judging.comparison import CANDIDATES
+from counterpoise.reports.report import BEST, Report
 from counterpoise.rows.recorded import Recorded, check_checkpoint
+from counterpoise.sets import Mix
 from counterpoise.tables.reading import TableOnDisk, memory, open_table
 from counterpoise.tables.tabular.columns import Asked
 from counterpoise.tables.tabular.fitting import Fitted, Progress, problem_of, recording
@@ -22,7 +28,17 @@ from counterpoise.tables.tabular.saved import FILES, SavedModel
 from counterpoise.tables.tabular.task import RISKS
 
 if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
     from counterpoise.rows import Blocks
+
+
+FITTING = {
+    "robust": "fitting",
+    "erm": "fitting the plain model, which is kept",
+    "inverse-frequency": "fitting the model with equal weights of contexts, which is kept",
+}
+"""What is being done, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +55,8 @@ class ModelFolder:
         The most bytes to use; else what is free. A table that needs more is read in chunks.
     checkpoint : Path, optional
         A file from which a fit in chunks goes on that was cut short.
+    method : {"best", "robust", "erm", "inverse-frequency"}
+        Whose model is kept; the best is what the comparison on held-out rows would keep.
     folds, n_jobs : int
         Of the comparison with the baselines.
     workers : context manager
@@ -50,6 +68,7 @@ class ModelFolder:
     force: bool = False
     memory: float | None = None
     checkpoint: Path | None = None
+    method: str = "best"
     folds: int = 5
     n_jobs: int = 1
     workers: AbstractContextManager[Any] = field(default_factory=nullcontext)
@@ -65,16 +84,20 @@ class ModelFolder:
             Without a reference among its switches, least risks are cross-fitted, or in sample where rows do not fit
             into memory.
         """
+        if self.method not in (BEST, *CANDIDATES):
+            raise InvalidInputError(f"--method is {self.method!r:.60}; choose best, {', '.join(CANDIDATES)}.")
         check_output_folder(self.folder, FILES, self.force)
         if self.checkpoint is not None:
             check_checkpoint(self.checkpoint)
         table = open_table(file)
         found = asked.found_in(table.path, table.names)
         table = table.only(found.needed(table.names)) if found.drop or found.only else table
-        fitted = self._fitted(table, found)
+        fit = self._posed(table, found)
+        fitted = fit("robust")
         report = self._judged(fitted, table, asked)
+        kept = fitted.model if report.kept == "robust" else fit(report.kept).model
         pooled = None if fitted.pool is None else fitted.pool.described
-        saved = SavedModel(fitted.model, fitted.columns, asked.target, fitted.task, pooled)
+        saved = SavedModel(kept, fitted.columns, asked.target, fitted.task, pooled)
 
         def write(folder: Path) -> None:
             saved.write(folder)
@@ -90,8 +113,8 @@ class ModelFolder:
         )
         return report
 
-    def _fitted(self, table: TableOnDisk, asked: Asked) -> Fitted:
-        """Fit a model, in memory or in chunks."""
+    def _posed(self, table: TableOnDisk, asked: Asked) -> Callable[[str], Fitted]:
+        """Read a table, and return what fits the model of a method to it, in memory or in chunks."""
         free = 2.0 * memory.memory_budget() if self.memory is None else self.memory
         size = memory.needed(table.size)
         if size > free:
@@ -100,37 +123,51 @@ class ModelFolder:
                 "may be used: it is read in chunks"
             )
             # Half of what is free may be used in any case.
-            return self._fitted_in_chunks(table, asked, free / 2.0 if self.memory is None else free)
+            return self._posed_in_chunks(table, asked, free / 2.0 if self.memory is None else free)
         if self.checkpoint is not None:
             self.progress.note("the table fits into memory, so there is nothing to keep in a checkpoint")
         with self.progress.step("reading"):
             problem = problem_of(table.read(), _with_reference(asked, "cross-fit"))
         self.progress.note(*problem.notes)
-        with problem.suited(), self.progress.step("fitting"):
-            fitted = problem.fit()
-        self.progress.note(*fitted.warned)
-        return fitted
 
-    def _fitted_in_chunks(self, table: TableOnDisk, asked: Asked, budget: float) -> Fitted:
+        def fit(method: str) -> Fitted:
+            own = replace(problem, model=as_method(problem.model, method, problem.contexts))
+            with problem.suited(), self.progress.step(FITTING[method]):
+                fitted = own.fit()
+            self.progress.note(*fitted.warned)
+            return fitted
+
+        return fit
+
+    def _posed_in_chunks(self, table: TableOnDisk, asked: Asked, budget: float) -> Callable[[str], Fitted]:
         asked = _with_reference(asked, "in-sample")
         with self.progress.step("looking through all rows"):
             problem = large_problem_of(table, asked, budget)
         self.progress.note(*problem.notes)
-        with self.progress.step("fitting"):
-            fitted = problem.fit(self._recorded(table, asked))
-        notes = [
-            f"the model is of all {problem.n_kept:,} rows, read in chunks; baselines and the path of confidence are of "
-            f"{len(fitted.y):,} of them, drawn at random"
-        ]
-        if problem.asked.switches.get("criterion", "excess") == "excess":
-            notes.append("the least risk of each context is in sample: held-out rows would have to be in memory")
-        notes += _unseen(fitted)
-        self.progress.note(*fitted.warned, *notes)
-        return replace(fitted, remarks=(*fitted.remarks, *notes))
 
-    def _recorded(self, table: TableOnDisk, asked: Asked) -> Callable[[Blocks], Blocks]:
+        def fit(method: str) -> Fitted:
+            own = replace(problem, model=as_method(problem.model, method, problem.coding.labels))
+            with self.progress.step(FITTING[method]):
+                fitted = own.fit(self._recorded(table, asked, method))
+            if method != "robust":
+                return fitted
+            notes = [
+                f"the model is of all {problem.n_kept:,} rows, read in chunks; baselines and the path of confidence "
+                f"are of {len(fitted.y):,} of them, drawn at random"
+            ]
+            if problem.asked.switches.get("criterion", "excess") == "excess":
+                notes.append("the least risk of each context is in sample: held-out rows would have to be in memory")
+            notes += _unseen(fitted)
+            self.progress.note(*fitted.warned, *notes)
+            return replace(fitted, remarks=(*fitted.remarks, *notes))
+
+        return fit
+
+    def _recorded(self, table: TableOnDisk, asked: Asked, method: str) -> Callable[[Blocks], Blocks]:
         """Return what keeps the answer of every pass, for a fit that is cut short and begun again."""
-        path, fingerprint = self.checkpoint, repr((table.fingerprint, asked)).encode()
+        # A baseline takes few passes, and its answers are not those of the fit before.
+        path = self.checkpoint if method == "robust" else None
+        fingerprint = repr((table.fingerprint, asked)).encode()
         return lambda blocks: blocks if path is None else Recorded(blocks, path, fingerprint)
 
     def _judged(self, fitted: Fitted, table: TableOnDisk, asked: Asked) -> Report:
@@ -161,6 +198,7 @@ class ModelFolder:
             n_jobs=self.n_jobs,
             risk=RISKS[fitted.task],
             n_rows=fitted.n_fitted,
+            keeps=self.method,
         )
         with self.workers, fitted.suited(), self.progress.step("comparing with the baselines, on held-out rows"):
             _, warned = recording(lambda: report.comparison)
@@ -169,6 +207,23 @@ class ModelFolder:
             _, warned = recording(lambda: report.path)
         self.progress.note(*warned)
         return report
+
+
+def as_method(model: Pipeline, method: str, contexts: Any) -> Pipeline:
+    """Return the pipeline of a robust model with its switches set for a method.
+
+    Parameters
+    ----------
+    contexts : ndarray
+        Labels, of rows or of contexts.
+    """
+    if method == "robust":
+        return model
+    labels = [plain(label) for label in np.unique(contexts)]
+    # A set of one mix: that of the data, or the one in which all contexts have the same share.
+    mix = Mix(shares=dict.fromkeys(labels, 1.0 / len(labels)), radius=0.0) if method == "inverse-frequency" else None
+    switches = {"radius": 0.0, "draws": None, "adjust": None, "mix": mix}
+    return clone(model).set_params(**{f"model__{name}": value for name, value in switches.items()})
 
 
 def _with_reference(asked: Asked, reference: str) -> Asked:

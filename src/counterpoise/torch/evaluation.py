@@ -1,0 +1,78 @@
+"""Losses of a network on batches: per sample, per context, and of several sets of parameters on the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from counterpoise.torch.losses import context_sums
+
+RowLoss = Callable[[Tensor, Tensor], Tensor]
+Batches = Iterable[tuple[Tensor, Tensor, Tensor]]
+
+
+def per_sample(prediction: Tensor, target: Tensor) -> Tensor:
+    """Return the loss of every sample: cross-entropy for classes, half the squared error for numbers."""
+    if target.is_floating_point():
+        squares = 0.5 * (prediction.reshape(target.shape) - target).square()
+        return squares if squares.ndim == 1 else squares.flatten(1).mean(1)
+    return nn.functional.cross_entropy(prediction, target, reduction="none")
+
+
+@torch.no_grad()
+def context_risks(
+    model: nn.Module,
+    batches: Batches,
+    n_contexts: int,
+    row_loss: RowLoss = per_sample,
+    device: str | torch.device | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean loss and the number of samples in each context; NaN where there are none."""
+    place = torch.device(device) if device is not None else next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    both = torch.zeros(2, n_contexts, dtype=torch.float64, device=place)
+    for batch in batches:
+        inputs, targets, contexts = (part.to(place) for part in batch)
+        both += context_sums(row_loss(model(inputs), targets), contexts, n_contexts)
+    model.train(was_training)
+    sums, counts = both.cpu().numpy()
+    with np.errstate(invalid="ignore"):
+        return sums / np.where(counts > 0, counts, np.nan), counts
+
+
+@torch.no_grad()
+def row_losses(
+    model: nn.Module,
+    candidates: Mapping[str, Callable[[], object]],
+    batches: Batches,
+    row_loss: RowLoss,
+    device: torch.device,
+) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.intp]]:
+    """Return the loss of every row with each of several sets of parameters, and the contexts of the rows.
+
+    There is one pass over the batches, in which every batch is shown to every candidate, so that losses are paired even
+    where batches come in another order each time. The model is left with the last one's parameters.
+
+    Parameters
+    ----------
+    candidates : mapping from name to callable
+        What puts each one's parameters into the model.
+    """
+    was_training = model.training
+    model.eval()
+    losses: dict[str, list[Tensor]] = {name: [] for name in candidates}
+    codes: list[Tensor] = []
+    for batch in batches:
+        inputs, targets, contexts = (part.to(device) for part in batch)
+        codes.append(contexts)
+        for name, put_in_place in candidates.items():
+            put_in_place()
+            losses[name].append(row_loss(model(inputs), targets).to(torch.float64))
+    model.train(was_training)
+    found = {name: torch.cat(parts).cpu().numpy() for name, parts in losses.items()}
+    return found, torch.cat(codes).cpu().numpy().astype(np.intp)

@@ -1,0 +1,151 @@
+"""A robust network is kept only where it beats a plain one, trained in the same way, on held-out rows."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import distributed
+
+from counterpoise.contexts import Contexts
+from counterpoise.torch.evaluation import Batches, row_losses
+from counterpoise.torch.loop import DivergedError, Progress, TrainingRun, set_epoch
+from counterpoise.torch.losses import ERMLoss
+
+if TYPE_CHECKING:
+    from counterpoise.inference.choice import Choice
+
+
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """The plain training that a robust one is compared with: ERM, from the same start and on the same batches.
+
+    The same model, optimiser and scheduler are taken back to where they were and trained again. Copies would need a
+    model that can be copied, and would miss what points at the original: a scheduler counts the steps of its optimiser
+    by a wrapper that copying drops, and processes that share batches know one model only.
+
+    Attributes
+    ----------
+    asked : TrainingRun
+    plain : TrainingRun
+        The same with an ERM loss.
+    held_out : iterable of batches
+        Those that both are judged by.
+    start : dict or None
+        All states before training; None where ``path`` holds them.
+    path : Path, optional
+        The checkpoint of the plain training. It is written before either training begins, so that a run that is resumed
+        with another start still compares like with like.
+    """
+
+    asked: TrainingRun
+    plain: TrainingRun
+    held_out: Batches
+    start: dict[str, Any] | None
+    path: Path | None
+
+    @classmethod
+    def before(cls, run: TrainingRun, held_out: Batches, checkpoint: Path | None) -> Guard:
+        """Remember where a training begins."""
+        loss = ERMLoss(run.loss.counts, sampling=run.loss.sampled.tolist(), averaging=run.loss.averaging)
+        plain = replace(run, loss=loss.to(run.device))
+        if checkpoint is None:
+            return cls(run, plain, held_out, copy.deepcopy(plain.packed(Progress())), None)
+        path = checkpoint.with_name(f"{checkpoint.stem}.plain{checkpoint.suffix}")
+        # A plain training without the other is left over from a run whose checkpoint was deleted.
+        if not (checkpoint.exists() and path.exists()):
+            plain.save(path, Progress())
+        return cls(run, plain, held_out, None, path)
+
+    def choose(self, asked: Progress) -> tuple[Choice, Progress]:
+        """Train the plain network, leave the model with the parameters of the better one, and say which.
+
+        Everything else (optimiser, scheduler, samplers and generators) is left as the training that was asked for left
+        it.
+        """
+        run, name = self.asked, self.asked.loss.method
+        trainers = [part for part in run.parts if part in ("optimizer", "scheduler")]
+        after = copy.deepcopy({part: run.parts[part].state_dict() for part in trainers})
+        chance = run.chance()
+        candidates = {name: _Parameters.of(run, asked)}
+        plain, kept = None, name
+        try:
+            plain = self._train()
+            if plain is not None:
+                candidates = {ERMLoss.method: _Parameters.of(run, plain), **candidates}
+            choice = self._compare(candidates)
+            kept = choice.chosen
+        finally:
+            candidates[kept].put_in_place()
+            for part, state in after.items():
+                run.parts[part].load_state_dict(state)
+            run.set_chance(chance)
+            set_epoch(run.batches, asked.epoch)
+        return choice, asked if plain is None or kept == name else plain
+
+    def _train(self) -> Progress | None:
+        """Return the plain training; None if it diverged, which the other did not."""
+        if self.path is not None:
+            state = self.plain.resumed(self.path)
+        else:
+            assert self.start is not None
+            state = self.plain.unpack(self.start)
+        try:
+            self.plain.train(state, self.path)
+        except DivergedError:
+            return None
+        return state
+
+    def _compare(self, candidates: dict[str, _Parameters]) -> Choice:
+        """Choose by the held-out losses of all rows, in the worst mix that the loss was made for."""
+        # Here, not above: those who take a loss for a loop of their own need not wait for what inference imports.
+        from counterpoise.inference.choice import choose
+        from counterpoise.inference.excess import HeldOut
+
+        run = self.asked
+        places = {name: candidate.put_in_place for name, candidate in candidates.items()}
+        losses, codes = row_losses(run.model, places, self.held_out, run.row_loss, run.device)
+        n_contexts, mixes = run.loss.n_contexts, run.loss.mixes
+        references = np.zeros(n_contexts) if run.references is None else run.references
+        # A context without held-out rows is given one, which is not enough for it to be judged.
+        missing = np.setdiff1d(np.arange(n_contexts), codes)
+        codes = np.r_[codes, missing]
+        losses = {name: np.r_[values, references[missing]] for name, values in losses.items()}
+        n_unseen = 0 if mixes is None else mixes.p_hat.size - n_contexts
+        contexts = Contexts(np.arange(n_contexts), codes)
+        rows = HeldOut(contexts, None, np.ones(len(codes)), mix=mixes, n_unseen=n_unseen)
+        choice = choose(rows, losses, {"reference": references[codes]})
+        return replace(choice, chosen=_agreed(choice.chosen, list(losses), run.device))
+
+
+@dataclass(frozen=True, eq=False)
+class _Parameters:
+    """What a training ended with: the network of its best epoch, and what was trained beside it."""
+
+    run: TrainingRun
+    model: dict[str, Any]
+    beside: dict[str, Any]
+
+    @classmethod
+    def of(cls, run: TrainingRun, state: Progress) -> _Parameters:
+        """Take them after training; where no epoch was judged, the model has those of the last."""
+        model = copy.deepcopy(run.model.state_dict()) if state.best_model is None else state.best_model
+        return cls(run, model, copy.deepcopy(run.beside.state_dict()))
+
+    def put_in_place(self) -> None:
+        """Give them to the model."""
+        self.run.model.load_state_dict(self.model)
+        self.run.beside.load_state_dict(self.beside)
+
+
+def _agreed(chosen: str, names: list[str], device: torch.device) -> str:
+    """Return what the first process chose: several that train one model must keep the same, whatever rows they saw."""
+    if not (distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1):
+        return chosen
+    number = torch.tensor(names.index(chosen), device=device)
+    distributed.broadcast(number, 0)
+    return names[int(number)]

@@ -1,0 +1,231 @@
+"""One training: passes over the batches, the best epoch, early stopping, and checkpoints to go on from."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from counterpoise.exceptions import CounterpoiseError, InvalidInputError
+from counterpoise.files import whole
+from counterpoise.torch.evaluation import Batches, RowLoss, context_risks
+from counterpoise.torch.losses import ContextLoss
+
+
+class DivergedError(CounterpoiseError):
+    """Losses are no longer finite."""
+
+
+@dataclass
+class Progress:
+    """Where training is: all that a checkpoint holds beside model, loss, optimiser and scheduler."""
+
+    epoch: int = 0
+    rows: list[dict[str, float]] = field(default_factory=list)
+    best_epoch: int = -1
+    best_score: float = math.inf
+    best_model: dict[str, Any] | None = None
+    best_risks: list[float] = field(default_factory=list)
+    stopped: bool = False
+
+    @property
+    def kept_epoch(self) -> int:
+        """The best epoch; the last one where none was judged."""
+        return self.best_epoch if self.best_model is not None else self.epoch - 1
+
+    def risks(self, n_contexts: int) -> NDArray[np.float64]:
+        """Return the held-out risks of the best epoch."""
+        return np.array(self.best_risks or [math.nan] * n_contexts)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRun:
+    """What is trained, with which loss, on which batches, and how epochs are judged; see :func:`fit`."""
+
+    model: nn.Module
+    loss: ContextLoss
+    batches: Batches
+    optimizer: torch.optim.Optimizer
+    scheduler: Any
+    row_loss: RowLoss
+    device: torch.device
+    epochs: int
+    held_out: Batches | None
+    references: NDArray[np.float64] | None
+    patience: int | None
+
+    def train(
+        self, state: Progress, path: Path | None = None, progress: Callable[[dict[str, float]], None] | None = None
+    ) -> None:
+        """Go on from ``state`` to the last epoch, and leave the model with the parameters of the best one."""
+        while state.epoch < self.epochs and not state.stopped:
+            set_epoch(self.batches, state.epoch)
+            row: dict[str, float] = {"epoch": state.epoch, "objective": self._one_epoch()}
+            score = row["objective"]
+            if self.held_out is not None:
+                score = self._judge(state, row, self.held_out)
+            if self.scheduler is not None:
+                judging = isinstance(self.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
+                self.scheduler.step(score) if judging else self.scheduler.step()
+            state.rows.append(row)
+            state.epoch += 1
+            state.stopped = self.patience is not None and state.epoch - 1 - state.best_epoch >= self.patience
+            if path is not None:
+                self.save(path, state)
+            if progress is not None:
+                progress(row)
+        if state.best_model is not None:
+            self.model.load_state_dict(state.best_model)
+
+    def _one_epoch(self) -> float:
+        """Pass once over the batches, and return the mean of the scalar."""
+        self.model.train()
+        self.loss.train()
+        total, n_batches = torch.zeros((), device=self.device), 0
+        for batch in self.batches:
+            inputs, targets, contexts = (part.to(self.device, non_blocking=True) for part in batch)
+            self.optimizer.zero_grad(set_to_none=True)
+            value = self.loss(self.row_loss(self.model(inputs), targets), contexts)
+            value.backward()
+            self.optimizer.step()
+            total += value.detach()
+            n_batches += 1
+        if n_batches == 0:
+            raise InvalidInputError(
+                "there are no batches. A generator is empty after one epoch: pass a DataLoader or a list."
+            )
+        mean = float(total) / n_batches
+        if not math.isfinite(mean):
+            raise DivergedError(f"the loss is {mean} in this epoch: training diverged. Lower the learning rate.")
+        return mean
+
+    def _judge(self, state: Progress, row: dict[str, float], held_out: Batches) -> float:
+        """Add held-out risks to the row of an epoch, remember it if it is the best so far, and return its score."""
+        risks, counts = context_risks(self.model, held_out, self.loss.n_contexts, self.row_loss, self.device)
+        row |= _judged(risks, counts, self.references)
+        score = row["worst_risk" if self.references is None else "worst_excess"]
+        if score < state.best_score or state.best_model is None:
+            state.best_score, state.best_epoch, state.best_risks = score, state.epoch, risks.tolist()
+            state.best_model = copy.deepcopy(self.model.state_dict())
+        return score
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """All that has a state."""
+        found = {"model": self.model, "loss": self.loss, "optimizer": self.optimizer}
+        if self.scheduler is not None:
+            found["scheduler"] = self.scheduler
+        return {**found, "beside": self.beside} if self.beside.parameters else found
+
+    @property
+    def beside(self) -> Beside:
+        """What the optimiser trains beside the model."""
+        return Beside.of(self.model, self.optimizer)
+
+    def packed(self, state: Progress) -> dict[str, Any]:
+        """Return all that is needed to go on from here; tensors are not copied."""
+        kept = {name: part.state_dict() for name, part in self.parts.items()}
+        return kept | {"training": vars(state), "chance": self.chance()}
+
+    def unpack(self, kept: dict[str, Any]) -> Progress:
+        """Go back to where ``packed`` was called."""
+        for name, part in self.parts.items():
+            part.load_state_dict(kept[name])
+        self.set_chance(kept["chance"])
+        return Progress(**kept["training"])
+
+    def save(self, path: Path, state: Progress) -> None:
+        """Write a checkpoint."""
+        kept = self.packed(state)
+        whole(path, lambda file: torch.save(kept, file))
+
+    def resumed(self, path: Path) -> Progress:
+        """Read a checkpoint; tensors and plain values only, never code."""
+        try:
+            return self.unpack(torch.load(path, map_location=self.device, weights_only=True))
+        except Exception as error:
+            # Whatever another kind of file makes torch raise, the user's next step is the same.
+            raise InvalidInputError(
+                f"{path} is no checkpoint of this model and loss ({error!s:.200}). Name another file, or delete it."
+            ) from error
+
+    def chance(self) -> dict[str, Tensor]:
+        """Return the states of all generators that are known to draw."""
+        return {name: generator.get_state() for name, generator in self._generators().items()}
+
+    def set_chance(self, states: dict[str, Tensor]) -> None:
+        """Take generators back to these states."""
+        for name, generator in self._generators().items():
+            if name in states:
+                generator.set_state(states[name].cpu())
+
+    def _generators(self) -> dict[str, torch.Generator]:
+        found = {"cpu": torch.default_generator}
+        if self.device.type == "cuda":
+            number = torch.cuda.current_device() if self.device.index is None else self.device.index
+            found["cuda"] = torch.cuda.default_generators[number]
+        drawing = {"batches": self.batches} | _samplers(self.batches)
+        own = {name: getattr(source, "generator", None) for name, source in drawing.items()}
+        return found | {name: one for name, one in own.items() if isinstance(one, torch.Generator)}
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Parameters that the optimiser trains beside those of the model, such as a temperature of the row loss."""
+
+    parameters: list[Tensor]
+
+    @classmethod
+    def of(cls, model: nn.Module, optimizer: torch.optim.Optimizer) -> Beside:
+        """Find them."""
+        own = {id(parameter) for parameter in model.parameters()}
+        trained = (parameter for group in optimizer.param_groups for parameter in group["params"])
+        return cls([parameter for parameter in trained if id(parameter) not in own])
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return their values by number."""
+        return {str(k): parameter.detach() for k, parameter in enumerate(self.parameters)}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Set their values."""
+        for k, parameter in enumerate(self.parameters):
+            parameter.copy_(state[str(k)])
+
+
+def set_epoch(batches: Batches, epoch: int) -> None:
+    """Tell a sampler which epoch it is, so that a run that goes on draws what it would have drawn."""
+    for sampler in _samplers(batches).values():
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
+
+
+def _samplers(batches: Batches) -> dict[str, Any]:
+    found = {name: getattr(batches, name, None) for name in ("batch_sampler", "sampler")}
+    return {name: sampler for name, sampler in found.items() if sampler is not None}
+
+
+def _judged(
+    risks: NDArray[np.float64], counts: NDArray[np.float64], references: NDArray[np.float64] | None
+) -> dict[str, float]:
+    if not (counts > 0).any():
+        raise InvalidInputError("there are no held-out batches. Pass a DataLoader or a list, not a generator.")
+    excess = risks if references is None else risks - references
+    seen = counts > 0
+    lost = np.flatnonzero(seen & ~np.isfinite(risks))
+    if lost.size:
+        raise DivergedError(f"the held-out risk of context {lost[0]} is {risks[lost[0]]}: training diverged.")
+    return {
+        "mean_risk": float(risks[seen] @ counts[seen] / counts.sum()),
+        "worst_risk": float(np.nanmax(risks)),
+        "worst_excess": float(np.nanmax(excess)),
+        "worst_context": float(np.nanargmax(excess)),
+    }
