@@ -5,7 +5,7 @@ import pytest
 
 import counterpoise as cpo
 from counterpoise.estimators.boosting_losses import LogLoss, NumberLoss
-from counterpoise.estimators.boosting_rounds import Rows, Split
+from counterpoise.estimators.boosting_rounds import Rows, Split, dealt
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import KLBall
 
@@ -142,7 +142,7 @@ def test_references_are_risks_of_named_models_on_held_out_rows(kind, cv):
     classes = "Classifier" in kind.__name__
     loss = LogLoss(2) if classes else NumberLoss.named("squared_error")
     rows = Rows(X, y.astype(float), np.ones(len(y)), codes)
-    split = Split.of(rows, 0.2) if cv is None else Split.in_turn(rows, cv, loss)
+    split = Split.of(rows, 0.2) if cv is None else Split.in_turn(rows, dealt(rows, cv), loss)
     constant = loss.constant(split.train.y, split.train.weight)
     losses = loss.rows(split.held.y, np.broadcast_to(constant, (len(split.held.y), *constant.shape)), 1e-9)
     expected = np.bincount(split.held.codes, losses) / np.bincount(split.held.codes)
@@ -165,6 +165,21 @@ def test_every_row_is_judged_once_by_a_booster_that_has_not_seen_it(kind):
     memorised = trees(kind, radius=0.0, n_estimators=30, params=deep).fit(X, y, codes).row_losses(X, y)
     # Noise can only be memorised.
     assert memorised.mean() < 0.3 * model.reference_risks_.min()
+
+
+@both_regressors
+def test_folds_may_be_given_as_splits(kind):
+    X, y, codes = data(kind, flipped=True, n=240)
+    folds = dealt(Rows(X, y, np.ones(240), codes), 3)
+    splits = [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in range(3)]
+    options = {"guard": False, "headroom": None}
+    one, other = (trees(kind, cv=cv, **options).fit(X, y, codes) for cv in (3, splits))
+    np.testing.assert_array_equal(one.context_risks_, other.context_risks_)
+    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+    weight = np.where(np.arange(240) % 5 == 0, 0.0, 1.0)
+    assert np.isfinite(trees(kind, cv=splits, **options).fit(X, y, codes, weight).context_risks_).all()
+    with pytest.raises(InvalidInputError, match="in no test fold"):
+        trees(kind, cv=splits[:2], **options).fit(X, y, codes)
 
 
 @both_regressors

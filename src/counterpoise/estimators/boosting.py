@@ -29,15 +29,15 @@ from counterpoise.estimators.booster_parameters import with_positions
 from counterpoise.estimators.boosters import LightGBMRun, Recipe, Run, XGBoostRun
 from counterpoise.estimators.boosting_losses import BoostedLoss, LogLoss, NumberLoss, NumberLossName
 from counterpoise.estimators.boosting_references import BoostingReference
-from counterpoise.estimators.boosting_rounds import Rows, Split
+from counterpoise.estimators.boosting_rounds import Rows, Split, dealt
 from counterpoise.estimators.boosting_search import Found, Search, point_name
 from counterpoise.estimators.boosting_tables import FLOATS, categories_of, coded, refuse_text
-from counterpoise.estimators.learners import Indices, row_losses
+from counterpoise.estimators.learners import Indices, fold_of_rows, row_losses
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.inference.headroom import StopRule
 from counterpoise.sets import ContextSet
 from counterpoise.sets._base import shares_of
-from counterpoise.validation import checked_weights, refuse_masked
+from counterpoise.validation import checked_row_weights, checked_weights, refuse_masked
 
 _NARROW = (1e-30, 1e30)
 """Sizes that the 32-bit floats of boosting libraries hold with room to spare for sums and squares."""
@@ -87,10 +87,11 @@ class RobustBooster(RobustEstimator):
     callbacks : sequence, optional
         In the library's own form, such as a schedule of learning rates; called around every round of every run of the
         fit, of which the one on all rows is the last. None may stop a run: that is for ``patience``.
-    cv : int or None, default=3
-        Folds of every context. Each is held out from a booster of its own while the weights are found, and all of them
-        share the weights; the final fit uses all rows. None holds out one part, which takes less time and is noisier.
-        In a set of one distribution no rows are held out unless there is ``patience``.
+    cv : int, splitter or None, default=3
+        Folds of rows, as in :class:`counterpoise.ContextRobust`. Each is held out from a booster of its own while the
+        weights are found, and all of them share the weights; the final fit uses all rows. None holds out one part,
+        which takes less time and is noisier. In a set of one distribution no rows are held out unless there is
+        ``patience``.
     validation_fraction : float, default=0.2
         With ``cv=None``, the share of every context that is held out, as one over a whole number: 0.5, 0.33, 0.25, 0.2.
     patience : int, optional
@@ -161,7 +162,7 @@ class RobustBooster(RobustEstimator):
         learning_rate: float = 0.1,
         params: Mapping[str, Any] | None = None,
         callbacks: Sequence[Any] | None = None,
-        cv: int | None = 3,
+        cv: Any = 3,
         validation_fraction: float = 0.2,
         patience: int | None = None,
         n_jobs: int | None = None,
@@ -207,7 +208,7 @@ class RobustBooster(RobustEstimator):
         sample_weight : array of shape (n_samples,), optional
         groups : labels of shape (n_samples,), optional
             Rows that belong together, such as those of one day: for ``draws="groups"``, and for the errors that
-            ``guard`` and ``headroom`` go by. Folds are dealt by rows, whatever their groups.
+            ``guard`` and ``headroom`` go by. Rows are held out as ``cv`` says, whatever their groups.
         """
         given = X
         with speaking_as(self):
@@ -222,17 +223,19 @@ class RobustBooster(RobustEstimator):
             encoded = self._encode(contexts, given, len(y))
             robustness = self.sized(X, contexts, groups, sample_weight, encoded)
             units = None if groups is None else encode(groups, len(y), role="group").codes
+            folds = self._folds(X, y, encoded, sample_weight)
             weight, (at, y, encoded) = checked_weights(sample_weight, np.arange(len(y)), y, encoded)
             # Rows without weight are dropped, and those of several contexts repeated.
             X = X[at] if len(at) < len(X) or encoded.overlap else X
             units = encoded.rows if units is None else units[at]
+            folds = None if folds is None else folds[at]
             _refuse_wide(weight, "sample_weight", _NARROW[0])
             _refuse_wide(np.abs(y), "y", 0.0)
             _refuse_wide(np.abs(X[np.isfinite(X)]), "X", 0.0)
             counts = np.bincount(encoded.codes, weight, len(encoded.labels)).astype(np.float64)
             mixes = robustness.mixes_of(encoded, counts)
             rows = Rows(X, y, weight, encoded.codes)
-            found = self._searched(recipe, rows, encoded, units, mixes, shares_of(counts))
+            found = self._searched(recipe, rows, encoded, units, folds, mixes, shares_of(counts))
         n = len(encoded.labels)
         is_plain = found.chosen != "robust"
         run = self._library(recipe, X, y, rows.plain_weight if is_plain else weight)
@@ -263,6 +266,7 @@ class RobustBooster(RobustEstimator):
         rows: Rows,
         contexts: Contexts,
         units: Indices | None,
+        folds: Indices | None,
         mixes: ContextSet,
         shares: Array,
     ) -> Found:
@@ -276,7 +280,8 @@ class RobustBooster(RobustEstimator):
         if self.cv is None:
             split = Split.of(rows, self.validation_fraction, contexts.rows, recipe.loss)
         else:
-            split = Split.in_turn(rows, self.cv, recipe.loss, contexts.rows)
+            folds = dealt(rows, self.cv, contexts.rows) if folds is None else folds
+            split = Split.in_turn(rows, folds, recipe.loss)
         search = Search(
             self._library,
             recipe,
@@ -297,6 +302,13 @@ class RobustBooster(RobustEstimator):
         )
         return search.run()
 
+    def _folds(self, X: Array, y: Array, contexts: Contexts, sample_weight: Any) -> Indices | None:
+        """Return the fold of each row where a splitter says it."""
+        if self.cv is None or isinstance(self.cv, (int, np.integer)):
+            return None
+        weight = checked_row_weights(sample_weight, contexts)[contexts.firsts]
+        return fold_of_rows(self, X, y, contexts.codes[contexts.firsts], weight, self.cv)
+
     def _checked(self, X: Any, y: Any) -> tuple[Array, Array]:
         """Check X and y as scikit-learn does, and return the targets as numbers."""
         raise NotImplementedError
@@ -314,7 +326,7 @@ class RobustBooster(RobustEstimator):
             whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
             if not (whole or (name == "patience" and value is None)):
                 raise InvalidInputError(f"{name} = {value!r}; pass a whole number of rounds, 1 or more.")
-        if self.cv is not None and not (isinstance(self.cv, (int, np.integer)) and self.cv >= 2):
+        if isinstance(self.cv, (int, np.integer)) and (isinstance(self.cv, bool) or self.cv < 2):
             raise InvalidInputError(f"cv = {self.cv!r}; pass two folds or more, or None to hold out one part.")
         if not (isinstance(self.learning_rate, Real) and 0.0 < self.learning_rate < np.inf):
             raise InvalidInputError(f"learning_rate = {self.learning_rate!r}; pass a number above 0, such as 0.1.")

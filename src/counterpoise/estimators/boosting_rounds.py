@@ -70,23 +70,11 @@ class Split:
     is_held: NDArray[np.bool_] | None = None
 
     @classmethod
-    def in_turn(cls, rows: Rows, n_folds: int, loss: BoostedLoss, together: Indices | None = None) -> Split:
-        """Hold out every row once, in folds of every context that are dealt along the targets.
-
-        Parameters
-        ----------
-        together : ndarray of shape (n_samples,), optional
-            Numbers that are the same for repetitions of one row, which counts in several contexts.
-        """
-        sizes = np.bincount(rows.codes)
-        if together is None:
-            folds = folds_within(rows.codes, rows.y, n_folds)
-        else:
-            firsts, unit = one_each(together, sizes[rows.codes])
-            folds = folds_within(rows.codes[firsts], rows.y[firsts], n_folds)[unit]
-        if len(np.unique(folds)) < 2 or (sizes.max() < 2 and together is None):
+    def in_turn(cls, rows: Rows, folds: Indices, loss: BoostedLoss) -> Split:
+        """Hold out every row once: from the booster of its fold."""
+        if len(np.unique(folds)) < 2:
             _refuse_single_rows(len(folds))
-        return cls(rows, rows, len(sizes), loss, folds)
+        return cls(rows, rows, int(rows.codes.max()) + 1, loss, folds)
 
     @classmethod
     def of(cls, rows: Rows, fraction: float, together: Indices | None = None, loss: BoostedLoss | None = None) -> Split:
@@ -150,6 +138,23 @@ class Split:
         if self.folds is not None:
             parts = [self.train.y[self.folds != k] for k in np.unique(self.folds)]
         return all(len(np.unique(y)) > (1 if self.loss.n_classes else 0) for y in parts)
+
+
+def dealt(rows: Rows, n_folds: int, together: Indices | None = None) -> Indices:
+    """Deal the rows of every context to folds, along their targets.
+
+    Parameters
+    ----------
+    together : ndarray of shape (n_samples,), optional
+        Numbers that are the same for repetitions of one row, which counts in several contexts.
+    """
+    sizes = np.bincount(rows.codes)
+    if together is not None:
+        firsts, unit = one_each(together, sizes[rows.codes])
+        return folds_within(rows.codes[firsts], rows.y[firsts], n_folds)[unit]
+    if sizes.max() < 2:
+        _refuse_single_rows(len(rows.codes))
+    return folds_within(rows.codes, rows.y, n_folds)
 
 
 def _held_out(rows: Rows, fraction: float) -> NDArray[np.bool_]:
