@@ -111,7 +111,7 @@ def plain_outputs(booster, X):
 # Splits that tie, of which data this small are full, are broken by rounding: few rounds, or a weight of 2 is not two
 # rows to the last digit. LightGBM counts rows, not weights, in its leaves and bins.
 CHECKED = [
-    RobustXGBClassifier(n_estimators=3, learning_rate=0.2, n_jobs=1, params={"max_depth": 3}),
+    RobustXGBClassifier(n_estimators=5, learning_rate=0.1, n_jobs=1, params={"max_depth": 3}),
     RobustXGBRegressor(n_estimators=5, learning_rate=0.2, n_jobs=1, params={"max_depth": 3}),
     RobustLGBMClassifier(
         n_estimators=5, learning_rate=0.2, n_jobs=1, params={"min_data_in_leaf": 1, "min_data_in_bin": 1}

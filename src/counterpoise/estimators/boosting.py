@@ -76,8 +76,9 @@ class RobustBooster(RobustEstimator):
         Keep the plain booster, of all its rounds or stopped where it was best, unless the robust one is better in the
         worst plausible mix of the held-out rows by more than its error.
     headroom : {"bound", "test", None}, default="bound"
-        With cross-fitted references, whether to return the plain booster at once where no context's own booster is
-        better: where what it might gain is negligible, or unless a gain is beyond chance; or not to ask.
+        When to stop before weights are looked for, with the plain booster: where the contexts' own boosters show on
+        held-out rows that nothing worth having can be gained (``"bound"``), or unless they show that something can
+        (``"test"``); None never. For cross-fitted references; see :func:`counterpoise.headroom`.
     n_estimators : int, default=100
         Rounds, at most.
     learning_rate : float, default=0.1
@@ -114,8 +115,8 @@ class RobustBooster(RobustEstimator):
     chosen_ : {"erm", "erm-stopped", "robust"}
         What was kept: the library's plain fit to all rows, the same of fewer rounds, or the robust booster.
     candidates_ : Table or None
-        The candidates' worst cases on held-out rows, and their differences with errors; None where there was no choice:
-        without ``guard``, in a set of one distribution, and where headroom ended the search.
+        What held-out rows said of each; see :class:`counterpoise.inference.choice.Choice`. The robust booster is not
+        among them where headroom ended the search. None without ``guard``, and in a set of one distribution.
     headroom_ : Headroom or None
         What a booster of each context's own gains over the plain one; None where that is not known, since there is
         one context, the criterion is risk or the references are of another kind.
@@ -238,7 +239,7 @@ class RobustBooster(RobustEstimator):
             found = self._searched(recipe, rows, encoded, units, folds, mixes, shares_of(counts))
         n = len(encoded.labels)
         is_plain = found.chosen != "robust"
-        run = self._library(recipe, X, y, rows.plain_weight if is_plain else weight)
+        run = self._library(recipe, X, y, rows.plain_weight(loss) if is_plain else weight)
         for p in found.path:
             run.advance(None if is_plain else rows.tilted(p[:n] / shares_of(counts)))
         self.booster_ = run.finish()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,10 @@ class BoostedLoss(Protocol):
     @property
     def n_classes(self) -> int:
         """0 where a number is predicted."""
+
+    @property
+    def is_quantile(self) -> bool:
+        """Whether leaves are quantiles of targets, which libraries define differently with weights and without."""
 
     @property
     def xgboost(self) -> Mapping[str, Any]:
@@ -53,6 +57,7 @@ class LogLoss:
     """Minus the logarithm of the probability of a row's class, in nats; classes are numbers from 0."""
 
     n_classes: int
+    is_quantile: ClassVar[bool] = False
 
     @property
     def xgboost(self) -> Mapping[str, Any]:
@@ -99,6 +104,10 @@ class NumberLoss:
     lightgbm: Mapping[str, Any]
     of_logarithm: bool = False
     n_classes: int = 0
+
+    @property
+    def is_quantile(self) -> bool:
+        return isinstance(self.loss, Pinball)
 
     @classmethod
     def named(cls, name: NumberLossName, quantile: float = 0.5) -> NumberLoss:

@@ -32,10 +32,9 @@ class Rows:
     weight: Array
     codes: Indices
 
-    @property
-    def plain_weight(self) -> Array | None:
-        """The weights for a plain booster: none, where every row counts as one."""
-        return None if (self.weight == 1.0).all() else self.weight
+    def plain_weight(self, loss: BoostedLoss) -> Array | None:
+        """Return the weights of a plain booster: none, where every row counts as one and that makes a difference."""
+        return None if loss.is_quantile and (self.weight == 1.0).all() else self.weight
 
     def where(self, chosen: NDArray[np.bool_] | Indices) -> Rows:
         """Return the rows that are chosen."""
@@ -124,9 +123,9 @@ class Split:
     def start(self, library: type[Run], recipe: Recipe, plain: bool = False) -> Grows:
         """Return a booster without trees, on the rows to train on; or one for each fold.
 
-        A plain one is as the library would start it: its weights never change, and where all are 1 there are none.
+        A plain one is as the library would start it, under weights that never change.
         """
-        weight = self.train.plain_weight if plain else self.train.weight
+        weight = self.train.plain_weight(self.loss) if plain else self.train.weight
         if self.folds is not None:
             return FoldedRun(library, recipe, self.train, weight, self.folds)
         return library(recipe, self.train.X, self.train.y, weight, self.held.X)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,18 +105,20 @@ class Search:
             return self._at_point(pooled, references)
         headroom = self._headroom(pooled, references)
         if headroom is not None and headroom.stops(self.headroom):
-            self.report(f"{headroom.verdict} The plain booster is kept.")
+            self.report(f"{headroom.verdict} No weights are looked for.")
             found = self._plain(pooled, references, self._simplest, pooled.kept)
-            return replace(found, headroom=headroom)
-        played = self._played(references, pooled.outlook)
-        found = self._robust(played, references)
+            robust = {}
+        else:
+            played = self._played(references, pooled.outlook)
+            found = self._robust(played, references)
+            robust = {"robust": played.losses}
         if self.guard:
             stopped = self._best_round(pooled, references)
-            choice = self._choice(pooled, stopped, references, played.losses)
+            choice = self._choice(pooled, stopped, references, robust)
             self.report(choice.words)
             if choice.chosen != "robust":
                 n_rounds = pooled.kept if choice.chosen == self._simplest else stopped
-                found = self._plain(pooled, references, choice.chosen, n_rounds, played.values)
+                found = self._plain(pooled, references, choice.chosen, n_rounds, found.history)
             found = replace(found, candidates=choice.candidates)
         return replace(found, headroom=headroom)
 
@@ -160,14 +162,14 @@ class Search:
         units = None if self.units is None else self.split.of_held(self.units)
         return HeldOut(contexts, units, held.weight, mix=self.mixes, n_unseen=len(self.unseen))
 
-    def _choice(self, pooled: PlainRun, stopped: int, references: References, robust: Array) -> Choice:
-        """Compare the plain booster, the same stopped earlier, and the best round of the game."""
+    def _choice(self, pooled: PlainRun, stopped: int, references: References, robust: Mapping[str, Array]) -> Choice:
+        """Compare the plain booster, the same stopped earlier, and the best round of the game where it was played."""
         losses = {self._simplest: pooled.losses}
         if self.patience is None and stopped < pooled.kept and not self.recipe.drops_trees:
             losses["erm-stopped"] = pooled.losses_after(stopped)
-        losses["robust"] = robust
+        losses |= robust
         if self.criterion == "risk":
-            return choose(self._held_out, losses, {"risk": np.zeros(len(robust))})
+            return choose(self._held_out, losses, {"risk": np.zeros(len(pooled.losses))})
         against = {self._simplest if name == "plain" else name: one for name, one in references.competitors.items()}
         if references.own is not None:
             # What a candidate reaches in a context is possible there.
