@@ -133,6 +133,18 @@ def test_plain_fit_may_stop_early(kind):
     assert robust.best_iteration_ < 300
 
 
+@pytest.mark.parametrize("kind", CLASSES[::2])
+def test_three_classes_are_guarded_like_two(kind):
+    X, y, codes = data(kind, flipped=True, n=1500)
+    labels = np.where(X[:, 1] > 1.0, "other", np.where(y == 1, "yes", "no"))
+    model = trees(kind).fit(X, labels, codes)
+    assert model.chosen_ == "robust"
+    assert model.predict_proba(X).shape == (1500, 3)
+    alike = trees(kind, headroom="test").fit(X, labels, np.arange(1500) % 3)
+    plain = trees(kind, radius=0.0, n_estimators=alike.best_iteration_).fit(X, labels, codes)
+    np.testing.assert_array_equal(alike.predict_proba(X), plain.predict_proba(X))
+
+
 # --- references -----------------------------------------------------------------------------------------------
 
 

@@ -447,8 +447,8 @@ class RobustXGBClassifier(_RobustBoosterClassifier):
     """XGBoost for classes, binary or more, and an uncertain mix of contexts.
 
     The risk of a context is its mean log loss, in nats. The weights of contexts follow the risks of held-out rows from
-    round to round, so robustness costs a few plain fits: one to find the weights, one for the answer, and those of the
-    references.
+    round to round, so robustness costs some plain fits: those to find the weights, those of the references, and one for
+    the answer. Where held-out rows do not speak for it, the plain booster is returned.
     """
 
     _library = XGBoostRun
@@ -476,8 +476,8 @@ class RobustLGBMClassifier(_RobustBoosterClassifier):
     """LightGBM for classes, binary or more, and an uncertain mix of contexts.
 
     The risk of a context is its mean log loss, in nats. The weights of contexts follow the risks of held-out rows from
-    round to round, so robustness costs a few plain fits: one to find the weights, one for the answer, and those of the
-    references.
+    round to round, so robustness costs some plain fits: those to find the weights, those of the references, and one for
+    the answer. Where held-out rows do not speak for it, the plain booster is returned.
     """
 
     _library = LightGBMRun
