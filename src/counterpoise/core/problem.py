@@ -191,7 +191,7 @@ class LinearProblem:
     def cross_fit(self, tol: float) -> CrossFit:
         """Return models judged on held-out rows, the same ones whatever is asked of them in a fit of this tolerance."""
         tol = min(max(tol, 1e-12), 1e-6)
-        return self._cross_fits.setdefault(tol, CrossFit(self.oracle, self.counts, tol))
+        return self._cross_fits.setdefault(tol, CrossFit(self.oracle, self.counts, tol, sketch=self.sketch))
 
     @cached_property
     def _cross_fits(self) -> dict[float, CrossFit]:

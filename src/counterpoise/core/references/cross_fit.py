@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import one_each
 from counterpoise.core.oracle._base import Array
-from counterpoise.core.oracle.linear import LinearOracle
+from counterpoise.core.oracle.linear import LinearOracle, LinearPoint
+from counterpoise.core.references.left_out import LeftOut
 from counterpoise.core.references.rows import ContextRows
 from counterpoise.core.references.shrunk import reference_bracket, shrunk_references
-from counterpoise.core.references.specialists import Specialists, fit_specialists
+from counterpoise.core.references.specialists import Specialists, fit_specialists, sketched
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.rows import MemoryRows
 
@@ -61,6 +62,7 @@ class CrossFit:
     counts: Array
     tol: float
     n_folds: int = N_FOLDS
+    sketch: LinearPoint | None = None
 
     @property
     def _rows(self) -> MemoryRows:
@@ -116,6 +118,20 @@ class CrossFit:
         return ContextRows(units, self._rows.weight, len(firsts)).means(losses)
 
     @cached_property
+    def _left(self) -> NDArray[np.intp]:
+        """The rows of each context that a fold leaves, of shape (n_contexts, n_folds)."""
+        held = np.zeros((self.oracle.n_contexts, self.n_folds), dtype=np.intp)
+        np.add.at(held, (self._rows.owner, self.folds), 1)
+        return self._rows.sizes[:, None] - held
+
+    @cached_property
+    def _weight_left(self) -> Array:
+        """What each row counts in its context without a fold, of shape (n_samples, n_folds); sums to one, or zero."""
+        kept = self._rows.weight[:, None] * (self.folds[:, None] != np.arange(self.n_folds))
+        totals = np.add.reduceat(kept, self._rows.starts[:-1], axis=0)
+        return kept / np.repeat(np.where(totals > 0.0, totals, 1.0), self._rows.sizes, axis=0)
+
+    @cached_property
     def pooled_losses(self) -> Array:
         """The loss of each row held out under one model for all contexts."""
 
@@ -123,43 +139,71 @@ class CrossFit:
             one = replace(self.oracle, rows=train.as_one(self.counts[present]))
             return np.tile(fit_specialists(one, self.tol).theta, (len(tested), 1))
 
-        return self._merged(self._held_out(pooled))
+        sketch = sketched(self.oracle, self.counts) if self.sketch is None else self.sketch
+        one = replace(self.oracle, rows=self._rows.as_one(self.counts))
+        if sketch is None or not LeftOut.serves(one, self._left.sum(axis=0, keepdims=True)).all():
+            return self._merged(self._held_out(pooled))
+        # Contexts weigh as in the data, and not by how many rows the fold has left them.
+        shares = np.where(self._left > 0, self.counts[:, None], 0.0)
+        weight = self._weight_left * np.repeat(shares / shares.sum(axis=0), self._rows.sizes, axis=0)
+        losses = np.empty(len(self._rows.target))
+        left_out = LeftOut(one, self.folds, weight)
+        for rows, found in left_out.losses(np.zeros(1, dtype=np.intp), sketch.theta[None], self.tol):
+            losses[rows] = found
+        return self._merged(losses)
 
     @cached_property
     def own_losses(self) -> Array:
         """The loss of each row held out under a model of its context, infinite where no rows remain for one."""
+        near = LeftOut.serves(self.oracle, self._left)
+        if not near.any():
+            return self._merged(self._held_out(self._own))
+        losses, contexts = np.empty(len(self._rows.target)), np.flatnonzero(near)
+        left_out = LeftOut(self.oracle, self.folds, self._weight_left)
+        for rows, found in left_out.losses(contexts, self._specialists.theta[contexts], self.tol):
+            losses[rows] = found
+        if not near.all():
+            others = np.repeat(~near, self._rows.sizes)
+            losses[others] = self._held_out(self._own, others)
+        return self._merged(losses)
 
-        def own(train: MemoryRows, present: NDArray[np.intp], tested: NDArray[np.intp]) -> Array:
-            theta = np.full((len(tested), self.oracle.n_parameters), np.nan)
-            trained = np.isin(tested, present)
-            specialists = fit_specialists(replace(self.oracle, rows=train), self.tol)
-            theta[trained] = specialists.theta[np.searchsorted(present, tested[trained])]
-            return theta
+    def _own(self, train: MemoryRows, present: NDArray[np.intp], tested: NDArray[np.intp]) -> Array:
+        """Return parameters of each context's own model, NaN where no rows remain for one."""
+        theta = np.full((len(tested), self.oracle.n_parameters), np.nan)
+        trained = np.isin(tested, present)
+        specialists = fit_specialists(replace(self.oracle, rows=train), self.tol)
+        theta[trained] = specialists.theta[np.searchsorted(present, tested[trained])]
+        return theta
 
-        return self._merged(self._held_out(own))
-
-    def _held_out(self, fitted: Callable[[MemoryRows, NDArray[np.intp], NDArray[np.intp]], Array]) -> Array:
+    def _held_out(
+        self,
+        fitted: Callable[[MemoryRows, NDArray[np.intp], NDArray[np.intp]], Array],
+        among: NDArray[np.bool_] | None = None,
+    ) -> Array:
         """Return the loss of each row under parameters that were fitted without its fold; infinite where these are NaN.
 
         Parameters
         ----------
         fitted : callable
             Maps the rows that remain, the contexts they have, and those that are judged, to parameters for the latter.
+        among : ndarray of bool of shape (n_samples,), optional
+            The rows there are.
         """
+        among = np.ones(len(self._rows.target), dtype=bool) if among is None else among
         losses = np.empty(len(self._rows.target))
-        for fold in np.unique(self.folds):
-            held = self.folds == fold
+        for fold in np.unique(self.folds[among]):
+            held = (self.folds == fold) & among
             test, tested = self._rows.masked(held)
-            theta = fitted(*self._rows.masked(~held), tested)
+            theta = fitted(*self._rows.masked((self.folds != fold) & among), tested)
             missing: NDArray[np.bool_] = np.isnan(theta).any(axis=1)  # type: ignore[assignment]
             theta = np.where(missing[:, None], 0.0, theta)
             rows = test.at(theta).losses + self.oracle.ridge.value(theta)[test.owner]
             losses[held] = np.where(missing[test.owner], np.inf, rows)
-        return losses
+        return losses[among]
 
     @cached_property
     def _specialists(self) -> Specialists:
-        return fit_specialists(self.oracle, self.tol)
+        return fit_specialists(self.oracle, self.tol, self.sketch)
 
     @cached_property
     def in_sample_losses(self) -> Array:
