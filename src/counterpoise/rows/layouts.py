@@ -327,17 +327,15 @@ class Shared(Layout):
     def _view(self, rows: slice) -> Any:
         return some_rows(self.X, rows.start, rows.stop)
 
-    def _reduced(self, reduce: Any, rows: Array) -> Array:
-        out = np.empty((self.n_groups, *rows.shape[1:]), dtype=rows.dtype)
-        for _, groups, flat, shape in self._spans:
-            reduce(rows[flat].reshape(*shape, *rows.shape[1:]), axis=0, out=out[groups])
+    def total(self, rows: Array) -> Array:
+        out = np.empty((self.n_groups, *rows.shape[1:]))
+        for _, groups, flat, (n, m) in self._spans:
+            # A product adds up short rows faster than a sum.
+            out[groups] = (np.ones(n) @ rows[flat].reshape(n, -1)).reshape(m, *rows.shape[1:])
         return out
 
-    def total(self, rows: Array) -> Array:
-        return self._reduced(np.add.reduce, rows)
-
     def least(self, rows: Array) -> Array:
-        return self._reduced(np.minimum.reduce, rows)
+        return np.concatenate([rows[flat].reshape(shape).min(axis=0) for _, _, flat, shape in self._spans])
 
     def each(self, values: NDArray[Any]) -> NDArray[Any]:
         out = np.empty((int(self.sizes @ self.copies), *values.shape[1:]), dtype=values.dtype)

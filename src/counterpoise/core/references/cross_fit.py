@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from counterpoise.contexts import one_each
 from counterpoise.core.oracle._base import Array
 from counterpoise.core.oracle.linear import LinearOracle, LinearPoint
-from counterpoise.core.references.left_out import LeftOut
+from counterpoise.core.references.left_out import CLOSER, LeftOut
 from counterpoise.core.references.rows import ContextRows
 from counterpoise.core.references.shrunk import reference_bracket, shrunk_references
 from counterpoise.core.references.specialists import Specialists, fit_specialists, sketched
@@ -20,6 +20,12 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.rows import MemoryRows
 
 N_FOLDS = 5
+
+_NOTHING_LEFT = 1e-6
+"""Share of the typical risk below which a context's own model leaves none."""
+
+_LARGEST = 1 << 24
+"""Entries of the features of small contexts up to which their folds are left out side by side (128 MB)."""
 
 
 def folds_within(codes: NDArray[np.intp], order_by: NDArray[np.generic], n_folds: int) -> NDArray[np.intp]:
@@ -135,9 +141,9 @@ class CrossFit:
     def pooled_losses(self) -> Array:
         """The loss of each row held out under one model for all contexts."""
 
-        def pooled(train: MemoryRows, present: NDArray[np.intp], tested: NDArray[np.intp]) -> Array:
+        def pooled(train: MemoryRows, present: NDArray[np.intp]) -> Array:
             one = replace(self.oracle, rows=train.as_one(self.counts[present]))
-            return np.tile(fit_specialists(one, self.tol).theta, (len(tested), 1))
+            return fit_specialists(one, self.tol).theta[0]
 
         sketch = sketched(self.oracle, self.counts) if self.sketch is None else self.sketch
         one = replace(self.oracle, rows=self._rows.as_one(self.counts))
@@ -156,50 +162,87 @@ class CrossFit:
     def own_losses(self) -> Array:
         """The loss of each row held out under a model of its context, infinite where no rows remain for one."""
         near = LeftOut.serves(self.oracle, self._left)
-        if not near.any():
-            return self._merged(self._held_out(self._own))
         losses, contexts = np.empty(len(self._rows.target)), np.flatnonzero(near)
-        left_out = LeftOut(self.oracle, self.folds, self._weight_left)
-        for rows, found in left_out.losses(contexts, self._specialists.theta[contexts], self.tol):
-            losses[rows] = found
-        if not near.all():
-            others = np.repeat(~near, self._rows.sizes)
-            losses[others] = self._held_out(self._own, others)
+        if near.any():
+            left_out = LeftOut(self.oracle, self.folds, self._weight_left)
+            for rows, found in left_out.losses(contexts, self._specialists.theta[contexts], self.tol):
+                losses[rows] = found
+        others = np.flatnonzero(~near)
+        if others.size:
+            at_once = max(1, _LARGEST // max(self._rows.X.size, 1))
+            for first in range(0, self.n_folds, at_once):
+                folds = np.arange(first, min(first + at_once, self.n_folds))
+                rows = np.flatnonzero(~near[self._rows.owner] & np.isin(self.folds, folds))
+                losses[rows] = self._side_by_side(others, folds, rows)
         return self._merged(losses)
 
-    def _own(self, train: MemoryRows, present: NDArray[np.intp], tested: NDArray[np.intp]) -> Array:
-        """Return parameters of each context's own model, NaN where no rows remain for one."""
-        theta = np.full((len(tested), self.oracle.n_parameters), np.nan)
-        trained = np.isin(tested, present)
-        specialists = fit_specialists(replace(self.oracle, rows=train), self.tol)
-        theta[trained] = specialists.theta[np.searchsorted(present, tested[trained])]
-        return theta
+    def _side_by_side(self, contexts: NDArray[np.intp], folds: NDArray[np.intp], held: NDArray[np.intp]) -> Array:
+        """Return losses of rows under the fits of small contexts without their folds: every fit a context of its own.
 
-    def _held_out(
-        self,
-        fitted: Callable[[MemoryRows, NDArray[np.intp], NDArray[np.intp]], Array],
-        among: NDArray[np.bool_] | None = None,
-    ) -> Array:
-        """Return the loss of each row under parameters that were fitted without its fold; infinite where these are NaN.
+        Parameters
+        ----------
+        contexts, folds : ndarray of int
+        held : ndarray of int
+            The rows of these contexts in these folds.
+        """
+        among = np.zeros(self.oracle.n_contexts, dtype=bool)
+        among[contexts] = True
+        rows, fold = np.nonzero(among[self._rows.owner][:, None] & (self.folds[:, None] != folds))
+        pair = self._rows.owner[rows] * len(folds) + fold
+        order = np.argsort(pair, kind="stable")
+        rows, fold = rows[order], fold[order]
+        present, sizes = np.unique(pair, return_counts=True)
+        losses, tested = np.full(len(held), np.inf), self._rows.owner[held] * len(folds) + self.folds[held] - folds[0]
+        known = np.isin(tested, present)
+        if not known.any():
+            return losses
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        weight = self._weight_left[rows, folds[fold]]
+        train = replace(
+            self._rows, X=self._rows.X[rows], target=self._rows.target[rows], weight=weight, starts=starts, together=None
+        )
+        begin = self._beginnings[present // len(folds)]
+        theta = fit_specialists(replace(self.oracle, rows=train), max(CLOSER * self.tol, 1e-12), begin).theta
+        test, found = held[known], np.searchsorted(present, tested[known])
+        by_fit = np.argsort(found, kind="stable")
+        test, (judged, n) = test[by_fit], np.unique(found, return_counts=True)
+        part = replace(
+            self._rows,
+            X=self._rows.X[test],
+            target=self._rows.target[test],
+            weight=np.ones(len(test)),
+            starts=np.concatenate([[0], np.cumsum(n)]),
+            together=None,
+        )
+        own = part.at(theta[judged]).losses + self.oracle.ridge.value(theta)[found[by_fit]]
+        losses[np.flatnonzero(known)[by_fit]] = own
+        return losses
+
+    @property
+    def _beginnings(self) -> Array:
+        """Where the fits of small contexts without a fold begin: at those of all their rows.
+
+        A context of one class leads ever further, until nothing of its risk is left; begun there, a fit to fewer rows
+        would go further still. It begins at a constant.
+        """
+        risks, floor = self._specialists.risks.upper, self.oracle.lowest_risks
+        left = risks - np.where(np.isfinite(floor), floor, 0.0) > _NOTHING_LEFT * self.oracle.typical_risk
+        return np.where(left[:, None] | ~np.isfinite(floor)[:, None], self._specialists.theta, self.oracle.start())
+
+    def _held_out(self, fitted: Callable[[MemoryRows, NDArray[np.intp]], Array]) -> Array:
+        """Return the loss of each row under parameters that were fitted without its fold.
 
         Parameters
         ----------
         fitted : callable
-            Maps the rows that remain, the contexts they have, and those that are judged, to parameters for the latter.
-        among : ndarray of bool of shape (n_samples,), optional
-            The rows there are.
+            Maps the rows that remain and the contexts they have to parameters.
         """
-        among = np.ones(len(self._rows.target), dtype=bool) if among is None else among
         losses = np.empty(len(self._rows.target))
-        for fold in np.unique(self.folds[among]):
-            held = (self.folds == fold) & among
-            test, tested = self._rows.masked(held)
-            theta = fitted(*self._rows.masked((self.folds != fold) & among), tested)
-            missing: NDArray[np.bool_] = np.isnan(theta).any(axis=1)  # type: ignore[assignment]
-            theta = np.where(missing[:, None], 0.0, theta)
-            rows = test.at(theta).losses + self.oracle.ridge.value(theta)[test.owner]
-            losses[held] = np.where(missing[test.owner], np.inf, rows)
-        return losses[among]
+        for fold in np.unique(self.folds):
+            held = self.folds == fold
+            theta = fitted(*self._rows.masked(~held))
+            losses[held] = self._rows.masked(held)[0].at(theta).losses + self.oracle.ridge.value(theta)
+        return losses
 
     @cached_property
     def _specialists(self) -> Specialists:

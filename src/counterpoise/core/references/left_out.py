@@ -30,10 +30,10 @@ _PER_PARAMETER = 5
 _FEWEST = 128
 """Rows of a context from which it is worth a product of its own."""
 
-_CLOSER = 1e-2
-"""Share of a tolerance on the risk of the rows that remain at which the risk of those left out is about as accurate.
+CLOSER = 1e-3
+"""How much closer to its minimum a fit has to be for the risk of rows it has not seen to be about as accurate.
 
-The fit is at a minimum of the former, where its error enters squared, and at none of the latter.
+It is at a minimum of the risk of those it has seen, where its error enters squared, and at none of the others'.
 """
 
 
@@ -104,7 +104,7 @@ class LeftOut:
             part = MemoryPart(layout, target, self.weight[rows, of].ravel(), own.loss, own.find_reach)
             at = EachContext(part, self.oracle.alpha, np.repeat(theta, m, axis=0))
             scale = max(float(np.mean(at.above)), 1e-3 * self.oracle.typical_risk)
-            found = minimise(at, _CLOSER * tol, scale, Near(inverse[:, of].reshape(-1, *inverse.shape[2:])))[2]
+            found = minimise(at, max(CLOSER**2 * tol, 1e-15), scale, Near(inverse[:, of].reshape(-1, *inverse.shape[2:])))[2]
             held = (folds >= first) & (folds < of.stop)
             group = m * np.repeat(np.arange(len(sizes)), sizes)[held] + folds[held] - first
             z = layout.product(found).reshape(len(rows), m, -1)[held, folds[held] - first]

@@ -153,7 +153,7 @@ class Near:
         Inverse Hessians; they need not be exact.
     """
 
-    is_thrifty = False
+    is_thrifty = True
 
     def __init__(self, inverse: Array) -> None:
         self.inverse = inverse
@@ -184,8 +184,10 @@ class Near:
         return at.value[ready] - self.promised[ready]
 
     def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
-        """Move every context, by a step shortened until its risk falls."""
-        there, moved = _line_search(at, direction, slope)
+        """Take the steps; where one leads uphill, shorter ones."""
+        there, moved = at.at(at.theta + direction), np.ones(len(slope), dtype=bool)
+        if not _have_flattened(there, direction, self.promised).all():
+            there, moved = _line_search(at, direction, slope)
         self.inverse = _corrected(self.inverse, there.theta - at.theta, there.gradient - at.gradient)
         self.before = self.promised
         return there, moved
@@ -251,10 +253,7 @@ class Kept:
         if self.alike is not None:
             self.alike = None
             return (there if there.value[0] < at.value[0] else at), moved
-        # A slope along the step that has all but vanished tells as much as the values, which cost more.
-        with np.errstate(invalid="ignore"):
-            ahead = abs(float(there.gradient[0] @ direction[0]))
-        if not ahead <= self.promised:
+        if not _have_flattened(there, direction, np.array([self.promised])).all():
             there, moved = _line_search(at, direction, slope)
             if not moved.all():
                 return at, moved
@@ -266,6 +265,13 @@ class Kept:
     def subset(self, keep: Mask) -> Kept:
         """Go on with the only context there is."""
         return self
+
+
+def _have_flattened(there: EachContext, direction: Array, promised: Array) -> Mask:
+    """Tell whether slopes along steps have all but vanished, which says as much as the values, and costs less."""
+    with np.errstate(invalid="ignore"):
+        ahead = np.abs(np.einsum("bd,bd->b", there.gradient, direction))
+        return np.asarray(ahead <= promised)
 
 
 def _corrected(inverse: Array, change: Array, bend: Array) -> Array:
