@@ -62,6 +62,10 @@ class CrossFit:
         The weight of each context in the data.
     tol : float
     n_folds : int
+    sketch : LinearPoint, optional
+        About the best parameters for all rows, where they are known.
+    known : Specialists, optional
+        The contexts' own models of all their rows, where they are fitted already.
     """
 
     oracle: LinearOracle
@@ -69,6 +73,7 @@ class CrossFit:
     tol: float
     n_folds: int = N_FOLDS
     sketch: LinearPoint | None = None
+    known: Specialists | None = None
 
     @property
     def _rows(self) -> MemoryRows:
@@ -246,7 +251,7 @@ class CrossFit:
 
     @cached_property
     def _specialists(self) -> Specialists:
-        return fit_specialists(self.oracle, self.tol, self.sketch)
+        return fit_specialists(self.oracle, self.tol, self.sketch) if self.known is None else self.known
 
     @cached_property
     def in_sample_losses(self) -> Array:
@@ -276,7 +281,10 @@ class CrossFit:
     @property
     def bracket(self) -> Array:
         """An interval of the least possible risk; see :func:`counterpoise.core.references.shrunk.reference_bracket`."""
-        return reference_bracket(self.rows, self.in_sample_losses, self.own_losses, self.pooled_losses)
+        bracket = reference_bracket(self.rows, self.in_sample_losses, self.own_losses, self.pooled_losses)
+        # The minimum in sample is lower than what was reached, if by no more than was proven.
+        unproven = self._specialists.risks.upper - self._specialists.risks.lower
+        return bracket - np.column_stack([unproven, np.zeros(len(unproven))])
 
     @property
     def standard_errors(self) -> Array:

@@ -72,7 +72,7 @@ def fit_specialists(oracle: LinearOracle, tol: float, begin: LinearPoint | Array
     if oracle.is_scalar:
         least, theta = scalar_form(oracle).context_minima()
         return Specialists(ReferenceRisks.exactly(least), theta[:, None])
-    alone = _too_large_to_join(oracle)
+    alone = too_large_to_join(oracle)
     upper, lower = np.empty(oracle.n_contexts), np.empty(oracle.n_contexts)
     theta = np.empty((oracle.n_contexts, oracle.n_parameters))
     for k in np.flatnonzero(alone):
@@ -221,7 +221,7 @@ def _past_all_rows(at: EachContext, part: MemoryPart) -> EachContext:
     return at.at(np.where(better[:, None], far[best][:, None] * theta, at.theta))
 
 
-def _too_large_to_join(oracle: LinearOracle) -> np.ndarray:
+def too_large_to_join(oracle: LinearOracle) -> np.ndarray:
     """Mark contexts to be solved one by one: a batch has no room for their Hessian, or would fill in their zeros."""
     if not oracle.forms_hessian:
         return np.ones(oracle.n_contexts, dtype=bool)
