@@ -58,6 +58,9 @@ _LARGE = 2e6
 _ADRIFT = 1e3
 """Size of a shift common to all classes beyond which it costs digits."""
 
+_WELL_BELOW = 1e-4
+"""Share of a tolerance at which a model is so close to its minimum that its risk in each context is as accurate."""
+
 _STIFF = 1e6
 """Ridge that leaves nothing of coefficients, for features and slopes of size one."""
 
@@ -239,7 +242,8 @@ def _plain(problem: LinearProblem, oracle: LinearOracle, tol: float) -> Solution
     with warnings.catch_warnings():
         # The risks at the answer are the references, however close to the minimum it is.
         warnings.simplefilter("ignore", NotCertifiedWarning)
-        return fit_problem(alone, here, ReferenceRisks.exactly(nothing), tol=tol).solution
+        close = max(_WELL_BELOW * tol, 1e-12)
+        return fit_problem(alone, here, ReferenceRisks.exactly(nothing), tol=close).solution
 
 
 def scored_references(problem: LinearProblem, criterion: Criterion, reference: Reference, tol: float) -> ReferenceRisks:
