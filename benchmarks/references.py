@@ -4,8 +4,8 @@ Usage: python benchmarks/references.py FOLDER [--splits 10] | --toy
 
 FOLDER holds ``adult.data``, ``adult.test``, ``compas.csv`` and ``german.data``, compressed or not, and
 ``heart_disease_4hospitals.csv``, in it or below; a table that is not there is left out. Logistic regression with
-alpha = 1e-3 on scaled features, fitted to 70% of the rows of each context. The excess of a context is what the risk of a
-model is above that of the better of two others on the remaining rows: the context's own model, and the plain one.
+alpha = 1e-3 on scaled features, fitted to 70% of the rows of each context. The excess of a context is what the risk of
+a model is above that of the better of two others on the remaining rows: the context's own model, and the plain one.
 
 Prints a table in markdown: mean and standard error over splits of the largest excess of any context, as it is and
 corrected for being a maximum of noisy numbers, of the difference from the plain model, and the median time of a fit.
@@ -47,7 +47,7 @@ def heart(folder: Path) -> Table:
         raise FileNotFoundError(f"no heart_disease_4hospitals.csv in {folder} or below it")
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    # ca, thal and slope are missing for most patients outside Cleveland; a cholesterol or pressure of 0 was not measured.
+    # ca, thal and slope are missing for most patients outside Cleveland; a cholesterol or pressure of 0 is missing too.
     names = ["age", "sex", "trestbps", "chol", "fbs", "thalach", "exang", "oldpeak"]
     values = np.array([[float(row[name] or "nan") for name in names] for row in rows])
     for name in ("trestbps", "chol"):

@@ -1,4 +1,4 @@
-"""The study of references: splits are fair, what it prints is there for every method, and contexts alike are noticed."""
+"""The study of references: splits are fair, every method has its row, and contexts that are alike are noticed."""
 
 import sys
 from pathlib import Path

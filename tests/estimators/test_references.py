@@ -124,7 +124,9 @@ def test_noise_is_noticed_about_as_often_as_it_is_all_there_is():
     """Of 20 tables without differences all are noticed; of 20 with clear ones none."""
     used = {}
     for differ in (0.0, 0.5):
-        models = [said(cpo.RobustLinearRegression(confidence=1.0), rows("linear", differ, seed))[0] for seed in range(20)]
+        models = [
+            said(cpo.RobustLinearRegression(confidence=1.0), rows("linear", differ, seed))[0] for seed in range(20)
+        ]
         used[differ] = [model.reference_ for model in models]
     assert used[0.0].count("cross-fit") == 20
     assert used[0.5].count("in-sample") == 20

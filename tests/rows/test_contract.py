@@ -107,7 +107,7 @@ ON_DEVICE = ("logistic", "multinomial", "squared", "poisson")
 
 
 def plain_loop(X, target, codes, weight, loss, fit_intercept, theta):
-    """Return values, gradients, sizes, Hessians and moments, row by row in fifty digits; theta is one for each context."""
+    """Return values, gradients, sizes, Hessians and moments in fifty digits, row by row; a theta for each context."""
     n_contexts, outputs = codes.max() + 1, loss.n_outputs
     parameters = PARAMETERS[type(loss)](loss)
     total = [mpf(0)] * n_contexts

@@ -16,7 +16,7 @@ from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import Bounds, LinearOracle
 from counterpoise.core.oracle.kinked import KinkedOracle
 from counterpoise.core.oracle.scalar_blocks import BlockScalarOracle, scalar_form
-from counterpoise.core.problem import TOO_LARGE, LinearProblem, Reference, refusing_overflow
+from counterpoise.core.problem import TOO_LARGE, LinearProblem, Reference, ReferenceKind, refusing_overflow
 from counterpoise.core.references import Optimism
 from counterpoise.core.references.specialists import by_products
 from counterpoise.core.robustness import METHODS, Criterion, Robustness, named
@@ -189,14 +189,15 @@ def fit_linear(
     problem = replace(problem, unseen=robustness.unseen(labels).risks)
     mixes, accuracy = robustness.mixes_of(problem.contexts, problem.counts), tol if solver is None else solver.tol
     if isinstance(reference, str) and reference == "auto":
-        reference = settled_reference(problem, mixes, robustness.criterion, reference, accuracy)[0]
+        kind, _ = settled_reference(problem, mixes, robustness.criterion, reference, accuracy)
+        reference = "cross-fit" if kind == "cross-fit" else "in-sample"
     references = scored_references(problem, robustness.criterion, reference, accuracy)
     return fit_problem(problem, mixes, references, solver=solver, tol=tol, max_iter=max_iter, callback=callback)
 
 
 def settled_reference(
     problem: LinearProblem, mixes: ContextSet, criterion: Criterion, reference: Reference, tol: float
-) -> tuple[str, Optimism | None]:
+) -> tuple[ReferenceKind, Optimism | None]:
     """Return which references are used, and where in-sample ones are mostly optimism, what says so.
 
     ``"auto"`` is ``"cross-fit"`` in that case, as long as rows are in memory, and ``"in-sample"`` otherwise. Nothing is
@@ -204,7 +205,7 @@ def settled_reference(
     """
     if not isinstance(reference, str):
         return "given", None
-    if reference not in ("auto", "in-sample"):
+    if reference != "auto" and reference != "in-sample":  # noqa: PLR1714
         return reference, None
     idle = criterion != "excess" or mixes.is_point or problem.oracle.n_contexts == 1
     optimism = None if idle else problem.optimism(tol)

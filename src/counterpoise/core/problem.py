@@ -33,6 +33,9 @@ _FAR = 1e3
 Reference = Literal["auto", "in-sample", "cross-fit", "shrunk", "null", "pooled"] | Mapping[Any, float] | Array
 """Where the least risk of each context comes from."""
 
+ReferenceKind = Literal["in-sample", "cross-fit", "shrunk", "null", "pooled", "given"]
+"""Where references came from in the end."""
+
 Adjust = Literal["standard-error"] | float | None
 """What is added to the score of each context, the more the fewer rows it has."""
 

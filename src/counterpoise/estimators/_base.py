@@ -17,7 +17,15 @@ from sklearn.base import BaseEstimator
 from counterpoise.contexts import Contexts, encode, shown, tidy
 from counterpoise.core.problem import Adjust, Reference
 from counterpoise.core.references import Optimism
-from counterpoise.core.robustness import REFERENCES, Criterial, Criterion, DrawCount, Mixes, Robustness, check_parameters
+from counterpoise.core.robustness import (
+    REFERENCES,
+    Criterial,
+    Criterion,
+    DrawCount,
+    Mixes,
+    Robustness,
+    check_parameters,
+)
 from counterpoise.core.solvers import Progress
 from counterpoise.exceptions import InvalidInputError, OneContextWarning, SmallContextWarning
 from counterpoise.memberships import Memberships
@@ -105,14 +113,14 @@ def warn_of_small_contexts(
     more = f" and {len(contexts.labels) - 3} more" if len(contexts.labels) > 3 else ""
     remedy = "Use reference='cross-fit', raise alpha" if in_memory else "Raise alpha"
     done = (
-        "So reference='cross-fit' is used, on held-out rows; reference='in-sample' insists"
+        "So reference='cross-fit' is used; to keep in-sample references, pass reference='in-sample'"
         if used == "cross-fit"
         else f"{remedy}, or pool small contexts (counterpoise.pool_rare)"
     )
     warnings.warn(
-        f"{type(estimator).__name__}: in-sample references are mostly optimism. On the rows they were fitted to, models "
-        f"of contexts' own gain {excess:.2g} over one model for all in the worst plausible mix, and about {noise:.2g} "
-        f"is expected of fitting noise alone (parameters / (2 rows); most, with rows: {listed}{more}). {done}.",
+        f"{type(estimator).__name__}: in-sample references are mostly optimism. In the worst plausible mix, a model of "
+        f"each context's own gains {excess:.2g} over one model for all, on the rows it was fitted to; noise alone "
+        f"would gain about {noise:.2g} (parameters / (2 rows); the most in {listed}{more}). {done}.",
         SmallContextWarning,
         stacklevel=5,
     )

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from counterpoise.contexts import sorted_codes
 from counterpoise.core.fit import LinearFit, fit_problem, found_references, settled_reference
 from counterpoise.core.objective import ReferenceRisks
-from counterpoise.core.problem import Adjust, LinearProblem, Reference
+from counterpoise.core.problem import Adjust, LinearProblem, Reference, ReferenceKind
 from counterpoise.core.robustness import Robustness
 from counterpoise.estimators._base import (
     Array,
@@ -70,8 +70,8 @@ class Scoring:
     ----------
     references : ReferenceRisks
         The least risk of each context.
-    kind : str
-        Where they come from: "in-sample", "cross-fit", "shrunk", "null", "pooled" or "given".
+    kind : {"in-sample", "cross-fit", "shrunk", "null", "pooled", "given"}
+        Where they come from.
     adjustments : ndarray of shape (n_contexts,)
         What is added to each score.
     scored : ReferenceRisks
@@ -81,7 +81,7 @@ class Scoring:
     """
 
     references: ReferenceRisks
-    kind: str
+    kind: ReferenceKind
     adjustments: Array
     scored: ReferenceRisks
     bracket: Array | None = None

@@ -204,7 +204,12 @@ class CrossFit:
         starts = np.concatenate([[0], np.cumsum(sizes)])
         weight = self._weight_left[rows, folds[fold]]
         train = replace(
-            self._rows, X=self._rows.X[rows], target=self._rows.target[rows], weight=weight, starts=starts, together=None
+            self._rows,
+            X=self._rows.X[rows],
+            target=self._rows.target[rows],
+            weight=weight,
+            starts=starts,
+            together=None,
         )
         begin = self._beginnings[present // len(folds)]
         theta = fit_specialists(replace(self.oracle, rows=train), max(CLOSER * self.tol, 1e-12), begin).theta

@@ -104,7 +104,9 @@ class LeftOut:
             part = MemoryPart(layout, target, self.weight[rows, of].ravel(), own.loss, own.find_reach)
             at = EachContext(part, self.oracle.alpha, np.repeat(theta, m, axis=0))
             scale = max(float(np.mean(at.above)), 1e-3 * self.oracle.typical_risk)
-            found = minimise(at, max(CLOSER**2 * tol, 1e-15), scale, Near(inverse[:, of].reshape(-1, *inverse.shape[2:])))[2]
+            found = minimise(
+                at, max(CLOSER**2 * tol, 1e-15), scale, Near(inverse[:, of].reshape(-1, *inverse.shape[2:]))
+            )[2]
             held = (folds >= first) & (folds < of.stop)
             group = m * np.repeat(np.arange(len(sizes)), sizes)[held] + folds[held] - first
             z = layout.product(found).reshape(len(rows), m, -1)[held, folds[held] - first]

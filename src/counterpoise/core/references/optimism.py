@@ -1,15 +1,16 @@
 r"""How much of what contexts seem to gain from models of their own is noise that these were fitted to.
 
 A model with :math:`p` parameters lies, on the :math:`n` rows it was fitted to, below the least possible risk by about
-:math:`\operatorname{tr}(H^{-1} J) / 2n` (Takeuchi 1976), :math:`H` the Hessian and :math:`J` the covariance of the rows'
-gradients; :math:`p / 2n` for a likelihood without a ridge (Akaike). Both are taken at the model that is best for all
-contexts: if they do not differ it is best for each of them, and a context that its own model fits perfectly shows
-neither curvature nor gradients there.
+:math:`\operatorname{tr}(H^{-1} J) / 2n` (Takeuchi 1976), with the Hessian :math:`H` and the covariance :math:`J` of the
+rows' gradients; :math:`p / 2n` for a likelihood without a ridge (Akaike). Both are taken at the model that is best for
+all contexts, which is best for each of them if they do not differ. At its own model a context that is fitted perfectly
+would show neither curvature nor gradients.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from counterpoise.core.oracle._base import Array
 from counterpoise.core.oracle.linear import EachContext, LinearOracle
 from counterpoise.core.references.specialists import Specialists, too_large_to_join
 from counterpoise.linalg import positive_solver, pseudo_inverse
+from counterpoise.rows import Codes
 from counterpoise.rows.blocks import in_memory
 from counterpoise.rows.hinged import LeastSquares
 from counterpoise.rows.memory import MemoryPart
@@ -81,17 +83,12 @@ def measure_optimism(
     """
     shares = counts / counts.sum()
     if too_large_to_join(oracle).any() or (oracle.loss.is_hinged and oracle.loss.softness == 0.0):
-        theta = _average(oracle, specialists.theta, shares)
-        at = oracle.at(theta)
-        above = _above(oracle, at.sums.values)
-        # A kinked loss has no Hessian, and others may be too large to form; as the likelihood of Laplace's distribution
-        # the scale of a loss is its risk.
-        noise = np.minimum(oracle.n_parameters, counts) / (2.0 * counts) * above
-        return Optimism(at.risks - specialists.risks.upper, noise, float(shares @ above))
+        return _by_size(oracle, specialists, counts)
     theta = _parabolas(oracle, specialists.theta, shares) if begin is None else begin
     values, above, noise = (np.empty(oracle.n_contexts) for _ in range(3))
     gradients, total = np.empty((oracle.n_contexts, oracle.n_parameters)), np.zeros((oracle.n_parameters,) * 2)
-    places, kept = [], oracle.n_contexts * oracle.n_parameters**2 <= _MOST_ENTRIES
+    places: list[tuple[Codes, Any]] = []
+    kept = oracle.n_contexts * oracle.n_parameters**2 <= _MOST_ENTRIES
     for contexts, make in oracle.rows.parts():
         at = EachContext(make(), oracle.alpha, np.tile(theta, (len(contexts), 1)))
         values[contexts], gradients[contexts], hessians = at.value, at.gradient, at.hessian
@@ -103,9 +100,22 @@ def measure_optimism(
         # One step to the minimum of all rows, along which the parabolas that are known now tell the risks.
         move = -positive_solver(total)(shares @ gradients)
         values += gradients @ move
-        for contexts, hessians in places:
-            values[contexts] += 0.5 * np.einsum("i,bij,j->b", move, hessians, move)
+        for contexts, bend in places:
+            values[contexts] += 0.5 * np.einsum("i,bij,j->b", move, bend, move)
     return Optimism(values - specialists.risks.upper, noise, float(shares @ above))
+
+
+def _by_size(oracle: LinearOracle, specialists: Specialists, counts: Array) -> Optimism:
+    """Compare by the number of parameters, where there is no Hessian or it is too large to form.
+
+    As the likelihood of Laplace's distribution, a kinked loss has its risk as its scale.
+    """
+    shares = counts / counts.sum()
+    at = oracle.at(_average(oracle, specialists.theta, shares))
+    lowest, values = oracle.lowest_risks, at.sums.values
+    above = np.where(np.isfinite(lowest), values - np.where(np.isfinite(lowest), lowest, 0.0), np.abs(values))
+    noise = np.minimum(oracle.n_parameters, counts) / (2.0 * counts) * above
+    return Optimism(at.risks - specialists.risks.upper, noise, float(shares @ above))
 
 
 def _noise(at: EachContext) -> Array:
@@ -122,12 +132,6 @@ def _noise(at: EachContext) -> Array:
     # A feature that few rows have may show no gradients by chance where it has curvature, and the fit will use it.
     takeuchi, akaike = (np.einsum("bij,bji->b", inverse, matrix) for matrix in (moments, bend))
     return 0.5 * np.maximum(takeuchi, dispersion * akaike)
-
-
-def _above(oracle: LinearOracle, values: Array) -> Array:
-    """Return how far mean losses are above the least their rows allow; their size where that is nothing."""
-    lowest = oracle.lowest_risks
-    return np.where(np.isfinite(lowest), values - np.where(np.isfinite(lowest), lowest, 0.0), np.abs(values))
 
 
 def _parabolas(oracle: LinearOracle, theta: Array, shares: Array) -> Array:
@@ -149,7 +153,7 @@ def _average(oracle: LinearOracle, theta: Array, shares: Array) -> Array:
     for contexts, make in oracle.rows.parts():
         part, ones = make(), np.ones(len(contexts))
         blocks = in_memory(oracle.rows, part) if isinstance(part, MemoryPart) else oracle.rows.blocks
-        place = {"p": ones, "p_hat": ones, "each": True, "active": ones > 0.0}
+        place: dict[str, Any] = {"p": ones, "p_hat": ones, "each": True, "active": ones > 0.0}
         grams = blocks.ask(LeastSquares(theta=theta[contexts], **place)).gram
         total += np.tensordot(shares[contexts], grams, 1)
         right += np.einsum("b,bij,bj->i", shares[contexts], grams, theta[contexts])
