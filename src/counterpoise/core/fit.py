@@ -205,7 +205,7 @@ def settled_reference(
     """
     if not isinstance(reference, str):
         return "given", None
-    if reference != "auto" and reference != "in-sample":  # noqa: PLR1714
+    if reference != "auto" and reference != "in-sample":
         return reference, None
     idle = criterion != "excess" or mixes.is_point or problem.oracle.n_contexts == 1
     optimism = None if idle else problem.optimism(tol)
