@@ -184,7 +184,9 @@ class LinearProblem:
         specialists, begin = self.specialists(tol), None if self.sketch is None else self.sketch.theta
         with suited(self.size), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
-                found = measure_optimism(self.oracle, specialists, self.counts, begin)
+                # A weight of 2 is a row twice; weights that sum to less than there are rows are on another scale.
+                rows = np.maximum(self.counts, self.contexts.counts)
+                found = measure_optimism(self.oracle, specialists, self.counts, begin, rows)
             except ArithmeticError:
                 return None
         return found if np.isfinite([found.excess, found.noise]).all() else None

@@ -197,15 +197,21 @@ class LinearParameters(MixParameters, total=False):
     device: str | None
 
 
-def with_parameters_of(parent: type) -> Callable[[Init], Init]:
+def with_parameters_of(parent: type, **defaults: Any) -> Callable[[Init], Init]:
     """Name the parameters of a parent in the signature of an ``__init__`` that passes them on as ``**shared``.
 
     scikit-learn reads parameters and their defaults from the signature, where it has no use for ``**``.
+
+    Parameters
+    ----------
+    **defaults
+        Those that are not the parent's.
     """
 
     def named(init: Init) -> Init:
         own = [one for one in inspect.signature(init).parameters.values() if one.kind is not one.VAR_KEYWORD]
         _, *shared = inspect.signature(parent.__init__).parameters.values()  # type: ignore[misc]
+        shared = [one.replace(default=defaults.get(one.name, one.default)) for one in shared]
         vars(init)["__signature__"] = inspect.Signature([*own, *shared])
         return init
 

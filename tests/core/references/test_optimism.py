@@ -104,5 +104,7 @@ def test_conclusions():
     # Near one mix nothing is made of differences, nor of noise that is the same everywhere.
     assert not Optimism(2.0 * small, small, 0.3).prevails(KLBall(centre, 1e-9))
     assert not Optimism(np.full(3, 0.01), np.full(3, 0.01), 0.3).prevails(every)
+    # Nor where contexts gain nothing by models of their own.
+    assert not Optimism(0.0 * small, small, 0.3).prevails(every)
     assert not Optimism(2.0 * small, small, 1.1 * (0.01 - float(centre @ small)) / MATTERS).prevails(every)
     assert Optimism(2.0 * small, small, 0.9 * (0.01 - float(centre @ small)) / MATTERS).prevails(every)

@@ -24,7 +24,7 @@ from counterpoise.rows.hinged import LeastSquares
 from counterpoise.rows.memory import MemoryPart
 from counterpoise.sets import ContextSet
 
-MOSTLY = 1.0 / 3.0
+MOSTLY = 0.4
 """Share of the reported excess above which it is mostly optimism, both in their own worst plausible mix.
 
 Less than half, since the formulas are the first order of what fitting noise gains. On tables with rare categories,
@@ -63,14 +63,18 @@ class Optimism:
         return excess, noise
 
     def prevails(self, mixes: ContextSet) -> bool:
-        """Tell whether in-sample references are mostly optimism, and the set is large enough for that to matter."""
+        """Tell whether in-sample references are mostly optimism, and the set is large enough for that to matter.
+
+        It matters where what the set makes of differences in noise is some share of the risk, and the excess, which may
+        be nothing at all, is too.
+        """
         excess, noise = self.worst(mixes)
         made_of_it = noise - float(mixes.p_hat[: len(self.noise)] @ self.noise)
-        return noise > MOSTLY * excess and made_of_it > MATTERS * self.risk
+        return noise > MOSTLY * excess and min(made_of_it, excess) > MATTERS * self.risk
 
 
 def measure_optimism(
-    oracle: LinearOracle, specialists: Specialists, counts: Array, begin: Array | None = None
+    oracle: LinearOracle, specialists: Specialists, counts: Array, begin: Array | None = None, rows: Array | None = None
 ) -> Optimism:
     """Compare what contexts seem to gain from models of their own with the noise these have fitted.
 
@@ -80,10 +84,12 @@ def measure_optimism(
         Rows, or the sum of their weights.
     begin : ndarray of shape (P,), optional
         About the best parameters for all rows, where they are known.
+    rows : ndarray of shape (n_contexts,), optional
+        The rows that noise averages over, if not ``counts``.
     """
-    shares = counts / counts.sum()
+    shares, rows = counts / counts.sum(), counts if rows is None else rows
     if too_large_to_join(oracle).any() or (oracle.loss.is_hinged and oracle.loss.softness == 0.0):
-        return _by_size(oracle, specialists, counts)
+        return _by_size(oracle, specialists, shares, rows)
     theta = _parabolas(oracle, specialists.theta, shares) if begin is None else begin
     values, above, noise = (np.empty(oracle.n_contexts) for _ in range(3))
     gradients, total = np.empty((oracle.n_contexts, oracle.n_parameters)), np.zeros((oracle.n_parameters,) * 2)
@@ -93,7 +99,7 @@ def measure_optimism(
         at = EachContext(make(), oracle.alpha, np.tile(theta, (len(contexts), 1)))
         values[contexts], gradients[contexts], hessians = at.value, at.gradient, at.hessian
         above[contexts] = at.above
-        noise[contexts] = _noise(at) / counts[contexts]
+        noise[contexts] = _noise(at) / rows[contexts]
         total += np.tensordot(shares[contexts], hessians, 1)
         places.append((contexts, hessians if kept else None))
     if kept:
@@ -105,16 +111,15 @@ def measure_optimism(
     return Optimism(values - specialists.risks.upper, noise, float(shares @ above))
 
 
-def _by_size(oracle: LinearOracle, specialists: Specialists, counts: Array) -> Optimism:
+def _by_size(oracle: LinearOracle, specialists: Specialists, shares: Array, rows: Array) -> Optimism:
     """Compare by the number of parameters, where there is no Hessian or it is too large to form.
 
     As the likelihood of Laplace's distribution, a kinked loss has its risk as its scale.
     """
-    shares = counts / counts.sum()
     at = oracle.at(_average(oracle, specialists.theta, shares))
     lowest, values = oracle.lowest_risks, at.sums.values
     above = np.where(np.isfinite(lowest), values - np.where(np.isfinite(lowest), lowest, 0.0), np.abs(values))
-    noise = np.minimum(oracle.n_parameters, counts) / (2.0 * counts) * above
+    noise = np.minimum(oracle.n_parameters, rows) / (2.0 * rows) * above
     return Optimism(at.risks - specialists.risks.upper, noise, float(shares @ above))
 
 
