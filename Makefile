@@ -128,6 +128,9 @@ calibrated-table: $(VENV)/.core  ## the table of the calibrated radius inside th
 small-contexts: $(VENV)/.core  ## a study of references and adjustments for many small contexts (5 minutes; SEEDS=100, BAD_ROWS=300)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/small_contexts.py --seeds $(or $(SEEDS),100) --bad-rows $(or $(BAD_ROWS),300)
 
+references: $(VENV)/.core  ## every kind of reference on public tables, judged on rows held out (5 minutes; TABLES=DIR names their folder)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/references.py $(or $(TABLES),--toy)
+
 draws: $(VENV)/.core  ## how often sets hold the true mix when rows come in groups (10 minutes; RUNS=2000)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/draws_coverage.py --runs $(or $(RUNS),2000) --jobs $(shell nproc)
 

@@ -79,7 +79,8 @@ def _tiny(name, width, seed):
 @pytest.mark.parametrize("criterion", ["excess", "risk"])
 def test_the_optimum_with_fifty_digits_lies_between_the_bounds(name, radius, criterion):
     X, y, codes, rows = _tiny(name, 1, seed=3)
-    model = SMALL[name][0](radius=radius, criterion=criterion, alpha=0.1).fit(X, y, contexts=codes)
+    model = SMALL[name][0](radius=radius, criterion=criterion, alpha=0.1, reference="in-sample")
+    model.fit(X, y, contexts=codes)
     optimum = verifier.tiny_optimum(name, rows, radius, criterion, 0.1, True)
     _holds(model.certificate_, optimum, 1e-13)
 
@@ -91,7 +92,8 @@ def test_the_optimum_with_fifty_digits_lies_between_the_bounds(name, radius, cri
 def test_the_optimum_on_a_line_with_fifty_digits_lies_between_the_bounds(name, radius, criterion):
     estimator, parameters = SMALL[name]
     X, y, codes, rows = _tiny(name, 1, seed=5)
-    model = estimator(radius=radius, criterion=criterion, alpha=0.1, fit_intercept=False, **parameters)
+    fixed = {"alpha": 0.1, "fit_intercept": False, "reference": "in-sample"}
+    model = estimator(radius=radius, criterion=criterion, **fixed, **parameters)
     model.fit(X, y, contexts=codes)
     optimum = verifier.tiny_optimum_on_line(name, rows, radius, criterion, 0.1, **parameters)
     _holds(model.certificate_, optimum, 1e-13)

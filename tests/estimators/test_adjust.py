@@ -40,7 +40,7 @@ def rows_of(name, seed=3, n_contexts=4, size=(10, 30)):
 
 def model_of(name, **options):
     kind, _, own = MODELS[name]
-    return kind(**own, **({"radius": 0.3, "alpha": 1e-2, "tol": 1e-8} | options))
+    return kind(**own, **({"radius": 0.3, "alpha": 1e-2, "tol": 1e-8, "reference": "in-sample"} | options))
 
 
 def assert_same_model(one, other, atol=1e-4):

@@ -13,6 +13,8 @@ from sklearn.preprocessing import StandardScaler
 import counterpoise as cpo
 from counterpoise.exceptions import InvalidInputError
 
+pytestmark = pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
+
 RNG = np.random.default_rng(0)
 DAY = np.repeat(np.arange(60), 6)
 WEATHER = np.repeat(RNG.choice(["rain", "snow", "sun"], 60, p=[0.4, 0.2, 0.4]), 6)

@@ -161,6 +161,7 @@ def routing():
         yield
 
 
+@pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
 @pytest.mark.usefixtures("routing")
 def test_grid_search_hands_contexts_and_costs_to_every_fold():
     X, demand, contexts, paid = shop(70, rows=(70, 80))
@@ -332,7 +333,10 @@ def test_a_context_without_weight_is_refused():
 def test_parameters_of_linear_models_are_named_as_explicitly_as_in_them():
     base, own = (inspect.signature(model).parameters for model in (RobustLinearModel, RobustNewsvendorRegressor))
     assert set(get_type_hints(LinearParameters)) == set(base)
-    assert {name: own[name].default for name in base} == {name: one.default for name, one in base.items()}
+    assert {name: own[name].default for name in base} == {
+        **{name: one.default for name, one in base.items()},
+        "reference": "in-sample",
+    }
     assert all(one.kind is not one.VAR_KEYWORD for one in own.values())
     assert [name for name, one in own.items() if one.kind is one.POSITIONAL_OR_KEYWORD] == ["price"]
     with pytest.raises(TypeError, match="alhpa"):

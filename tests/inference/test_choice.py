@@ -35,7 +35,7 @@ def test_the_same_losses_leave_the_simplest():
     choice = kept(codes, {"erm": losses, "robust": losses.copy()})
     assert choice.chosen == "erm"
     assert choice.candidates["change"].tolist() == [0.0, 0.0]
-    assert "no gain beyond its error" in choice.words
+    assert "no other model" in choice.words
 
 
 def test_a_gain_below_its_error_is_not_kept():

@@ -515,6 +515,7 @@ def test_targets_that_differ_do_not_pass_for_losses_that_do():
     assert "cannot tell" in result.verdict
 
 
+@pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
 @pytest.mark.parametrize(
     "model", [cpo.RobustPoissonRegressor(), cpo.RobustQuantileRegressor(), cpo.RobustLinearRegression()]
 )

@@ -107,7 +107,7 @@ ON_DEVICE = ("logistic", "multinomial", "squared", "poisson")
 
 
 def plain_loop(X, target, codes, weight, loss, fit_intercept, theta):
-    """Return values, gradients, sizes and Hessians, row by row in fifty digits; theta is one for each context."""
+    """Return values, gradients, sizes, Hessians and moments in fifty digits, row by row; a theta for each context."""
     n_contexts, outputs = codes.max() + 1, loss.n_outputs
     parameters = PARAMETERS[type(loss)](loss)
     total = [mpf(0)] * n_contexts
@@ -117,6 +117,7 @@ def plain_loop(X, target, codes, weight, loss, fit_intercept, theta):
     values, sizes = [mpf(0)] * n_contexts, [mpf(0)] * n_contexts
     gradients = np.full((n_contexts, outputs * width), mpf(0), dtype=object)
     hessians = np.full((n_contexts, outputs * width, outputs * width), mpf(0), dtype=object)
+    moments = hessians.copy()
     for x, t, c, w in zip(X, target, codes, weight, strict=True):
         row = [mpf(float(one)) for one in x] + [mpf(1)] * fit_intercept
         matrix = [[mpf(float(one)) for one in own] for own in theta[c].reshape(outputs, width)]
@@ -127,9 +128,11 @@ def plain_loop(X, target, codes, weight, loss, fit_intercept, theta):
         bend = np.array(referee.curvature(loss.name, t, z, **parameters), dtype=object).reshape(outputs, outputs)
         values[c] += share * referee.value(loss.name, t, z, **parameters)
         sizes[c] += share * max(abs(one) for one in slopes)
-        gradients[c] += share * np.kron(slopes, np.array(row, dtype=object))
+        gradient = np.kron(slopes, np.array(row, dtype=object))
+        gradients[c] += share * gradient
+        moments[c] += share * np.outer(gradient, gradient)
         hessians[c] += share * np.kron(bend, np.outer(row, row))
-    return tuple(np.array(found, dtype=float) for found in (values, gradients, sizes, hessians))
+    return tuple(np.array(found, dtype=float) for found in (values, gradients, sizes, hessians, moments))
 
 
 def close(found, expected):
@@ -154,11 +157,12 @@ def test_sums_are_those_of_a_plain_loop(home, loss, fit_intercept, tmp_path):
         at_each = plain_loop(X, target, codes, weight, loss, fit_intercept, own)
     assert (rows.n_contexts, shape.n_features, shape.fit_intercept) == (3, 2, fit_intercept)
     close(rows.reach, np.abs(X).max(axis=0))
-    for sums, (values, gradients, sizes, hessians) in ((rows.at(own[0]), at_one), (rows.at(own), at_each)):
+    for sums, (values, gradients, sizes, hessians, moments) in ((rows.at(own[0]), at_one), (rows.at(own), at_each)):
         close(sums.values, values)
         close(sums.gradients, gradients)
         close(sums.sizes, sizes)
         close(sums.hessians, hessians)
+        close(sums.moments, moments)
     close(rows.at(own[0], expecting=p).hessian(p), np.tensordot(p, at_one[3], 1))
     close(rows.at(own[0]).hessian(3.0 * p), np.tensordot(3.0 * p, at_one[3], 1))
     lowest = rows.lowest

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 from counterpoise.contexts import encode
-from counterpoise.core.oracle.linear import LinearOracle
+from counterpoise.core.oracle.linear import EachContext, LinearOracle
 from counterpoise.losses import Logistic, Multinomial, Poisson, Squared
+from counterpoise.rows.layouts import Shared
+from counterpoise.rows.memory import MemoryPart
 from tests.problems import each_of
 
 LOSSES = {
@@ -59,3 +62,30 @@ def test_everything_known_of_some_contexts_is_the_same_without_padding(name, siz
         np.testing.assert_allclose(part.value, padded.value[keep], rtol=1e-12)
         np.testing.assert_allclose(part.gradient, padded.gradient[keep], rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(part.hessian, padded.hessian[keep], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("dense", [True, False], ids=["dense", "sparse"])
+def test_groups_that_share_rows_are_the_same_as_groups_with_copies_of_them(name, dense):
+    oracle, rng = posed(name, [5, 1, 7], 3, True, 1e-2)
+    rows, copies = oracle.rows, np.array([2, 1, 3])
+    weights = [rng.random((n, m)) * (rng.random((n, m)) < 0.7) for n, m in zip(rows.sizes, copies, strict=True)]
+    theta = rng.standard_normal((copies.sum(), oracle.n_parameters))
+    X = rows.X if dense else sparse.csr_array(rows.X)
+    layout = Shared(X, rows.coefficients, rows.starts[:-1], rows.sizes, copies)
+    target = np.concatenate([np.repeat(rows.target[rows.owner == c], m, axis=0) for c, m in enumerate(copies)])
+    weight = np.concatenate([one.ravel() for one in weights])
+    shared = EachContext(MemoryPart(layout, target, weight, rows.loss, lambda: oracle.reach), 1e-2, theta)
+    keep = np.array([True, False, True, False, True, True])
+    owner = np.repeat(np.arange(3), copies)
+    columns = [one for block in weights for one in block.T]
+    for at, groups in ((shared, np.arange(6)), (shared.subset(keep), np.flatnonzero(keep))):
+        np.testing.assert_array_equal(at.part.layout.each(at.theta[:, 0]).size, len(at.part.weight))
+        for b, group in enumerate(groups):
+            own = rows.subset(owner[[group]])
+            part = MemoryPart(own.whole.layout, own.target, columns[group], own.loss, lambda: oracle.reach)
+            alone = EachContext(part, 1e-2, theta[[group]])
+            for what in ("value", "gradient", "hessian", "lowest"):
+                np.testing.assert_allclose(getattr(at, what)[b], getattr(alone, what)[0], rtol=1e-12, atol=1e-13)
+            found, rest = at.part.layout.least(at.sums.losses)[b], alone.sums.losses.min()
+            assert found == pytest.approx(rest, rel=1e-12)

@@ -138,7 +138,10 @@ class Columns(FeatureColumns):
     target: Annotated[str, typer.Option(help="Column to be predicted.")]
 
 
-_REFERENCES = "Least risk of each context: cross-fit (held-out rows), shrunk (for many small contexts) or in-sample."
+_REFERENCES = (
+    "What each context is compared with: cross-fit (held-out rows), shrunk (for many small contexts), in-sample, auto "
+    "(in-sample unless that is mostly optimism), null (a constant) or pooled (one plain model)."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +161,10 @@ class Model:
 
     def switches(self, task: str) -> dict[str, Any]:
         """Return the parameters as the library takes them, those of a task among them."""
-        if self.reference not in ("cross-fit", "shrunk", "in-sample", None):
-            raise InvalidInputError(f"--reference is {self.reference!r}; choose cross-fit, shrunk or in-sample.")
+        if self.reference not in ("cross-fit", "shrunk", "in-sample", "auto", "null", "pooled", None):
+            raise InvalidInputError(
+                f"--reference is {self.reference!r}; choose cross-fit, shrunk, in-sample, auto, null or pooled."
+            )
         switches: dict[str, Any] = {
             "confidence": self.confidence,
             "radius": checked_radius(self.radius),

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
-from counterpoise.core.oracle import Bounds
+from counterpoise.core.oracle import Bounds, LinearOracle
 from counterpoise.core.oracle.kinked import KinkedOracle
 from counterpoise.core.oracle.scalar_blocks import BlockScalarOracle, scalar_form
-from counterpoise.core.problem import TOO_LARGE, LinearProblem, Reference, refusing_overflow
+from counterpoise.core.problem import TOO_LARGE, LinearProblem, Reference, ReferenceKind, refusing_overflow
+from counterpoise.core.references import Optimism
 from counterpoise.core.references.specialists import by_products
 from counterpoise.core.robustness import METHODS, Criterion, Robustness, named
 from counterpoise.core.solvers import (
@@ -34,12 +35,21 @@ from counterpoise.core.solvers.model_newton import MANY_CONTEXTS
 from counterpoise.core.solvers.scalar import narrowed
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.losses import Loss
-from counterpoise.sets import ContextSet
+from counterpoise.sets import ContextSet, KLBall
 from counterpoise.threads import suited
 
 Array = NDArray[np.float64]
 
-__all__ = ["METHODS", "LinearFit", "Robustness", "fit_linear", "fit_problem", "scored_references"]
+__all__ = [
+    "METHODS",
+    "LinearFit",
+    "Robustness",
+    "fit_linear",
+    "fit_problem",
+    "found_references",
+    "scored_references",
+    "settled_reference",
+]
 
 _LARGE = 2e6
 """Rows times parameters from which a look at the rows costs more than solving a model of them."""
@@ -47,6 +57,12 @@ _LARGE = 2e6
 
 _ADRIFT = 1e3
 """Size of a shift common to all classes beyond which it costs digits."""
+
+_WELL_BELOW = 1e-4
+"""Share of a tolerance at which a model is so close to its minimum that its risk in each context is as accurate."""
+
+_STIFF = 1e6
+"""Ridge that leaves nothing of coefficients, for features and slopes of size one."""
 
 _ENOUGH = 50
 """Rows of a context that say something of its risk."""
@@ -133,9 +149,9 @@ def fit_linear(
         A whole number is the same as repeating the row; 0 drops it.
     declared : iterable of labels, optional
         The contexts that exist.
-    reference : {"in-sample", "cross-fit", "shrunk"}, mapping from context to risk, or array of shape (n_contexts,)
-        The least risk of each context: solved for, estimated on held-out rows, or known. An array is in the order of
-        ``LinearFit.contexts.labels``.
+    reference : {"in-sample", "cross-fit", "shrunk", "null", "pooled", "auto"}, mapping from context to risk, or array
+        The least risk of each context: solved for, estimated on held-out rows, or known; or the risk of a model to be
+        compared with. An array, of shape (n_contexts,), is in the order of ``LinearFit.contexts.labels``.
     bounds : pair of arrays, optional
         On theta; with a piecewise linear loss of one parameter.
     solver : Solver, optional
@@ -171,15 +187,70 @@ def fit_linear(
     )
     labels = problem.contexts.labels
     problem = replace(problem, unseen=robustness.unseen(labels).risks)
-    references = scored_references(problem, robustness.criterion, reference, tol if solver is None else solver.tol)
-    mixes = robustness.mixes_of(problem.contexts, problem.counts)
+    mixes, accuracy = robustness.mixes_of(problem.contexts, problem.counts), tol if solver is None else solver.tol
+    if isinstance(reference, str) and reference == "auto":
+        kind, _ = settled_reference(problem, mixes, robustness.criterion, reference, accuracy)
+        reference = "cross-fit" if kind == "cross-fit" else "in-sample"
+    references = scored_references(problem, robustness.criterion, reference, accuracy)
     return fit_problem(problem, mixes, references, solver=solver, tol=tol, max_iter=max_iter, callback=callback)
+
+
+def settled_reference(
+    problem: LinearProblem, mixes: ContextSet, criterion: Criterion, reference: Reference, tol: float
+) -> tuple[ReferenceKind, Optimism | None]:
+    """Return which references are used, and where in-sample ones are mostly optimism, what says so.
+
+    ``"auto"`` is ``"cross-fit"`` in that case, as long as rows are in memory, and ``"in-sample"`` otherwise. Nothing is
+    looked at where references do not matter: for one context, a set of one mix, or a criterion without them.
+    """
+    if not isinstance(reference, str):
+        return "given", None
+    if reference != "auto" and reference != "in-sample":
+        return reference, None
+    idle = criterion != "excess" or mixes.is_point or problem.oracle.n_contexts == 1
+    optimism = None if idle else problem.optimism(tol)
+    if optimism is None or not optimism.prevails(mixes):
+        return "in-sample", None
+    return "cross-fit" if reference == "auto" and problem.oracle.rows.at_hand else "in-sample", optimism
+
+
+def found_references(problem: LinearProblem, reference: Reference, tol: float) -> ReferenceRisks:
+    """Return the least risk of each context, or the risk of a model that is given by its kind.
+
+    ``"pooled"`` is the plain model, best for the mix of the data; ``"null"`` the best constant prediction for that mix,
+    or zero where there is no intercept.
+    """
+    if not isinstance(reference, str) or reference not in ("null", "pooled"):
+        return problem.references(reference, tol)
+    oracle = problem.oracle
+    if reference == "pooled":
+        return ReferenceRisks.exactly(_plain(problem, oracle, tol).risks)
+    if not oracle.fit_intercept:
+        return ReferenceRisks.exactly(oracle.at(np.zeros(oracle.n_parameters)).risks)
+    if oracle.rows.at_hand:
+        rows = replace(oracle.rows, X=np.zeros((len(oracle.rows.target), 0)))
+        return ReferenceRisks.exactly(_plain(problem, replace(oracle, rows=rows, alpha=0.0), tol).risks)
+    # Where columns cannot be dropped, a ridge holds their coefficients at nearly zero.
+    stiff = replace(oracle, alpha=_STIFF * max(float(oracle.reach.max()), 1.0) ** 2)
+    constant = _plain(problem, stiff, tol).theta * (1.0 - oracle.coefficients.penalised)
+    return ReferenceRisks.exactly(oracle.at(constant).risks)
+
+
+def _plain(problem: LinearProblem, oracle: LinearOracle, tol: float) -> Solution:
+    """Minimise the risk in the mix of the data."""
+    alone = replace(problem, oracle=oracle, shift=None, unseen=np.zeros(0))
+    here, nothing = KLBall(problem.counts / problem.counts.sum(), 0.0), np.zeros(oracle.n_contexts)
+    with warnings.catch_warnings():
+        # The risks at the answer are the references, however close to the minimum it is.
+        warnings.simplefilter("ignore", NotCertifiedWarning)
+        close = max(_WELL_BELOW * tol, 1e-12)
+        return fit_problem(alone, here, ReferenceRisks.exactly(nothing), tol=close).solution
 
 
 def scored_references(problem: LinearProblem, criterion: Criterion, reference: Reference, tol: float) -> ReferenceRisks:
     """Return what is taken off each risk: nothing where the criterion is the risk itself."""
     if criterion == "excess":
-        return problem.references(reference, tol)
+        return found_references(problem, reference, tol)
     if criterion != "risk":
         raise InvalidInputError(f"criterion is {criterion!r}; choose 'excess' or 'risk'.")
     if not isinstance(reference, str):

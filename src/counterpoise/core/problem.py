@@ -18,7 +18,7 @@ from counterpoise.contexts import Contexts, encode, plain, shown
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import Bounds, LinearOracle, Oracle
 from counterpoise.core.oracle.linear import LinearPoint
-from counterpoise.core.references import CrossFit, reference_risks
+from counterpoise.core.references import CrossFit, Optimism, Specialists, fit_specialists, measure_optimism
 from counterpoise.core.references.specialists import sketched
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Loss
@@ -30,8 +30,11 @@ Array = NDArray[np.float64]
 _FAR = 1e3
 """Standard deviations from zero at which a column is moved there: squares of it would hide what varies."""
 
-Reference = Literal["in-sample", "cross-fit", "shrunk"] | Mapping[Any, float] | Array
+Reference = Literal["auto", "in-sample", "cross-fit", "shrunk", "null", "pooled"] | Mapping[Any, float] | Array
 """Where the least risk of each context comes from."""
+
+ReferenceKind = Literal["in-sample", "cross-fit", "shrunk", "null", "pooled", "given"]
+"""Where references came from in the end."""
 
 Adjust = Literal["standard-error"] | float | None
 """What is added to the score of each context, the more the fewer rows it has."""
@@ -143,9 +146,7 @@ class LinearProblem:
         if isinstance(reference, str):
             # Their error enters the certificate in full, so they are solved well below its tolerance.
             if reference == "in-sample":
-                with suited(self.size), refusing_overflow():
-                    risks = reference_risks(self.oracle, max(1e-2 * tol, 1e-12), self.sketch)
-                return bounded(risks, self.contexts, self.remedy)
+                return bounded(self.specialists(tol).risks, self.contexts, self.remedy)
             if reference in ("cross-fit", "shrunk"):
                 if not self.oracle.rows.at_hand:
                     raise InvalidInputError(
@@ -158,10 +159,37 @@ class LinearProblem:
                     estimates = found.references if reference == "cross-fit" else found.shrunk
                 return bounded(ReferenceRisks.exactly(estimates), self.contexts, self.remedy)
             raise InvalidInputError(
-                f"reference is {reference!r}; choose 'in-sample', 'cross-fit' or 'shrunk', or map each context to its "
-                "risk."
+                f"reference is {reference!r}; choose 'in-sample', 'cross-fit', 'shrunk', 'null' or 'pooled', or map "
+                "each context to its risk."
             )
         return ReferenceRisks.exactly(given_references(reference, self.contexts))
+
+    def specialists(self, tol: float) -> Specialists:
+        """Return the model that is best for each context alone, for references in a fit of this tolerance."""
+        tol = max(1e-2 * tol, 1e-12)
+        if tol not in self._specialists:
+            with suited(self.size), refusing_overflow():
+                self._specialists[tol] = fit_specialists(self.oracle, tol, self.sketch)
+        return self._specialists[tol]
+
+    @cached_property
+    def _specialists(self) -> dict[float, Specialists]:
+        return {}
+
+    def optimism(self, tol: float) -> Optimism | None:
+        """Return how much of what contexts gain by their in-sample references is noise; about one look at the rows.
+
+        None where numbers are too large to tell.
+        """
+        specialists, begin = self.specialists(tol), None if self.sketch is None else self.sketch.theta
+        with suited(self.size), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            try:
+                # A weight of 2 is a row twice; weights that sum to less than there are rows are on another scale.
+                rows = np.maximum(self.counts, self.contexts.counts)
+                found = measure_optimism(self.oracle, specialists, self.counts, begin, rows)
+            except ArithmeticError:
+                return None
+        return found if np.isfinite([found.excess, found.noise]).all() else None
 
     def reference_bracket(self, tol: float) -> Array:
         """Return an interval of each context's least possible risk; see :attr:`CrossFit.bracket`."""
@@ -190,8 +218,11 @@ class LinearProblem:
 
     def cross_fit(self, tol: float) -> CrossFit:
         """Return models judged on held-out rows, the same ones whatever is asked of them in a fit of this tolerance."""
-        tol = min(max(tol, 1e-12), 1e-6)
-        return self._cross_fits.setdefault(tol, CrossFit(self.oracle, self.counts, tol))
+        accuracy = min(max(tol, 1e-12), 1e-6)
+        if accuracy not in self._cross_fits:
+            known = self._specialists.get(max(1e-2 * tol, 1e-12))
+            self._cross_fits[accuracy] = CrossFit(self.oracle, self.counts, accuracy, sketch=self.sketch, known=known)
+        return self._cross_fits[accuracy]
 
     @cached_property
     def _cross_fits(self) -> dict[float, CrossFit]:

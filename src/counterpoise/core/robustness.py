@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal, Self, get_args
@@ -204,8 +204,19 @@ class Robustness(Criterial):
         return KLBall(shares, bits)
 
 
-def check_parameters(params: Mapping[str, Any]) -> None:
-    """Refuse parameters that cannot be meant, by name and before anything is done with them."""
+REFERENCES = ("in-sample", "cross-fit", "shrunk")
+"""Kinds of references that nearly every estimator knows."""
+
+
+def check_parameters(params: Mapping[str, Any], references: Sequence[str] = REFERENCES) -> None:
+    """Refuse parameters that cannot be meant, by name and before anything is done with them.
+
+    Parameters
+    ----------
+    references : sequence of str
+        The kinds of references to choose from.
+    """
+    *kinds, last = (repr(kind) for kind in references)
     rules: dict[str, tuple[bool, str]] = {
         "confidence": (_is_number(params["confidence"], 0.0, 1.0), "a level of confidence in [0, 1], such as 0.99"),
         "radius": (
@@ -222,8 +233,8 @@ def check_parameters(params: Mapping[str, Any]) -> None:
         ),
         "criterion": (params["criterion"] in ("excess", "risk"), "'excess' or 'risk'"),
         "reference": (
-            not isinstance(params["reference"], str) or params["reference"] in ("in-sample", "cross-fit", "shrunk"),
-            "'in-sample', 'cross-fit' or 'shrunk', or a mapping from context to risk",
+            not isinstance(params["reference"], str) or params["reference"] in references,
+            f"{', '.join(kinds)} or {last}, or a mapping from context to risk",
         ),
         "adjust": (_is_adjustment(params.get("adjust")), "None, 'standard-error' or a positive number, such as 1.0"),
         "mix": (

@@ -16,7 +16,16 @@ from sklearn.base import BaseEstimator
 
 from counterpoise.contexts import Contexts, encode, shown, tidy
 from counterpoise.core.problem import Adjust, Reference
-from counterpoise.core.robustness import Criterial, Criterion, DrawCount, Mixes, Robustness, check_parameters
+from counterpoise.core.references import Optimism
+from counterpoise.core.robustness import (
+    REFERENCES,
+    Criterial,
+    Criterion,
+    DrawCount,
+    Mixes,
+    Robustness,
+    check_parameters,
+)
 from counterpoise.core.solvers import Progress
 from counterpoise.exceptions import InvalidInputError, OneContextWarning, SmallContextWarning
 from counterpoise.memberships import Memberships
@@ -25,16 +34,10 @@ from counterpoise.validation import check_aligned, checked_row_weights, on_host
 
 Array = NDArray[np.float64]
 
-ROWS_PER_PARAMETER = 10
-"""Rows per parameter below which a context's in-sample minimum is far below what can be had there.
-
-Each parameter lowers it by about 1 / (2 rows) nats in a likelihood, so ten leave a twentieth.
-"""
-
 
 def check_switches(estimator: Any) -> None:
     """Refuse parameters that cannot be meant, by name and before anything is done with them."""
-    check_parameters(estimator.get_params(deep=False))
+    check_parameters(estimator.get_params(deep=False), estimator.references)
 
 
 @contextmanager
@@ -89,20 +92,35 @@ def refuse_measurements(labels: NDArray[Any], n_rows: int) -> None:
         )
 
 
-def warn_of_small_contexts(estimator: Any, contexts: Contexts, n_parameters: int, in_memory: bool) -> None:
-    """Warn where in-sample references would make the set chase its smallest contexts."""
-    small = np.flatnonzero(contexts.counts < ROWS_PER_PARAMETER * n_parameters)
-    if small.size == 0 or len(contexts.labels) == 1:
-        return
-    small = small[np.argsort(contexts.counts[small], kind="stable")]
-    listed = ", ".join(f"{shown(contexts.labels[c]):.40} ({contexts.counts[c]})" for c in small[:3])
-    more = f" and {small.size - 3} more" if small.size > 3 else ""
-    # Rows that are elsewhere cannot be held out.
+def warn_of_small_contexts(
+    estimator: Any, contexts: Contexts, optimism: Optimism, mixes: ContextSet, used: str, in_memory: bool
+) -> None:
+    """Warn that in-sample references are mostly optimism, with what says so and what was done about it.
+
+    Parameters
+    ----------
+    optimism : Optimism
+    mixes : ContextSet
+        In which it was compared.
+    used : str
+        The kind of reference that is used.
+    in_memory : bool
+        Whether rows can be held out.
+    """
+    excess, noise = optimism.worst(mixes)
+    worst = np.argsort(-optimism.noise, kind="stable")[:3]
+    listed = ", ".join(f"{shown(contexts.labels[c]):.40} ({contexts.counts[c]})" for c in worst)
+    more = f" and {len(contexts.labels) - 3} more" if len(contexts.labels) > 3 else ""
     remedy = "Use reference='cross-fit', raise alpha" if in_memory else "Raise alpha"
+    done = (
+        "So reference='cross-fit' is used; to keep in-sample references, pass reference='in-sample'"
+        if used == "cross-fit"
+        else f"{remedy}, or pool small contexts (counterpoise.pool_rare)"
+    )
     warnings.warn(
-        f"{type(estimator).__name__}: contexts with few rows for {n_parameters} parameters: {listed}{more}. What a "
-        "model of their own reaches on the rows it was fitted to is too good to be true, so they look worse served "
-        f"than they are. {remedy}, or pool them (counterpoise.pool_rare).",
+        f"{type(estimator).__name__}: in-sample references are mostly optimism. In the worst plausible mix, a model of "
+        f"each context's own gains {excess:.2g} over one model for all, on the rows it was fitted to; noise alone "
+        f"would gain about {noise:.2g} (parameters / (2 rows); the most in {listed}{more}). {done}.",
         SmallContextWarning,
         stacklevel=5,
     )
@@ -179,15 +197,21 @@ class LinearParameters(MixParameters, total=False):
     device: str | None
 
 
-def with_parameters_of(parent: type) -> Callable[[Init], Init]:
+def with_parameters_of(parent: type, **defaults: Any) -> Callable[[Init], Init]:
     """Name the parameters of a parent in the signature of an ``__init__`` that passes them on as ``**shared``.
 
     scikit-learn reads parameters and their defaults from the signature, where it has no use for ``**``.
+
+    Parameters
+    ----------
+    **defaults
+        Those that are not the parent's.
     """
 
     def named(init: Init) -> Init:
         own = [one for one in inspect.signature(init).parameters.values() if one.kind is not one.VAR_KEYWORD]
         _, *shared = inspect.signature(parent.__init__).parameters.values()  # type: ignore[misc]
+        shared = [one.replace(default=defaults.get(one.name, one.default)) for one in shared]
         vars(init)["__signature__"] = inspect.Signature([*own, *shared])
         return init
 
@@ -231,6 +255,9 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
     draws_ : float
         The number of draws that the size of the set follows from; NaN where the size was given.
     """
+
+    references: ClassVar[tuple[str, ...]] = REFERENCES
+    """The kinds of references to choose from."""
 
     # Contexts and groups are metadata: requested by the class, so that no instance has to ask for them.
     __metadata_request__fit: ClassVar = {"contexts": True, "groups": True}

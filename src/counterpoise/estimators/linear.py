@@ -14,9 +14,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from counterpoise.contexts import sorted_codes
-from counterpoise.core.fit import LinearFit, fit_problem
+from counterpoise.core.fit import LinearFit, fit_problem, found_references, settled_reference
 from counterpoise.core.objective import ReferenceRisks
-from counterpoise.core.problem import Adjust, LinearProblem, Reference
+from counterpoise.core.problem import Adjust, LinearProblem, Reference, ReferenceKind
 from counterpoise.core.robustness import Robustness
 from counterpoise.estimators._base import (
     Array,
@@ -70,6 +70,8 @@ class Scoring:
     ----------
     references : ReferenceRisks
         The least risk of each context.
+    kind : {"in-sample", "cross-fit", "shrunk", "null", "pooled", "given"}
+        Where they come from.
     adjustments : ndarray of shape (n_contexts,)
         What is added to each score.
     scored : ReferenceRisks
@@ -79,6 +81,7 @@ class Scoring:
     """
 
     references: ReferenceRisks
+    kind: ReferenceKind
     adjustments: Array
     scored: ReferenceRisks
     bracket: Array | None = None
@@ -176,11 +179,17 @@ class RobustLinearModel(RobustEstimator):
     alpha : float, default=1e-4
         ``alpha / 2 * |coef|^2`` is added to every context's mean loss; the intercept is not penalised.
     fit_intercept : bool, default=True
-    reference : {"in-sample", "cross-fit", "shrunk"} or mapping from context to risk, default="in-sample"
-        The least risk of each context. In-sample minima are exact for the data but too good for small contexts;
-        cross-fitted ones are estimated on held-out rows. ``"shrunk"`` is for many small contexts: what a model of its
-        own gains a context on held-out rows is moved towards what it gains all of them, the more, the fewer rows there
-        are.
+    reference : {"auto", "in-sample", "cross-fit", "shrunk", "null", "pooled"} or mapping from context to risk, \
+default="auto"
+        What the risk of each context is compared with; the least risk, or that of a given model. In-sample minima are
+        exact for the data but too good for small contexts; cross-fitted ones are estimated on held-out rows.
+        ``"shrunk"`` is for many small contexts: what a model of its own gains a context on held-out rows is moved
+        towards what it gains all of them, the more, the fewer rows there are. ``"auto"`` is ``"in-sample"``, unless
+        what contexts gain by models of their own is mostly what fitting noise would gain them, and the set is large
+        enough for that to matter: then it is ``"cross-fit"``, with a warning, where rows are in memory.
+        ``"null"`` is the best constant prediction for the mix of the data (zero without an intercept), so that excess
+        is minus the explained variance or deviance (maximin effects, Meinshausen and Buehlmann 2015). ``"pooled"`` is
+        the plain model: for sets that do not contain the mix of the data, since with it the plain model is the answer.
     adjust : {None, "standard-error"} or float, default=None
         Is added to the score of each context, so that one whose risk is known from few rows counts as worse served. A
         number ``A`` adds ``A / sqrt(n)`` for ``n`` rows, or their weight. ``"standard-error"`` adds one standard error
@@ -207,6 +216,8 @@ class RobustLinearModel(RobustEstimator):
         ``unseen_weights_``.
     context_risks_, reference_risks_, excess_risks_ : ndarray of shape (n_contexts,)
         Risk with the ridge, the least possible, and the difference; none of them is adjusted.
+    reference_ : {"in-sample", "cross-fit", "shrunk", "null", "pooled", "given"}
+        Where the references come from.
     reference_bracket_ : ndarray of shape (n_contexts, 2), or None
         With ``reference="shrunk"``: between what is the least possible risk? From the in-sample minimum to the
         held-out risk of the context's own model or the pooled one, the lower of the two, both ends moved outwards by
@@ -228,13 +239,15 @@ class RobustLinearModel(RobustEstimator):
         Of a classifier.
     """
 
+    references = ("auto", "in-sample", "cross-fit", "shrunk", "null", "pooled")
+
     @with_parameters_of(RobustEstimator)
     def __init__(
         self,
         *,
         alpha: float = 1e-4,
         fit_intercept: bool = True,
-        reference: Reference = "in-sample",
+        reference: Reference = "auto",
         adjust: Adjust = None,
         tol: float = 1e-6,
         max_iter: int = 100,
@@ -331,15 +344,14 @@ class RobustLinearModel(RobustEstimator):
         # With one mix a shift of the scores moves nothing, and is not worth holding rows out.
         idle = self.adjust == "standard-error" and mixes.is_point and problem.oracle.rows.at_hand
         adjustments = problem.adjustments(None if idle else self.adjust, self.tol)
-        in_sample = isinstance(self.reference, str) and self.reference == "in-sample"
-        if in_sample and self.criterion == "excess" and not mixes.is_point:
-            rows = problem.oracle.rows
-            warn_of_small_contexts(self, problem.contexts, problem.oracle.n_parameters, rows.at_hand)
-        references = problem.references(self.reference, self.tol)
+        kind, optimism = settled_reference(problem, mixes, self.criterion, self.reference, self.tol)
+        if optimism is not None:
+            in_memory = problem.oracle.rows.at_hand
+            warn_of_small_contexts(self, problem.contexts, optimism, mixes, kind, in_memory)
+        references = found_references(problem, self.reference if kind == "given" else kind, self.tol)
         scored = self.robustness.scored(references).less(adjustments)
-        shrunk = isinstance(self.reference, str) and self.reference == "shrunk"
-        bracket = problem.reference_bracket(self.tol) if shrunk else None
-        return Scoring(references, adjustments, scored, bracket)
+        bracket = problem.reference_bracket(self.tol) if kind == "shrunk" else None
+        return Scoring(references, kind, adjustments, scored, bracket)
 
     def keep(self, fit: LinearFit, scoring: Scoring, robustness: Robustness | None = None) -> Self:
         """Store what a fit found."""
@@ -353,6 +365,7 @@ class RobustLinearModel(RobustEstimator):
             risks=solution.risks,
             references=scoring.references.upper,
         )
+        self.reference_ = scoring.kind
         self.reference_bracket_ = scoring.bracket
         self.adjustments_ = scoring.adjustments
         self.certificate_ = solution.certificate

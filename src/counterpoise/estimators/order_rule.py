@@ -39,11 +39,13 @@ class RobustNewsvendorRegressor(RobustRegressor):
         The most that can be ordered.
     integer : bool, default=False
         Round orders to whole units.
+
+    ``reference`` is ``"in-sample"`` by default.
     """
 
     __metadata_request__fit: ClassVar = {"contexts": True, "costs": True, "groups": True}
 
-    @with_parameters_of(RobustRegressor)
+    @with_parameters_of(RobustRegressor, reference="in-sample")
     def __init__(
         self,
         price: float,
@@ -55,6 +57,8 @@ class RobustNewsvendorRegressor(RobustRegressor):
         integer: bool = False,
         **shared: Unpack[LinearParameters],
     ) -> None:
+        # Without features it is the robust stock level, whose references are in sample.
+        shared.setdefault("reference", "in-sample")
         super().__init__(**shared)
         self.price = price
         self.cost = cost

@@ -41,9 +41,12 @@ class Choice:
         row = next((row for row in others if row["candidate"] == self.chosen), others[-1])
         if np.isnan(row["change"]):
             return "held-out rows are too few to judge any other"
+        if row["change"] == row["error"] == 0.0:
+            return f"{row['candidate']} is no other model on held-out rows"
         found = (
-            f"on held-out rows the worst case of {row['candidate']} is {written(row['change'], '+', 2)} from that of "
-            f"{row['against']}, with a standard error of {written(row['error'], digits=2)}"
+            f"on held-out rows the worst case of {row['candidate']} is {written(abs(row['change']), digits=2)} "
+            f"{'below' if row['change'] < 0 else 'above'} that of {row['against']}, with a standard error of "
+            f"{written(row['error'], digits=2)}"
         )
         return found if self.chosen != simplest["candidate"] else f"{found}, which is no gain beyond its error"
 

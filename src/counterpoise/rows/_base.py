@@ -42,6 +42,10 @@ class Sums(Protocol):
     def hessians(self) -> Array:
         """The Hessian of every context's mean loss, of shape (C, P, P)."""
 
+    @property
+    def moments(self) -> Array:
+        """The mean of ``g_i g_i'`` in every context, ``g_i`` the gradient of a row's loss; of shape (C, P, P)."""
+
     def majorant(self, weights: Array) -> Array | None:
         """Return a matrix above the Hessian of ``sum_c weights_c value_c`` wherever theta is; None if there is none."""
 

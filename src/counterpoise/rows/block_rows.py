@@ -133,13 +133,14 @@ class _SumsAnswer(Answer):
     sizes: Array = of_contexts()
     hessian: Array = of_all()
     hessians: Array = of_contexts()
+    moments: Array = of_contexts()
 
 
 @dataclass(frozen=True)
 class _SumsQuestion:
     """Sums at one theta or at one for each context, and a mixture's Hessian, or the Hessians of all contexts.
 
-    ``above`` asks for a matrix above the Hessian instead.
+    ``above`` asks for a matrix above the Hessian instead; ``moments`` for the mean product of row gradients.
     """
 
     theta: Array
@@ -148,6 +149,7 @@ class _SumsQuestion:
     weights: Array | None = None
     hessians: bool = False
     above: bool = False
+    moments: bool = False
 
     answers: ClassVar = _SumsAnswer
 
@@ -160,8 +162,9 @@ class _SumsQuestion:
             return self._at_one(block)
         n, size = self.theta.shape
         out = {"values": np.zeros(n), "gradients": np.zeros((n, size)), "sizes": np.zeros(n)} if self.sums else {}
-        if self.hessians:
-            out["hessians"] = np.zeros((n, size, size))
+        for name in ("hessians", "moments"):
+            if getattr(self, name):
+                out[name] = np.zeros((n, size, size))
         for part, owner in block.tiles():
             found = part.at(self.theta[owner]).truncated(self.cut)
             for name, whole in out.items():
@@ -174,8 +177,9 @@ class _SumsQuestion:
         sums = {name: getattr(found, name) for name in ("values", "gradients", "sizes")} if self.sums else {}
         if self.weights is not None:
             sums["hessian"] = found.majorant(self.weights) if self.above else found.hessian(self.weights)
-        if self.hessians:
-            sums["hessians"] = found.hessians
+        for name in ("hessians", "moments"):
+            if getattr(self, name):
+                sums[name] = getattr(found, name)
         return _SumsAnswer(block.contexts, SHARED, **sums)
 
 
@@ -391,6 +395,11 @@ class BlockSums:
             found, self._hessians = self._hessians, None
             return found
         return self.blocks.ask(_SumsQuestion(self.theta, self.cut, sums=False, hessians=True)).hessians
+
+    @property
+    def moments(self) -> Array:
+        """The mean product of every context's row gradients."""
+        return self.blocks.ask(_SumsQuestion(self.theta, self.cut, sums=False, moments=True)).moments
 
     def majorant(self, weights: Array) -> Array | None:
         """Return a matrix that lies above the Hessian of a mixture wherever theta is; None if none."""

@@ -246,13 +246,22 @@ class TorchSums:
     @property
     def hessians(self) -> Array:
         """The Hessian of every context's mean loss."""
+        return self._grams(self._bend)
+
+    @property
+    def moments(self) -> Array:
+        """The mean product of every context's row gradients."""
+        return self._grams(self._squares)
+
+    def _grams(self, of_rows: Callable[[Tensor, slice], Tensor]) -> Array:
+        """Return every context's ``sum_i A_i (x) [x_i 1] [x_i 1]'``, ``A_i`` a matrix of each row of some tiles."""
         rows, shape = self.rows, self.rows.coefficients
         outputs, width = shape.n_outputs, shape.width
         out = rows.zeros(outputs, width, outputs, width)
         # What comes out of a tile may be larger than the tile.
         for tiles in rows.pieces(3 + width // rows.X.shape[1]):
             X = rows.X[tiles].double()
-            bend, bordered = self._bend(X, tiles), self._bordered(X)
+            bend, bordered = of_rows(X, tiles), self._bordered(X)
             for k, m in self._pairs():
                 block = bordered.transpose(1, 2) @ (bordered * bend[:, k, m].reshape(*bordered.shape[:2], 1))
                 out[:, k, :, m, :].index_add_(0, rows.owner[tiles], block)
@@ -276,6 +285,12 @@ class TorchSums:
         z = self._predictions(X, self.rows.owner[tiles])
         bend: Tensor = self._loss.curvature(self.rows.target[tiles].reshape(-1), z)
         return bend * self.rows.weight[tiles].reshape(-1, 1, 1)
+
+    def _squares(self, X: Tensor, tiles: slice) -> Tensor:
+        """Return the weighted products of every row's slopes: (n, n_outputs, n_outputs)."""
+        z = self._predictions(X, self.rows.owner[tiles])
+        slopes: Tensor = self._loss.gradient(self.rows.target[tiles].reshape(-1), z)
+        return slopes[:, :, None] * slopes[:, None, :] * self.rows.weight[tiles].reshape(-1, 1, 1)
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
         return ((k, m) for k in range(self.rows.loss.n_outputs) for m in range(k + 1))

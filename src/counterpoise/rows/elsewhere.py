@@ -82,6 +82,10 @@ class SomeSums:
     def hessians(self) -> Array:
         return self.all.hessians[self.part.active]
 
+    @property
+    def moments(self) -> Array:
+        return self.all.moments[self.part.active]
+
     majorants = None
 
     def truncated(self, cut: float) -> SomeSums:

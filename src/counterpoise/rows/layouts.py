@@ -1,4 +1,4 @@
-"""Rows of several groups side by side, each group with parameters of its own: two layouts, the same five maps."""
+"""Rows of several groups side by side, each group with parameters of its own: three layouts, the same five maps."""
 
 from __future__ import annotations
 
@@ -287,4 +287,86 @@ class Padded(Layout):
         if with_intercept:
             out[:, :d, d] = out[:, d, :d] = np.einsum("bl,bld->bd", weight, self.X)
             out[:, d, d] = weight.sum(axis=1)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Shared(Layout):
+    """Blocks of rows as they lie in X, each with several groups that all have its rows: X is read once for them.
+
+    What a group leaves out has no weight in it. In the flat sequence a row comes once for every group of its block,
+    and then the next row.
+
+    Attributes
+    ----------
+    first, sizes : ndarray of shape (n_blocks,)
+        Where each block begins in X, and how many rows it has.
+    copies : ndarray of shape (n_blocks,)
+        The groups of each block, at least one.
+    """
+
+    first: Codes
+    sizes: Codes
+    copies: Codes
+
+    @property
+    def n_groups(self) -> int:
+        """Groups of rows."""
+        return int(self.copies.sum())
+
+    @cached_property
+    def _spans(self) -> list[tuple[slice, slice, slice, tuple[int, int]]]:
+        """For each block its rows in X, its groups, its place in the flat sequence, and its rows and groups."""
+        groups, flat = np.cumsum(self.copies), np.cumsum(self.sizes * self.copies)
+        ends = zip(self.first, self.sizes, self.copies, groups, flat, strict=True)
+        return [
+            (slice(first, first + n), slice(group - m, group), slice(end - n * m, end), (int(n), int(m)))
+            for first, n, m, group, end in ends
+        ]
+
+    def _view(self, rows: slice) -> Any:
+        return some_rows(self.X, rows.start, rows.stop)
+
+    def total(self, rows: Array) -> Array:
+        out = np.empty((self.n_groups, *rows.shape[1:]))
+        for _, groups, flat, (n, m) in self._spans:
+            # A product adds up short rows faster than a sum.
+            out[groups] = (np.ones(n) @ rows[flat].reshape(n, -1)).reshape(m, *rows.shape[1:])
+        return out
+
+    def least(self, rows: Array) -> Array:
+        return np.concatenate([rows[flat].reshape(shape).min(axis=0) for _, _, flat, shape in self._spans])
+
+    def each(self, values: NDArray[Any]) -> NDArray[Any]:
+        out = np.empty((int(self.sizes @ self.copies), *values.shape[1:]), dtype=values.dtype)
+        for _, groups, flat, shape in self._spans:
+            out[flat].reshape(*shape, *values.shape[1:])[:] = values[groups]
+        return out
+
+    def subset(self, keep: Mask) -> Shared:
+        copies = np.add.reduceat(keep, np.cumsum(self.copies) - self.copies, dtype=np.intp)
+        some = copies > 0
+        return replace(self, first=self.first[some], sizes=self.sizes[some], copies=copies[some])
+
+    def _product(self, matrix: Array) -> Array:
+        _, outputs, d = matrix.shape
+        z = np.empty((int(self.sizes @ self.copies), outputs))
+        for rows, groups, flat, _ in self._spans:
+            z[flat] = (self._view(rows) @ matrix[groups].reshape(-1, d).T).reshape(-1, outputs)
+        return z
+
+    def _gather(self, rows: Array) -> Array:
+        outputs = rows.shape[1]
+        out = np.empty((self.n_groups, outputs, self.coefficients.n_features))
+        for own, groups, flat, (n, m) in self._spans:
+            out[groups] = (rows[flat].reshape(n, m * outputs).T @ self._view(own)).reshape(m, outputs, -1)
+        return out
+
+    def _gram(self, weight: Array) -> Array:
+        width = self.coefficients.width
+        out = np.empty((self.n_groups, width, width))
+        for own, groups, flat, shape in self._spans:
+            X, each = self._view(own), weight[flat].reshape(shape).T
+            for group, one in zip(range(groups.start, groups.stop), each, strict=True):
+                out[group] = weighted_gram(X, np.ascontiguousarray(one), self.coefficients.fit_intercept)
         return out

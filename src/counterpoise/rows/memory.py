@@ -430,6 +430,13 @@ class MemorySums:
         """The Hessian of every context's mean loss, computed whenever it is asked for."""
         return self.part.layout.gram(_scaled(self.curvature, self.part.weight))
 
+    @property
+    def moments(self) -> Array:
+        """The mean product of every context's row gradients, computed whenever it is asked for."""
+        slopes = self.row_slopes
+        squares = slopes[:, :, None] * slopes[:, None, :]
+        return self.part.layout.gram(_scaled(squares[:, 0, 0] if slopes.shape[1] == 1 else squares, self.part.weight))
+
     def majorant(self, weights: Array) -> Array | None:
         """Return a matrix that lies above the Hessian of a mixture wherever theta is; None if none."""
         bend = self.part.loss.majorant(self.part.target, self.predictions)

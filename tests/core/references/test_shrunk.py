@@ -12,9 +12,10 @@ from scipy.stats import norm
 from counterpoise.core.problem import LinearProblem
 from counterpoise.core.references import ContextRows, CrossFit
 from counterpoise.core.references import cross_fit as module
+from counterpoise.core.references.left_out import LeftOut
 from counterpoise.core.references.shrunk import between, reference_bracket, shrunk_references, shrunken
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.losses import Logistic, Squared
+from counterpoise.losses import Logistic, Pinball, Squared
 from tests.problems import LOSSES, make, minimise, oracle_of
 
 PROPERTY = settings(max_examples=100, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
@@ -252,17 +253,33 @@ def test_every_model_is_fitted_once_whatever_is_asked(monkeypatch):
     calls = []
     fit_specialists = module.fit_specialists
     monkeypatch.setattr(module, "fit_specialists", lambda *args: (calls.append(1), fit_specialists(*args))[1])
-    X, y, codes = make(Squared(), 3, 2, 0)
-    problem = LinearProblem.from_data(X, y, codes, Squared())
+    X, y, codes = make(Pinball(0.5), 3, 2, 0)
+    problem = LinearProblem.from_data(X, y, codes, Pinball(0.5))
     problem.adjustments("standard-error", 1e-6)
-    # Five pooled models; then five times the contexts' own, and those of all rows.
+    # Five pooled models; then the contexts' own without each fold side by side, and those of all rows.
     assert len(calls) == 5
     problem.references("cross-fit", 1e-6)
-    assert len(calls) == 11
+    assert len(calls) == 7
     problem.references("shrunk", 1e-6)
     problem.reference_bracket(1e-6)
     problem.adjustments("standard-error", 1e-6)
-    assert len(calls) == 11
+    assert len(calls) == 7
+
+
+def test_every_smooth_model_is_fitted_once_whatever_is_asked(monkeypatch):
+    calls, losses = [], LeftOut.losses
+    monkeypatch.setattr(LeftOut, "losses", lambda *args: (calls.append(1), losses(*args))[1])
+    X, y, codes = make(Squared(), 3, 2, 0, (200, 300))
+    problem = LinearProblem.from_data(X, y, codes, Squared())
+    problem.adjustments("standard-error", 1e-6)
+    # Pooled models without each fold; then the contexts' own.
+    assert len(calls) == 1
+    problem.references("cross-fit", 1e-6)
+    assert len(calls) == 2
+    problem.references("shrunk", 1e-6)
+    problem.reference_bracket(1e-6)
+    problem.adjustments("standard-error", 1e-6)
+    assert len(calls) == 2
 
 
 def test_rows_held_out_together_are_summed_first():

@@ -11,14 +11,21 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import one_each
 from counterpoise.core.oracle._base import Array
-from counterpoise.core.oracle.linear import LinearOracle
+from counterpoise.core.oracle.linear import LinearOracle, LinearPoint
+from counterpoise.core.references.left_out import CLOSER, LeftOut
 from counterpoise.core.references.rows import ContextRows
 from counterpoise.core.references.shrunk import reference_bracket, shrunk_references
-from counterpoise.core.references.specialists import Specialists, fit_specialists
+from counterpoise.core.references.specialists import Specialists, fit_specialists, sketched
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.rows import MemoryRows
 
 N_FOLDS = 5
+
+_NOTHING_LEFT = 1e-6
+"""Share of the typical risk below which a context's own model leaves none."""
+
+_LARGEST = 1 << 24
+"""Entries of the features of small contexts up to which their folds are left out side by side (128 MB)."""
 
 
 def folds_within(codes: NDArray[np.intp], order_by: NDArray[np.generic], n_folds: int) -> NDArray[np.intp]:
@@ -55,12 +62,18 @@ class CrossFit:
         The weight of each context in the data.
     tol : float
     n_folds : int
+    sketch : LinearPoint, optional
+        About the best parameters for all rows, where they are known.
+    known : Specialists, optional
+        The contexts' own models of all their rows, where they are fitted already.
     """
 
     oracle: LinearOracle
     counts: Array
     tol: float
     n_folds: int = N_FOLDS
+    sketch: LinearPoint | None = None
+    known: Specialists | None = None
 
     @property
     def _rows(self) -> MemoryRows:
@@ -116,50 +129,134 @@ class CrossFit:
         return ContextRows(units, self._rows.weight, len(firsts)).means(losses)
 
     @cached_property
+    def _left(self) -> NDArray[np.intp]:
+        """The rows of each context that a fold leaves, of shape (n_contexts, n_folds)."""
+        held = np.zeros((self.oracle.n_contexts, self.n_folds), dtype=np.intp)
+        np.add.at(held, (self._rows.owner, self.folds), 1)
+        return self._rows.sizes[:, None] - held
+
+    @cached_property
+    def _weight_left(self) -> Array:
+        """What each row counts in its context without a fold, of shape (n_samples, n_folds); sums to one, or zero."""
+        kept = self._rows.weight[:, None] * (self.folds[:, None] != np.arange(self.n_folds))
+        totals = np.add.reduceat(kept, self._rows.starts[:-1], axis=0)
+        return kept / np.repeat(np.where(totals > 0.0, totals, 1.0), self._rows.sizes, axis=0)
+
+    @cached_property
     def pooled_losses(self) -> Array:
         """The loss of each row held out under one model for all contexts."""
 
-        def pooled(train: MemoryRows, present: NDArray[np.intp], tested: NDArray[np.intp]) -> Array:
+        def pooled(train: MemoryRows, present: NDArray[np.intp]) -> Array:
             one = replace(self.oracle, rows=train.as_one(self.counts[present]))
-            return np.tile(fit_specialists(one, self.tol).theta, (len(tested), 1))
+            return fit_specialists(one, self.tol).theta[0]
 
-        return self._merged(self._held_out(pooled))
+        sketch = sketched(self.oracle, self.counts) if self.sketch is None else self.sketch
+        one = replace(self.oracle, rows=self._rows.as_one(self.counts))
+        if sketch is None or not LeftOut.serves(one, self._left.sum(axis=0, keepdims=True)).all():
+            return self._merged(self._held_out(pooled))
+        # Contexts weigh as in the data, and not by how many rows the fold has left them.
+        shares = np.where(self._left > 0, self.counts[:, None], 0.0)
+        weight = self._weight_left * np.repeat(shares / shares.sum(axis=0), self._rows.sizes, axis=0)
+        losses = np.empty(len(self._rows.target))
+        left_out = LeftOut(one, self.folds, weight)
+        for rows, found in left_out.losses(np.zeros(1, dtype=np.intp), sketch.theta[None], self.tol):
+            losses[rows] = found
+        return self._merged(losses)
 
     @cached_property
     def own_losses(self) -> Array:
         """The loss of each row held out under a model of its context, infinite where no rows remain for one."""
+        near = LeftOut.serves(self.oracle, self._left)
+        losses, contexts = np.empty(len(self._rows.target)), np.flatnonzero(near)
+        if near.any():
+            left_out = LeftOut(self.oracle, self.folds, self._weight_left)
+            for rows, found in left_out.losses(contexts, self._specialists.theta[contexts], self.tol):
+                losses[rows] = found
+        others = np.flatnonzero(~near)
+        if others.size:
+            at_once = max(1, _LARGEST // max(self._rows.X.size, 1))
+            for first in range(0, self.n_folds, at_once):
+                folds = np.arange(first, min(first + at_once, self.n_folds))
+                rows = np.flatnonzero(~near[self._rows.owner] & np.isin(self.folds, folds))
+                losses[rows] = self._side_by_side(others, folds, rows)
+        return self._merged(losses)
 
-        def own(train: MemoryRows, present: NDArray[np.intp], tested: NDArray[np.intp]) -> Array:
-            theta = np.full((len(tested), self.oracle.n_parameters), np.nan)
-            trained = np.isin(tested, present)
-            specialists = fit_specialists(replace(self.oracle, rows=train), self.tol)
-            theta[trained] = specialists.theta[np.searchsorted(present, tested[trained])]
-            return theta
+    def _side_by_side(self, contexts: NDArray[np.intp], folds: NDArray[np.intp], held: NDArray[np.intp]) -> Array:
+        """Return losses of rows under the fits of small contexts without their folds: every fit a context of its own.
 
-        return self._merged(self._held_out(own))
+        Parameters
+        ----------
+        contexts, folds : ndarray of int
+        held : ndarray of int
+            The rows of these contexts in these folds.
+        """
+        among = np.zeros(self.oracle.n_contexts, dtype=bool)
+        among[contexts] = True
+        rows, fold = np.nonzero(among[self._rows.owner][:, None] & (self.folds[:, None] != folds))
+        pair = self._rows.owner[rows] * len(folds) + fold
+        order = np.argsort(pair, kind="stable")
+        rows, fold = rows[order], fold[order]
+        present, sizes = np.unique(pair, return_counts=True)
+        losses, tested = np.full(len(held), np.inf), self._rows.owner[held] * len(folds) + self.folds[held] - folds[0]
+        known = np.isin(tested, present)
+        if not known.any():
+            return losses
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        weight = self._weight_left[rows, folds[fold]]
+        train = replace(
+            self._rows,
+            X=self._rows.X[rows],
+            target=self._rows.target[rows],
+            weight=weight,
+            starts=starts,
+            together=None,
+        )
+        begin = self._beginnings[present // len(folds)]
+        theta = fit_specialists(replace(self.oracle, rows=train), max(CLOSER * self.tol, 1e-12), begin).theta
+        test, found = held[known], np.searchsorted(present, tested[known])
+        by_fit = np.argsort(found, kind="stable")
+        test, (judged, n) = test[by_fit], np.unique(found, return_counts=True)
+        part = replace(
+            self._rows,
+            X=self._rows.X[test],
+            target=self._rows.target[test],
+            weight=np.ones(len(test)),
+            starts=np.concatenate([[0], np.cumsum(n)]),
+            together=None,
+        )
+        own = part.at(theta[judged]).losses + self.oracle.ridge.value(theta)[found[by_fit]]
+        losses[np.flatnonzero(known)[by_fit]] = own
+        return losses
 
-    def _held_out(self, fitted: Callable[[MemoryRows, NDArray[np.intp], NDArray[np.intp]], Array]) -> Array:
-        """Return the loss of each row under parameters that were fitted without its fold; infinite where these are NaN.
+    @property
+    def _beginnings(self) -> Array:
+        """Where the fits of small contexts without a fold begin: at those of all their rows.
+
+        A context of one class leads ever further, until nothing of its risk is left; begun there, a fit to fewer rows
+        would go further still. It begins at a constant.
+        """
+        risks, floor = self._specialists.risks.upper, self.oracle.lowest_risks
+        left = risks - np.where(np.isfinite(floor), floor, 0.0) > _NOTHING_LEFT * self.oracle.typical_risk
+        return np.where(left[:, None] | ~np.isfinite(floor)[:, None], self._specialists.theta, self.oracle.start())
+
+    def _held_out(self, fitted: Callable[[MemoryRows, NDArray[np.intp]], Array]) -> Array:
+        """Return the loss of each row under parameters that were fitted without its fold.
 
         Parameters
         ----------
         fitted : callable
-            Maps the rows that remain, the contexts they have, and those that are judged, to parameters for the latter.
+            Maps the rows that remain and the contexts they have to parameters.
         """
         losses = np.empty(len(self._rows.target))
         for fold in np.unique(self.folds):
             held = self.folds == fold
-            test, tested = self._rows.masked(held)
-            theta = fitted(*self._rows.masked(~held), tested)
-            missing: NDArray[np.bool_] = np.isnan(theta).any(axis=1)  # type: ignore[assignment]
-            theta = np.where(missing[:, None], 0.0, theta)
-            rows = test.at(theta).losses + self.oracle.ridge.value(theta)[test.owner]
-            losses[held] = np.where(missing[test.owner], np.inf, rows)
+            theta = fitted(*self._rows.masked(~held))
+            losses[held] = self._rows.masked(held)[0].at(theta).losses + self.oracle.ridge.value(theta)
         return losses
 
     @cached_property
     def _specialists(self) -> Specialists:
-        return fit_specialists(self.oracle, self.tol)
+        return fit_specialists(self.oracle, self.tol, self.sketch) if self.known is None else self.known
 
     @cached_property
     def in_sample_losses(self) -> Array:
@@ -189,7 +286,10 @@ class CrossFit:
     @property
     def bracket(self) -> Array:
         """An interval of the least possible risk; see :func:`counterpoise.core.references.shrunk.reference_bracket`."""
-        return reference_bracket(self.rows, self.in_sample_losses, self.own_losses, self.pooled_losses)
+        bracket = reference_bracket(self.rows, self.in_sample_losses, self.own_losses, self.pooled_losses)
+        # The minimum in sample is lower than what was reached, if by no more than was proven.
+        unproven = self._specialists.risks.upper - self._specialists.risks.lower
+        return bracket - np.column_stack([unproven, np.zeros(len(unproven))])
 
     @property
     def standard_errors(self) -> Array:

@@ -43,6 +43,9 @@ class Curvature(Protocol):
     def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
         """Move every context; also tell which ones moved."""
 
+    def subset(self, keep: Mask) -> Curvature:
+        """Go on with some of the contexts."""
+
 
 def minimise(
     at: EachContext, tol: float, scale: float, curvature: Curvature | None = None
@@ -93,7 +96,7 @@ def minimise(
             better, c = there.value < upper[active[last]], active[last]
             upper[c[better]], theta[c[better]] = there.value[better], there.theta[better]
         if not keep.all():
-            active, at = active[keep], at.subset(keep)
+            active, at, policy = active[keep], at.subset(keep), policy.subset(keep)
             direction, slope, ready = direction[keep], slope[keep], ready[keep]
         if active.size == 0:
             break
@@ -103,7 +106,7 @@ def minimise(
             continue
         keep = moved | ~ready
         if not keep.all():
-            active, at = active[keep], at.subset(keep)
+            active, at, policy = active[keep], at.subset(keep), policy.subset(keep)
         if active.size == 0:
             break
     return upper, lower, theta
@@ -132,6 +135,68 @@ class Fresh:
     def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
         """Move every context, by a step shortened until its risk falls."""
         return _line_search(at, direction, slope)
+
+    def subset(self, keep: Mask) -> Fresh:
+        """Go on with some of the contexts, of which nothing is kept."""
+        return self
+
+
+class Near:
+    """Hessians that are known before the first step, of problems that begin near their minima.
+
+    They are kept, and corrected by what gradients have shown since (BFGS); a problem for which its own has ceased to
+    serve gets a new one. Nothing is proven: the least risk is taken to be what the Hessian foresees.
+
+    Parameters
+    ----------
+    inverse : ndarray of shape (B, P, P)
+        Inverse Hessians; they need not be exact.
+    """
+
+    is_thrifty = True
+
+    def __init__(self, inverse: Array) -> None:
+        self.inverse = inverse
+        self.before = np.full(len(inverse), np.inf)
+
+    def direction(self, at: EachContext) -> Array:
+        """Return directions; with a new Hessian where the last one has ceased to serve."""
+        direction = self._direction(at.gradient, self.inverse)
+        self.promised = -0.5 * np.einsum("bd,bd->b", at.gradient, direction)
+        poor = ~(self.promised <= _POOR * self.before)
+        if poor.any():
+            some = at if poor.all() else at.subset(poor)
+            self.inverse[poor] = pseudo_inverse(some.hessian)
+            direction[poor] = self._direction(at.gradient[poor], self.inverse[poor])
+            self.promised[poor] = -0.5 * np.einsum("bd,bd->b", at.gradient[poor], direction[poor])
+        return direction
+
+    @staticmethod
+    def _direction(gradient: Array, inverse: Array) -> Array:
+        return -(inverse @ gradient[:, :, None])[:, :, 0]
+
+    def share(self, at: EachContext) -> float:
+        """Take the Hessian for the one here."""
+        return 1.0
+
+    def bounds(self, at: EachContext, ready: Mask, share: float) -> Array:
+        """Return what is foreseen of some contexts' minima, which is no proof."""
+        return at.value[ready] - self.promised[ready]
+
+    def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
+        """Take the steps; where one leads uphill, shorter ones."""
+        there, moved = at.at(at.theta + direction), np.ones(len(slope), dtype=bool)
+        if not _have_flattened(there, direction, self.promised).all():
+            there, moved = _line_search(at, direction, slope)
+        self.inverse = _corrected(self.inverse, there.theta - at.theta, there.gradient - at.gradient)
+        self.before = self.promised
+        return there, moved
+
+    def subset(self, keep: Mask) -> Near:
+        """Go on with some of the contexts."""
+        some = Near(self.inverse[keep])
+        some.before, some.promised = self.before[keep], self.promised[keep]
+        return some
 
 
 class Kept:
@@ -188,28 +253,45 @@ class Kept:
         if self.alike is not None:
             self.alike = None
             return (there if there.value[0] < at.value[0] else at), moved
-        # A slope along the step that has all but vanished tells as much as the values, which cost more.
-        with np.errstate(invalid="ignore"):
-            ahead = abs(float(there.gradient[0] @ direction[0]))
-        if not ahead <= self.promised:
+        if not _have_flattened(there, direction, np.array([self.promised])).all():
             there, moved = _line_search(at, direction, slope)
             if not moved.all():
                 return at, moved
         change, bend = there.theta[0] - at.theta[0], there.gradient[0] - at.gradient[0]
         assert self.inverse is not None
-        self.inverse, self.before = _corrected(self.inverse, change, bend), self.promised
+        self.inverse, self.before = _corrected(self.inverse[None], change[None], bend[None])[0], self.promised
         return there, moved
+
+    def subset(self, keep: Mask) -> Kept:
+        """Go on with the only context there is."""
+        return self
+
+
+def _have_flattened(there: EachContext, direction: Array, promised: Array) -> Mask:
+    """Tell whether slopes along steps have all but vanished, which says as much as the values, and costs less."""
+    with np.errstate(invalid="ignore"):
+        ahead = np.abs(np.einsum("bd,bd->b", there.gradient, direction))
+        return np.asarray(ahead <= promised)
 
 
 def _corrected(inverse: Array, change: Array, bend: Array) -> Array:
-    """Return the inverse Hessian corrected to map a change of the gradient to the move behind it (BFGS)."""
-    along = float(change @ bend)
+    """Return inverse Hessians corrected to map a change of the gradient to the move behind it (BFGS).
+
+    Parameters
+    ----------
+    inverse : ndarray of shape (B, P, P)
+    change, bend : ndarray of shape (B, P)
+        The moves, and how they changed the gradients.
+    """
+    along = np.einsum("bd,bd->b", change, bend)
     # A move as short as rounding shows nothing.
-    if not along > 1e-100:
-        return inverse
-    image = inverse @ bend
-    cross = np.outer(image, change / along)
-    return inverse + (1.0 + float(bend @ image) / along) * np.outer(change, change / along) - cross - cross.T
+    shown = along > 1e-100
+    change, bend = (np.where(shown[:, None], one, 0.0) for one in (change, bend))
+    over = change / np.where(shown, along, 1.0)[:, None]
+    image = (inverse @ bend[:, :, None])[:, :, 0]
+    cross = image[:, :, None] * over[:, None, :]
+    size = 1.0 + np.einsum("bd,bd->b", bend, image) / np.where(shown, along, 1.0)
+    return inverse + size[:, None, None] * change[:, :, None] * over[:, None, :] - cross - cross.swapaxes(1, 2)
 
 
 def _line_search(at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:

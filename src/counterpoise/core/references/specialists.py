@@ -58,20 +58,21 @@ def reference_risks(oracle: LinearOracle, tol: float, sketch: LinearPoint | None
     return fit_specialists(oracle, tol, sketch).risks
 
 
-def fit_specialists(oracle: LinearOracle, tol: float, sketch: LinearPoint | None = None) -> Specialists:
+def fit_specialists(oracle: LinearOracle, tol: float, begin: LinearPoint | Array | None = None) -> Specialists:
     """Minimise every context's risk on its own.
 
     Parameters
     ----------
     tol : float
         Accuracy asked of each reference, relative to how far the risks are above their lower bounds on average.
-    sketch : LinearPoint, optional
-        What :func:`sketched` says of these rows.
+    begin : LinearPoint, or ndarray of shape (n_contexts, n_parameters), optional
+        Where to begin: what :func:`sketched` says of these rows, or parameters for each context, as from a fit to
+        nearly the same rows.
     """
     if oracle.is_scalar:
         least, theta = scalar_form(oracle).context_minima()
         return Specialists(ReferenceRisks.exactly(least), theta[:, None])
-    alone = _too_large_to_join(oracle)
+    alone = too_large_to_join(oracle)
     upper, lower = np.empty(oracle.n_contexts), np.empty(oracle.n_contexts)
     theta = np.empty((oracle.n_contexts, oracle.n_parameters))
     for k in np.flatnonzero(alone):
@@ -79,16 +80,17 @@ def fit_specialists(oracle: LinearOracle, tol: float, sketch: LinearPoint | None
     joined = np.flatnonzero(~alone)
     if joined.size:
         some = oracle if joined.size == oracle.n_contexts else oracle.subset(joined)
-        upper[joined], lower[joined], theta[joined] = _solve_together(some, tol, sketch)
+        own = begin[joined] if isinstance(begin, np.ndarray) else begin
+        upper[joined], lower[joined], theta[joined] = _solve_together(some, tol, own)
     return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), theta)
 
 
-def _solve_together(oracle: LinearOracle, tol: float, sketch: LinearPoint | None) -> Found:
+def _solve_together(oracle: LinearOracle, tol: float, begin: LinearPoint | Array | None) -> Found:
     """Minimise risks part by part; once more where the references themselves have to set the scale."""
     floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, 0.0)
     flat = oracle.at(oracle.start())
     scale = max(float(np.mean(np.abs(flat.risks - floor))), 1e-3 * oracle.typical_risk)
-    upper, lower, theta = (_kinked if oracle.loss.is_hinged else _smooth)(flat, tol, scale, sketch)
+    upper, lower, theta = (_kinked if oracle.loss.is_hinged else _smooth)(flat, tol, scale, begin)
     reached = max(float(np.mean(np.abs(upper - floor))), 1e-3 * oracle.typical_risk)
     # Data that every context fits (nearly) perfectly. No accuracy is finer than that of a hundredth of the scale.
     lacking = upper - lower > 1e-2 * tol * reached
@@ -219,7 +221,7 @@ def _past_all_rows(at: EachContext, part: MemoryPart) -> EachContext:
     return at.at(np.where(better[:, None], far[best][:, None] * theta, at.theta))
 
 
-def _too_large_to_join(oracle: LinearOracle) -> np.ndarray:
+def too_large_to_join(oracle: LinearOracle) -> np.ndarray:
     """Mark contexts to be solved one by one: a batch has no room for their Hessian, or would fill in their zeros."""
     if not oracle.forms_hessian:
         return np.ones(oracle.n_contexts, dtype=bool)

@@ -1,0 +1,165 @@
+r"""How much of what contexts seem to gain from models of their own is noise that these were fitted to.
+
+A model with :math:`p` parameters lies, on the :math:`n` rows it was fitted to, below the least possible risk by about
+:math:`\operatorname{tr}(H^{-1} J) / 2n` (Takeuchi 1976), with the Hessian :math:`H` and the covariance :math:`J` of the
+rows' gradients; :math:`p / 2n` for a likelihood without a ridge (Akaike). Both are taken at the model that is best for
+all contexts, which is best for each of them if they do not differ. At its own model a context that is fitted perfectly
+would show neither curvature nor gradients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from counterpoise.core.oracle._base import Array
+from counterpoise.core.oracle.linear import EachContext, LinearOracle
+from counterpoise.core.references.specialists import Specialists, too_large_to_join
+from counterpoise.linalg import positive_solver, pseudo_inverse
+from counterpoise.rows import Codes
+from counterpoise.rows.blocks import in_memory
+from counterpoise.rows.hinged import LeastSquares
+from counterpoise.rows.memory import MemoryPart
+from counterpoise.sets import ContextSet
+
+MOSTLY = 0.4
+"""Share of the reported excess above which it is mostly optimism, both in their own worst plausible mix.
+
+Less than half, since the formulas are the first order of what fitting noise gains. On tables with rare categories,
+which a model of few rows fits perfectly, held-out rows show half as much again and more.
+"""
+
+MATTERS = 1e-3
+"""Share of the risk that a set has to make of differences in optimism to matter."""
+
+_MOST_ENTRIES = 1 << 25
+"""Entries of all contexts' Hessians together, up to which they are kept (256 MB)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Optimism:
+    """What models of contexts' own gain over one model for all, on the rows they were fitted to, and how much is noise.
+
+    Attributes
+    ----------
+    excess : ndarray of shape (n_contexts,)
+        Risk of the model that is best for all contexts above the in-sample references.
+    noise : ndarray of shape (n_contexts,)
+        How far these are expected to lie below the least possible risk.
+    risk : float
+        Of the model for all, above the lowest there is.
+    """
+
+    excess: Array
+    noise: Array
+    risk: float
+
+    def worst(self, mixes: ContextSet) -> tuple[float, float]:
+        """Return the excess and the noise in the mixes of a set that are worst for either."""
+        rest = np.zeros(mixes.p_hat.size - len(self.noise))
+        excess, noise = (float(mixes.worst_case(np.append(one, rest)).value) for one in (self.excess, self.noise))
+        return excess, noise
+
+    def prevails(self, mixes: ContextSet) -> bool:
+        """Tell whether in-sample references are mostly optimism, and the set is large enough for that to matter.
+
+        It matters where what the set makes of differences in noise is some share of the risk, and the excess, which may
+        be nothing at all, is too.
+        """
+        excess, noise = self.worst(mixes)
+        made_of_it = noise - float(mixes.p_hat[: len(self.noise)] @ self.noise)
+        return noise > MOSTLY * excess and min(made_of_it, excess) > MATTERS * self.risk
+
+
+def measure_optimism(
+    oracle: LinearOracle, specialists: Specialists, counts: Array, begin: Array | None = None, rows: Array | None = None
+) -> Optimism:
+    """Compare what contexts seem to gain from models of their own with the noise these have fitted.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_contexts,)
+        Rows, or the sum of their weights.
+    begin : ndarray of shape (P,), optional
+        About the best parameters for all rows, where they are known.
+    rows : ndarray of shape (n_contexts,), optional
+        The rows that noise averages over, if not ``counts``.
+    """
+    shares, rows = counts / counts.sum(), counts if rows is None else rows
+    if too_large_to_join(oracle).any() or (oracle.loss.is_hinged and oracle.loss.softness == 0.0):
+        return _by_size(oracle, specialists, shares, rows)
+    theta = _parabolas(oracle, specialists.theta, shares) if begin is None else begin
+    values, above, noise = (np.empty(oracle.n_contexts) for _ in range(3))
+    gradients, total = np.empty((oracle.n_contexts, oracle.n_parameters)), np.zeros((oracle.n_parameters,) * 2)
+    places: list[tuple[Codes, Any]] = []
+    kept = oracle.n_contexts * oracle.n_parameters**2 <= _MOST_ENTRIES
+    for contexts, make in oracle.rows.parts():
+        at = EachContext(make(), oracle.alpha, np.tile(theta, (len(contexts), 1)))
+        values[contexts], gradients[contexts], hessians = at.value, at.gradient, at.hessian
+        above[contexts] = at.above
+        noise[contexts] = _noise(at) / rows[contexts]
+        total += np.tensordot(shares[contexts], hessians, 1)
+        places.append((contexts, hessians if kept else None))
+    if kept:
+        # One step to the minimum of all rows, along which the parabolas that are known now tell the risks.
+        move = -positive_solver(total)(shares @ gradients)
+        values += gradients @ move
+        for contexts, bend in places:
+            values[contexts] += 0.5 * np.einsum("i,bij,j->b", move, bend, move)
+    return Optimism(values - specialists.risks.upper, noise, float(shares @ above))
+
+
+def _by_size(oracle: LinearOracle, specialists: Specialists, shares: Array, rows: Array) -> Optimism:
+    """Compare by the number of parameters, where there is no Hessian or it is too large to form.
+
+    As the likelihood of Laplace's distribution, a kinked loss has its risk as its scale.
+    """
+    at = oracle.at(_average(oracle, specialists.theta, shares))
+    lowest, values = oracle.lowest_risks, at.sums.values
+    above = np.where(np.isfinite(lowest), values - np.where(np.isfinite(lowest), lowest, 0.0), np.abs(values))
+    noise = np.minimum(oracle.n_parameters, rows) / (2.0 * rows) * above
+    return Optimism(at.risks - specialists.risks.upper, noise, float(shares @ above))
+
+
+def _noise(at: EachContext) -> Array:
+    """Return the expected gain of a fit to noise in each context, times its rows."""
+    hessians, mean = at.hessian, at.sums.gradients
+    moments = at.sums.moments - mean[:, :, None] * mean[:, None, :]
+    inverse = pseudo_inverse(hessians)
+    # The variance of the slopes over what the curvature says it is: 1 for a likelihood that holds.
+    bend = at.ridge.added(hessians.copy(), -1.0)
+    spread, stiffness = (
+        np.einsum("bii,i->b", matrix, 1.0 / np.maximum(at.reach, 1e-300) ** 2) for matrix in (moments, bend)
+    )
+    dispersion = np.where(stiffness > 0.0, spread / np.where(stiffness > 0.0, stiffness, 1.0), 0.0)
+    # A feature that few rows have may show no gradients by chance where it has curvature, and the fit will use it.
+    takeuchi, akaike = (np.einsum("bij,bji->b", inverse, matrix) for matrix in (moments, bend))
+    return 0.5 * np.maximum(takeuchi, dispersion * akaike)
+
+
+def _parabolas(oracle: LinearOracle, theta: Array, shares: Array) -> Array:
+    """Return what is best for all contexts if the risk of each is a parabola around its own minimum."""
+    total, right = np.zeros((oracle.n_parameters,) * 2), np.zeros(oracle.n_parameters)
+    for contexts, make in oracle.rows.parts():
+        own = EachContext(make(), oracle.alpha, theta[contexts])
+        hessians = own.hessian
+        total += np.tensordot(shares[contexts], hessians, 1)
+        right += np.einsum("b,bij,bj->i", shares[contexts], hessians, theta[contexts])
+    return positive_solver(total)(right)
+
+
+def _average(oracle: LinearOracle, theta: Array, shares: Array) -> Array:
+    """Return the mean of the contexts' own parameters, weighed by what their features say of each direction."""
+    if too_large_to_join(oracle).any():
+        return np.asarray(shares @ theta)
+    total, right = np.zeros((oracle.n_parameters,) * 2), np.zeros(oracle.n_parameters)
+    for contexts, make in oracle.rows.parts():
+        part, ones = make(), np.ones(len(contexts))
+        blocks = in_memory(oracle.rows, part) if isinstance(part, MemoryPart) else oracle.rows.blocks
+        place: dict[str, Any] = {"p": ones, "p_hat": ones, "each": True, "active": ones > 0.0}
+        grams = blocks.ask(LeastSquares(theta=theta[contexts], **place)).gram
+        total += np.tensordot(shares[contexts], grams, 1)
+        right += np.einsum("b,bij,bj->i", shares[contexts], grams, theta[contexts])
+    return positive_solver(total)(right)
