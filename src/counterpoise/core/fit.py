@@ -208,8 +208,8 @@ def settled_reference(
     if reference != "auto" and reference != "in-sample":
         return reference, None
     idle = criterion != "excess" or mixes.is_point or problem.oracle.n_contexts == 1
-    optimism = None if idle else problem.optimism(tol)
-    if optimism is None or not optimism.prevails(mixes):
+    optimism = None if idle else problem.optimism(tol, mixes)
+    if optimism is None:
         return "in-sample", None
     return "cross-fit" if reference == "auto" and problem.oracle.rows.at_hand else "in-sample", optimism
 

@@ -18,7 +18,14 @@ from counterpoise.contexts import Contexts, encode, plain, shown
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import Bounds, LinearOracle, Oracle
 from counterpoise.core.oracle.linear import LinearPoint
-from counterpoise.core.references import CrossFit, Optimism, Specialists, fit_specialists, measure_optimism
+from counterpoise.core.references import (
+    CrossFit,
+    Optimism,
+    Specialists,
+    fit_specialists,
+    measure_optimism,
+    most_optimism,
+)
 from counterpoise.core.references.specialists import sketched
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Loss
@@ -176,20 +183,26 @@ class LinearProblem:
     def _specialists(self) -> dict[float, Specialists]:
         return {}
 
-    def optimism(self, tol: float) -> Optimism | None:
-        """Return how much of what contexts gain by their in-sample references is noise; about one look at the rows.
+    def optimism(self, tol: float, mixes: ContextSet) -> Optimism | None:
+        """Return how much of what contexts gain by their in-sample references is noise, where that prevails.
 
-        None where numbers are too large to tell.
+        It takes about one look at the rows. None where real differences prevail, noise does not matter, or numbers are
+        too large to tell.
         """
-        specialists, begin = self.specialists(tol), None if self.sketch is None else self.sketch.theta
+        specialists, sketch = self.specialists(tol), self.sketch
+        # A weight of 2 is a row twice; weights that sum to less than there are rows are on another scale.
+        rows = np.maximum(self.counts, self.contexts.counts)
         with suited(self.size), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
-                # A weight of 2 is a row twice; weights that sum to less than there are rows are on another scale.
-                rows = np.maximum(self.counts, self.contexts.counts)
+                if sketch is not None and sketch.oracle is self.oracle:
+                    most = most_optimism(sketch, specialists, rows)
+                    if most.is_finite and not most.prevails(mixes):
+                        return None
+                begin = None if sketch is None else sketch.theta
                 found = measure_optimism(self.oracle, specialists, self.counts, begin, rows)
             except ArithmeticError:
                 return None
-        return found if np.isfinite([found.excess, found.noise]).all() else None
+            return found if found.is_finite and found.prevails(mixes) else None
 
     def reference_bracket(self, tol: float) -> Array:
         """Return an interval of each context's least possible risk; see :attr:`CrossFit.bracket`."""

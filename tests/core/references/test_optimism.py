@@ -1,12 +1,14 @@
 """What fitting noise gains, against simulations in which it is known, and what is concluded from it."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy.special import expit
 
-from counterpoise.core.references import measure_optimism
+from counterpoise.core.references import measure_optimism, most_optimism
 from counterpoise.core.references.optimism import MATTERS, MOSTLY, Optimism
-from counterpoise.core.references.specialists import fit_specialists
+from counterpoise.core.references.specialists import fit_specialists, sketched
 from counterpoise.losses import Logistic, Pinball, Poisson, Squared
 from counterpoise.sets import KLBall
 from tests.problems import oracle_of
@@ -108,3 +110,20 @@ def test_conclusions():
     assert not Optimism(0.0 * small, small, 0.3).prevails(every)
     assert not Optimism(2.0 * small, small, 1.1 * (0.01 - float(centre @ small)) / MATTERS).prevails(every)
     assert Optimism(2.0 * small, small, 0.9 * (0.01 - float(centre @ small)) / MATTERS).prevails(every)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Poisson(), Squared()], ids=lambda loss: loss.name)
+def test_a_first_look_misses_nothing_and_spares_clear_cases(loss):
+    every, told = KLBall(SIZES / SIZES.sum(), np.inf), []
+    for seed, spread in product(range(10), (0.0, 0.1, 0.2)):
+        X, y, codes, _ = drawn(loss, np.random.default_rng(seed), spread)
+        found, own = measured(loss, X, y, codes, alpha=1e-3)
+        oracle, counts = oracle_of(loss, X, y, codes, alpha=1e-3), SIZES.astype(float)
+        most = most_optimism(sketched(oracle, counts), own, counts)
+        told.append((found.prevails(every), most.prevails(every)))
+    assert all(first or not full for full, first in told)
+    assert any(full for full, _ in told)
+    X, y, codes, _ = drawn(loss, np.random.default_rng(0), 0.7)
+    oracle = oracle_of(loss, X, y, codes, alpha=1e-3)
+    most = most_optimism(sketched(oracle, SIZES.astype(float)), fit_specialists(oracle, 1e-8), 20.0 * SIZES)
+    assert not most.prevails(every)

@@ -10,18 +10,18 @@ would show neither curvature nor gradients.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from counterpoise.core.oracle._base import Array
-from counterpoise.core.oracle.linear import EachContext, LinearOracle
+from counterpoise.core.oracle.linear import EachContext, LinearOracle, LinearPoint
 from counterpoise.core.references.specialists import Specialists, too_large_to_join
 from counterpoise.linalg import positive_solver, pseudo_inverse
 from counterpoise.rows import Codes
 from counterpoise.rows.blocks import in_memory
 from counterpoise.rows.hinged import LeastSquares
-from counterpoise.rows.memory import MemoryPart
+from counterpoise.rows.memory import MemoryPart, MemorySums
 from counterpoise.sets import ContextSet
 
 MOSTLY = 0.4
@@ -33,6 +33,9 @@ which a model of few rows fits perfectly, held-out rows show half as much again 
 
 MATTERS = 1e-3
 """Share of the risk that a set has to make of differences in optimism to matter."""
+
+_AT_MOST = 6.0
+"""How many times what a likelihood expects of its parameters their noise may be, beside an excess that is rough."""
 
 _MOST_ENTRIES = 1 << 25
 """Entries of all contexts' Hessians together, up to which they are kept (256 MB)."""
@@ -56,6 +59,11 @@ class Optimism:
     noise: Array
     risk: float
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether it can be told at all."""
+        return bool(np.isfinite([self.excess, self.noise]).all() and np.isfinite(self.risk))
+
     def worst(self, mixes: ContextSet) -> tuple[float, float]:
         """Return the excess and the noise in the mixes of a set that are worst for either."""
         rest = np.zeros(mixes.p_hat.size - len(self.noise))
@@ -71,6 +79,25 @@ class Optimism:
         excess, noise = self.worst(mixes)
         made_of_it = noise - float(mixes.p_hat[: len(self.noise)] @ self.noise)
         return noise > MOSTLY * excess and min(made_of_it, excess) > MATTERS * self.risk
+
+
+def most_optimism(point: LinearPoint, specialists: Specialists, rows: Array) -> Optimism:
+    """Return more than :func:`measure_optimism` is likely to find, without Hessians.
+
+    Parameters
+    ----------
+    point : LinearPoint
+        About the best parameters for all rows, in memory.
+    rows : ndarray of shape (n_contexts,)
+    """
+    oracle, sums = point.oracle, cast("MemorySums", point.sums)
+    bend = sums.curvature.reshape(len(sums.row_slopes), oracle.loss.n_outputs, -1)
+    slopes, stiffness = np.square(sums.row_slopes).sum(axis=1), np.einsum("nkk->n", bend)
+    spread, stiff = (sums.part.layout.total(sums.part.weight * one) for one in (slopes, stiffness))
+    dispersion = spread / np.maximum(stiff, np.finfo(np.float64).tiny)
+    noise = _AT_MOST * dispersion * np.minimum(oracle.n_parameters, rows) / (2.0 * rows)
+    shares = rows / rows.sum()
+    return Optimism(point.risks - specialists.risks.upper, noise, float(shares @ (sums.values - oracle.lowest_risks)))
 
 
 def measure_optimism(
