@@ -295,7 +295,9 @@ def test_any_learner_finds_the_linear_model_for_a_set_around_another_mix(radius)
     # Every row twice, once in either fold: what is held out is what was learnt from.
     once, again = np.arange(len(X)), np.arange(len(X)) + len(X)
     folds = [(once, again), (again, once)]
-    learner = cpo.ContextRobust(LinearRegression(), cv=folds, tol=1e-7, max_iter=60, **options)
+    learner = cpo.ContextRobust(
+        LinearRegression(), cv=folds, tol=1e-7, max_iter=60, guard=False, headroom=None, **options
+    )
     learner.fit(np.tile(X, (2, 1)), np.tile(NUMBER, 2), contexts=np.tile(LABELS, 2))
     assert learner.certificate_.upper == pytest.approx(exact.certificate_.upper, rel=1e-4)
     np.testing.assert_allclose(learner.context_weights_, exact.context_weights_, atol=2e-2)
@@ -325,7 +327,8 @@ def test_any_learner_stays_within_bounds():
 
     tree = DecisionTreeRegressor(max_depth=3, random_state=0)
     for mix in (KNOWN, cpo.Mix(bounds=KNOWN, ball=None), cpo.Mix(bounds={"winter": (0.3, 0.3)})):
-        model = cpo.ContextRobust(tree, mix=mix, radius=0.5, max_iter=4).fit(X, NUMBER, contexts=LABELS)
+        robust = cpo.ContextRobust(tree, mix=mix, radius=0.5, max_iter=4, guard=False, headroom=None)
+        model = robust.fit(X, NUMBER, contexts=LABELS)
         within(model.context_weights_, cpo.Mix.of(mix).bounds)
 
 
