@@ -299,16 +299,18 @@ def _unit(table: Table, family: str, setting: str, seed: int, start: float, **fo
 
 
 def wanted(
-    tables: Iterable[str], n_splits: Mapping[str, int], settings: Callable[[Family], Iterable[str]]
+    tables: Iterable[str],
+    families: Iterable[str],
+    n_splits: int,
+    settings: Callable[[Family], Iterable[str]] = lambda family: family.judged,
 ) -> Iterator[tuple[str, str, str, int]]:
-    """Yield table, family, setting and split of everything to fit; what is needed for a comparison comes together."""
-    names = list(tables)
-    for seed in range(max(n_splits.values())):
+    """Yield table, family, setting and split of everything to fit, split by split."""
+    names, learners = list(tables), list(families)
+    for seed in range(n_splits):
         for name in names:
-            if seed < n_splits[name]:
-                for family_name, family in FAMILIES.items():
-                    for setting in (PLAIN, OWN, *settings(family)):
-                        yield name, family_name, setting, seed
+            for learner in learners:
+                for setting in (PLAIN, OWN, *settings(FAMILIES[learner])):
+                    yield name, learner, setting, seed
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,257 @@
+"""The tables and sentences of docs/published.md, from the results of its parts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from published_cells import COMPARE, FAMILIES, WEIGHTS, Cell, Difference, Study
+from published_iterations import MULTIPLES
+from published_sources import LEARNERS, METHODS
+
+Row = dict[str, Any]
+
+MARKER = re.compile(r"(<!-- published: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in markdown."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def written(page: str, sections: dict[str, str]) -> str:
+    """Return a page whose marked sections are replaced; sections that were not made anew stay as they are."""
+
+    def replaced(found: re.Match[str]) -> str:
+        if found["name"] not in sections:
+            return found[0]
+        return f"{found[1]}\n{sections[found['name']]}\n\n{found[3]}"
+
+    return MARKER.sub(replaced, page)
+
+
+def _change(one: Difference, digits: int) -> str:
+    """Return a mean difference and its t, in bold where it is beyond chance."""
+    text = f"{one.mean:+.{digits}f} ({one.t:+.1f})"
+    return f"**{text}**" if one.significant else text
+
+
+def _beyond(cells: Iterable[Cell], of: Callable[[Cell], Difference], sign: int) -> list[Cell]:
+    return [cell for cell in cells if of(cell).significant and sign * of(cell).mean > 0]
+
+
+def _list(words: Sequence[str]) -> str:
+    return "; ".join(words) if words else "none"
+
+
+def _counts(cells: list[Cell]) -> str:
+    excess: Callable[[Cell], Difference] = lambda cell: cell.excess  # noqa: E731
+    accuracy: Callable[[Cell], Difference] = lambda cell: cell.worst_accuracy  # noqa: E731
+    mean: Callable[[Cell], Difference] = lambda cell: cell.accuracy  # noqa: E731
+    kinds = dict.fromkeys(cell.setting for cell in cells)
+    rows = []
+    for kind in (*kinds, "all"):
+        here = [cell for cell in cells if kind in (cell.setting, "all")]
+        times = np.exp(np.mean(np.log([cell.time for cell in here])))
+        counts = [
+            len(_beyond(here, of, sign))
+            for of, sign in ((excess, -1), (excess, 1), (accuracy, 1), (accuracy, -1), (mean, 1), (mean, -1))
+        ]
+        rows.append([kind, str(len(here)), *map(str, counts), f"{times:.1f}"])
+    head = ["setting", "cells", "worst excess better", "worse", "worst-group accuracy better", "worse"]
+    head += ["accuracy better", "worse", "time, plain fits"]
+    n, n_splits = len(cells), max(cell.n_splits for cell in cells)
+    said = [
+        f"Over {n} cells of {n_splits} splits the worst excess is lower than the plain learner's in "
+        f"{len(_beyond(cells, excess, -1))} and higher in {len(_beyond(cells, excess, 1))}; the accuracy of the worst "
+        f"group is higher in {len(_beyond(cells, accuracy, 1))} and lower in {len(_beyond(cells, accuracy, -1))}. If "
+        f"nothing differed, chance would put about {0.025 * n:.0f} cells on each side.",
+        "",
+        table(head, rows),
+        "",
+    ]
+    for words, of, sign, digits in (
+        ("Worst excess is higher (we lose)", excess, 1, 4),
+        ("Worst excess is lower (we win)", excess, -1, 4),
+        ("The worst group's accuracy is lower (we lose)", accuracy, -1, 3),
+        ("The worst group's accuracy is higher (we win)", accuracy, 1, 3),
+    ):
+        named = [
+            f"{cell.table}, {cell.family}, {cell.setting} {of(cell).mean:+.{digits}f}"
+            for cell in _beyond(cells, of, sign)
+        ]
+        said.append(f"- {words}: {_list(named)}.")
+    return "\n".join(said)
+
+
+def _by_table(cells: list[Cell], of: Callable[[Cell], Difference], digits: int) -> str:
+    tables = list(dict.fromkeys(cell.table for cell in cells))
+    found = {(cell.family, cell.setting, cell.table): cell for cell in cells}
+    rows = []
+    for family, setting in dict.fromkeys((cell.family, cell.setting) for cell in cells):
+        here = [found.get((family, setting, name)) for name in tables]
+        rows.append([family, setting, *("" if cell is None else _change(of(cell), digits) for cell in here)])
+    return table(["family", "setting", *tables], rows)
+
+
+def _plain(study: Study) -> str:
+    rows = [
+        [
+            one.table,
+            one.family,
+            f"{one.accuracy:.3f}",
+            f"{one.worst_accuracy:.3f}",
+            f"{one.excess:.4f}",
+            f"{one.seconds:.2f}",
+        ]
+        for one in study.plain()
+    ]
+    return table(["table", "plain learner", "accuracy", "of the worst group", "worst excess", "seconds"], rows)
+
+
+def _chosen(cells: list[Cell]) -> str:
+    tables = list(dict.fromkeys(cell.table for cell in cells))
+    guarded = [cell for cell in cells if cell.chosen]
+    if not guarded:
+        return "No estimator of this run says what it kept."
+
+    def kept(counts: Counter[str]) -> str:
+        return ", ".join(f"{name} {count}" for name, count in counts.most_common())
+
+    found = {(cell.family, cell.setting, cell.table): cell for cell in guarded}
+    rows = []
+    for family, setting in dict.fromkeys((cell.family, cell.setting) for cell in guarded):
+        here = [found.get((family, setting, name)) for name in tables]
+        rows.append([family, setting, *("" if cell is None else kept(cell.chosen) for cell in here)])
+    total: Counter[str] = sum((cell.chosen for cell in guarded), Counter())
+    return table(["family", "setting", *tables], rows) + f"\n\nIn all: {kept(total)}."
+
+
+def cells_sections(units: Iterable[Row]) -> dict[str, str]:
+    """Return the sections of part a."""
+    study = Study.of(units)
+    cells = list(study.cells())
+    return {
+        "tables-plain": _plain(study),
+        "tables-counts": _counts(cells),
+        "tables-excess": _by_table(cells, lambda cell: cell.excess, 4),
+        "tables-accuracy": _by_table(cells, lambda cell: cell.worst_accuracy, 3),
+        "tables-chosen": _chosen(cells),
+    }
+
+
+def planted_sections(units: Iterable[Row]) -> dict[str, str]:
+    """Return the sections of part e."""
+    study = Study.of(units)
+    cells = list(study.cells())
+    ours = [cell for cell in cells if cell.setting != WEIGHTS]
+    wins = [cell for cell in ours if cell.excess.significant and cell.excess.mean < 0]
+    families = [family for family in FAMILIES if any(cell.family == family for cell in cells)]
+    regret = [cell for cell in ours if cell.setting in ("minimax regret", COMPARE)]
+    everywhere = [
+        family
+        for family in families
+        if all(cell.excess.significant and cell.excess.mean < 0 for cell in regret if cell.family == family)
+    ]
+    losses = [
+        f"{cell.table}, {cell.family}, {cell.setting} {cell.excess.mean:+.3f}" for cell in ours if cell not in wins
+    ]
+    said = (
+        f"Our settings lower the worst excess beyond chance in {len(wins)} of {len(ours)} cells; minimax regret does "
+        f"so on every size in {len(everywhere)} of {len(families)} families ({', '.join(everywhere) or 'none'}). Not "
+        f"lower beyond chance: {_list(losses)}."
+    )
+    return {
+        "planted": "\n\n".join(
+            [
+                said,
+                _plain(study),
+                "Change of the worst excess (t):",
+                _by_table(cells, lambda cell: cell.excess, 3),
+                "Change of the worst group's accuracy (t):",
+                _by_table(cells, lambda cell: cell.worst_accuracy, 3),
+                "What was kept:",
+                _chosen(cells),
+            ]
+        )
+    }
+
+
+def _amount(value: float) -> str:
+    """Return a small number so that its size can be seen, a large one without digits nobody needs."""
+    return f"{value:.1e}" if abs(value) < 1e-3 else f"{value:.4f}"
+
+
+def _times(value: float) -> str:
+    return f"{value:.1f}" if np.isfinite(value) else "never"
+
+
+def race_section(rows: list[Row]) -> str:
+    """Return the table of parts b and c: our answer, and how far above it iterations are after a while."""
+    ours = {row["problem"]: row for row in rows if "lower" in row}
+    head = [
+        "problem",
+        "proven: at least",
+        "reached",
+        "seconds",
+        "method",
+        *(f"above after {k} times" for k in MULTIPLES),
+    ]
+    head += ["at its end", "end, times ours", "above at the median steps", "within 1% after, times ours"]
+    body = []
+    others = [row for row in rows if "lower" not in row]
+    for row in others:
+        own = ours[row["problem"]]
+        above = ["" if not np.isfinite(value) else _amount(value) for value in row["above"]]
+        body.append(
+            [
+                row["problem"],
+                f"{own['lower']:.6f}",
+                f"{own['value']:.6f}",
+                f"{own['seconds']:.3f}",
+                row["method"],
+                *above,
+                f"{row['times']:.0f}",
+                _amount(row["median above"]),
+                _times(row["until 1%"]),
+            ]
+        )
+    late = [row["until 1%"] for row in others if np.isfinite(row["until 1%"])]
+    ahead = sum(one <= 1.0 for one in late)
+    said = (
+        f"Of {len(others)} runs, with step sizes chosen in hindsight, {len(late)} came within 1% of the optimum"
+        + (f", after {min(late):.1f} to {max(late):.1f} times our time ({ahead} sooner than we finish)" if late else "")
+        + "; none of them says how far it is."
+    )
+    return f"{said}\n\n{table(head, body)}"
+
+
+def sources_section(rows: list[Row]) -> str:
+    """Return the table of part d."""
+    body, verdicts = [], []
+    keys = sorted(
+        {(row["learner"], row["sources"]) for row in rows}, key=lambda key: (list(LEARNERS).index(key[0]), key[1])
+    )
+    for learner, n_sources in keys:
+        here = [row for row in rows if (row["learner"], row["sources"]) == (learner, n_sources)]
+        rewards = {name: np.array([row[name]["reward"] for row in here]) for name in METHODS}
+        seconds = {name: np.mean([row[name]["seconds"] for row in here]) for name in METHODS}
+        change = Difference.of(rewards["robust"] - rewards["maximin aggregation"])
+        over_plain = Difference.of(rewards["robust"] - rewards["plain"])
+        body.append(
+            [learner, str(n_sources)]
+            + [f"{rewards[name].mean():.3f} ({seconds[name]:.1f} s)" for name in METHODS]
+            + [_change(over_plain, 3), _change(change, 3)]
+        )
+        verdicts.append((change, over_plain))
+    head = ["learner", "sources", *METHODS, "robust against plain", "robust against aggregation"]
+    wins, losses = (sum(c.significant and sign * c.mean > 0 for c, _ in verdicts) for sign in (1, -1))
+    over = sum(p.significant and p.mean > 0 for _, p in verdicts)
+    said = (
+        f"The robust fit has a higher worst reward than the plain one in {over} of {len(verdicts)} rows, than maximin "
+        f"aggregation in {wins}, and a lower one than aggregation in {losses}, beyond chance over {len(here)} draws."
+    )
+    return f"{said}\n\n{table(head, body)}"
