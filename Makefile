@@ -7,7 +7,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
-.PHONY: sets guard draws later-year calibrated calibrated-table bench-check stress lowest bare check audit hooks format clean
+.PHONY: sets guard draws later-year published calibrated calibrated-table bench-check stress lowest bare check audit
+.PHONY: hooks format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -136,6 +137,10 @@ draws: $(VENV)/.core  ## how often sets hold the true mix when rows come in grou
 
 later-year: $(VENV)/.test  ## fits on one year of real tables, judged on the next (2 minutes; TABLES=DIR names their folder)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/later_year.py $(or $(TABLES),--toy)
+
+published: $(VENV)/.test  ## published tables and problems, into docs/published.md (DATA=DIR names the tables; 2 hours on one core)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/published.py $(if $(DATA),--data $(DATA) --fresh \
+		--splits $(or $(SPLITS),20) --jobs $(shell nproc) --page docs/published.md,--toy --fresh --out build/published-toy)
 
 sets: $(VENV)/.test  ## worst cases of 2,000 random sets against CVXPY, their speed, and a fit within bounds (10 minutes; SETS=)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.sets.against_cvxpy --sets $(or $(SETS),2000)
