@@ -47,6 +47,7 @@ class Options:
     data: Path | None
     splits: int
     toy: bool
+    tables: tuple[str, ...] = tuple(TABLES)
 
 
 @lru_cache(maxsize=8)
@@ -90,7 +91,7 @@ def a_keys(options: Options) -> Iterable[Key]:
     """Return table, family, setting and split of part a."""
     if options.toy:
         return wanted(["toy"], QUICK, 2)
-    return wanted(TABLES, FAMILIES, options.splits)
+    return wanted(options.tables, FAMILIES, options.splits)
 
 
 def e_keys(options: Options) -> Iterable[Key]:
@@ -236,6 +237,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder of the four tables")
     parser.add_argument("--parts", default=",".join(PARTS), help="which, such as a,c")
+    parser.add_argument("--tables", default=",".join(TABLES), help="of part a")
     parser.add_argument("--splits", type=int, default=20, help="splits of each table; half as many draws in d and e")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=np.inf, help="begin nothing after so many seconds")
@@ -250,7 +252,10 @@ def main(arguments: list[str]) -> int:
         parser.error(f"--parts is {asked.parts!r}; choose from {','.join(PARTS)}")
     if asked.data is None and not asked.toy and set(letters) & {"a", "c"}:
         parser.error("parts a and c need --data, the folder of the tables")
-    options = Options(asked.data, asked.splits, asked.toy)
+    tables = tuple(asked.tables.split(","))
+    if not set(tables) <= set(TABLES):
+        parser.error(f"--tables is {asked.tables!r}; choose from {','.join(TABLES)}, read from --data")
+    options = Options(asked.data, asked.splits, asked.toy, tables)
     deadline = time.monotonic() + asked.seconds
     sections = {"versions": f"Made with {versions()}."}
     for letter in letters:
