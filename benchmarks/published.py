@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import version
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -228,8 +228,8 @@ def sections_of(letter: str, options: Options, kept: Kept) -> dict[str, str]:
 
 def versions() -> str:
     """Return what the figures were made with."""
-    names = ("numpy", "scipy", "scikit-learn", "xgboost-cpu", "lightgbm")
-    return ", ".join([f"counterpoise {cpo.__version__}", *(f"{name} {version(name)}" for name in names)])
+    made_with = (cpo, *(import_module(name) for name in ("numpy", "scipy", "sklearn", "xgboost", "lightgbm")))
+    return ", ".join(f"{module.__name__} {module.__version__}" for module in made_with)
 
 
 def main(arguments: list[str]) -> int:
