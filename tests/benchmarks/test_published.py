@@ -1,6 +1,7 @@
 """The study of published tables and problems, in small."""
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,15 @@ def test_wrapped_learners_are_judged_like_others(study):
     unit = cells.judged(cells.Problem(study("published").toy_table), "histogram boosting", "minimax regret", 0)
     assert len(unit["risks"]) == len(unit["accuracies"]) == 2
     assert unit["value"] in cells.FAMILIES["histogram boosting"].grid
+
+
+def test_compare_may_choose_the_method(study, monkeypatch):
+    cells = study("published_cells")
+    if not cells.CHOOSES:
+        pytest.skip("compare does not choose")
+    monkeypatch.setitem(cells.FAMILIES, "logistic", replace(cells.FAMILIES["logistic"], grid=(1e-3,)))
+    unit = cells.judged(cells.Problem(study("published").toy_table), "logistic", cells.COMPARE, 0)
+    assert unit["chosen"] in ("robust", "erm", "inverse-frequency", "minimax-risk", "minimax-regret")
 
 
 def test_differences_are_told_from_chance_by_their_splits(study):
