@@ -111,6 +111,16 @@ def test_wrapped_learners_are_judged_like_others(study):
     assert unit["value"] in cells.FAMILIES["histogram boosting"].grid
 
 
+@pytest.mark.parametrize("name", ["histogram boosting", "random forest"])
+def test_a_wrapped_learner_that_is_kept_plain_is_the_plain_one(study, name):
+    cells, table = study("published_cells"), study("published").toy_table(0)
+    family = cells.FAMILIES[name]
+    options = {"radius": 0.0, "max_iter": 1, "cv": 2}
+    plain = cells.fitted(family, cells.PLAIN, family.grid[0], table.X, table.y, table.groups).model
+    wrapped = cells.cpo.ContextRobust(family.plain(family.grid[0]), **options).fit(table.X, table.y, table.groups)
+    assert np.array_equal(plain.predict_proba(table.X), wrapped.predict_proba(table.X))
+
+
 def test_compare_may_choose_the_method(study, monkeypatch):
     cells = study("published_cells")
     if not cells.CHOOSES:
