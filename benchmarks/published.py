@@ -117,19 +117,22 @@ def e_keys(options: Options) -> Iterable[Key]:
     return wanted(PLANTED, FAMILIES, max(2, options.splits // 2), planted_settings)
 
 
+def n_rounds(options: Options) -> int:
+    """Return the rounds of every iteration."""
+    return 100 if options.toy else 20_000
+
+
 def b_result(key: Key, options: Options) -> Result:
     """Solve one problem of part b."""
-    return study_preferences(key[0], 200 if options.toy else 20_000)
+    return study_preferences(key[0], n_rounds(options))
 
 
 def c_result(key: Key, options: Options) -> Result:
     """Solve one problem of part c."""
     if key[0] == "synthetic":
-        return study_excess(
-            "synthetic", synthetic_groups(n=200 if options.toy else 2000), 100 if options.toy else 20_000
-        )
+        return study_excess(key[0], synthetic_groups(n=200 if options.toy else 2000), n_rounds(options))
     assert options.data is not None
-    return study_excess("Adult, six groups", groups_of(SIX_GROUPS(options.data)), 40_000)
+    return study_excess(key[0], groups_of(SIX_GROUPS(options.data)), n_rounds(options))
 
 
 def d_keys(options: Options) -> Iterable[Key]:
@@ -171,7 +174,7 @@ PARTS = {
         timed=True,
     ),
     "c": Part(
-        lambda options: [("synthetic",)] if options.toy else [("synthetic",), ("adult",)],
+        lambda options: [("synthetic",), ("Adult, six groups",)][: 1 if options.toy else None],
         c_result,
         lambda results: {"excess": race_section(_together(results))},
         timed=True,

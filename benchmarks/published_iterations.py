@@ -390,7 +390,7 @@ GR_DPO = Iteration(lambda groups, ours, *told: group_robust_preferences(groups, 
 GR_IPO = Iteration(lambda groups, ours, *told: group_robust_regression(groups, *told), tuple((1.0, k) for k in STEPS))
 
 
-def study_preferences(name: str, n_rounds: int = 20_000) -> list[Row]:
+def study_preferences(name: str, n_rounds: int) -> list[Row]:
     """Part b: group-robust preference optimisation with log-linear policies."""
     sizes = PREFERENCES[name]
     X = preferences(sizes, 8, seed=len(sizes))
@@ -438,6 +438,6 @@ DESCENTS = {
 }
 
 
-def study_excess(name: str, groups: Groups, n_rounds: int = 20_000) -> list[Row]:
+def study_excess(name: str, groups: Groups, n_rounds: int) -> list[Row]:
     """Part c: minimax excess risk."""
     return raced(name, groups, DESCENTS, excess=True, n_rounds=n_rounds)
