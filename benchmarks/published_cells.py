@@ -33,6 +33,7 @@ Unit = dict[str, Any]
 """What one setting reached in one split: plain data, as JSON keeps it."""
 
 PLAIN, OWN, WEIGHTS, COMPARE = "plain", "own models", "inverse frequency", "best by compare"
+EARLY = "early stopping alone"
 
 REGRET = {"confidence": 1.0}
 RISK = {"confidence": 1.0, "criterion": "risk"}
@@ -104,7 +105,7 @@ BOOSTED = {
     "default": {},
     "minimax risk": RISK,
     "minimax regret": REGRET,
-    "early stopping alone": {"radius": 0.0, "patience": PATIENCE},
+    EARLY: {"radius": 0.0, "patience": PATIENCE},
 }
 
 FAMILIES: dict[str, Family] = {
@@ -362,6 +363,11 @@ class Cell:
     accuracy: Difference
     time: float
     chosen: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether nothing about the setting is robust in our sense."""
+        return self.setting in (WEIGHTS, EARLY)
 
 
 @dataclass(frozen=True)

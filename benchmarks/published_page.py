@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from published_cells import COMPARE, FAMILIES, WEIGHTS, Cell, Difference, Study
+from published_cells import COMPARE, FAMILIES, Cell, Difference, Study
 from published_iterations import MULTIPLES
 from published_sources import LEARNERS, METHODS
 
@@ -47,41 +48,46 @@ def _list(words: Sequence[str]) -> str:
     return "; ".join(words) if words else "none"
 
 
+EXCESS, WORST_ACCURACY, ACCURACY = attrgetter("excess"), attrgetter("worst_accuracy"), attrgetter("accuracy")
+BETTER_WORSE = ((EXCESS, -1), (EXCESS, 1), (WORST_ACCURACY, 1), (WORST_ACCURACY, -1), (ACCURACY, 1), (ACCURACY, -1))
+
+
 def _counts(cells: list[Cell]) -> str:
-    excess: Callable[[Cell], Difference] = lambda cell: cell.excess  # noqa: E731
-    accuracy: Callable[[Cell], Difference] = lambda cell: cell.worst_accuracy  # noqa: E731
-    mean: Callable[[Cell], Difference] = lambda cell: cell.accuracy  # noqa: E731
-    kinds = dict.fromkeys(cell.setting for cell in cells)
+    kinds = {name: [cell for cell in cells if cell.setting == name] for name in dict.fromkeys(c.setting for c in cells)}
+    ours = [cell for cell in cells if not cell.is_control]
+    kinds |= {
+        "**robust settings**": ours,
+        "**controls**": [cell for cell in cells if cell.is_control],
+        "**all**": cells,
+    }
     rows = []
-    for kind in (*kinds, "all"):
-        here = [cell for cell in cells if kind in (cell.setting, "all")]
+    for kind, here in ((kind, here) for kind, here in kinds.items() if here):
         times = np.exp(np.mean(np.log([cell.time for cell in here])))
-        counts = [
-            len(_beyond(here, of, sign))
-            for of, sign in ((excess, -1), (excess, 1), (accuracy, 1), (accuracy, -1), (mean, 1), (mean, -1))
-        ]
-        rows.append([kind, str(len(here)), *map(str, counts), f"{times:.1f}"])
+        counts = [str(len(_beyond(here, of, sign))) for of, sign in BETTER_WORSE]
+        rows.append([kind, str(len(here)), *counts, f"{times:.1f}"])
     head = ["setting", "cells", "worst excess better", "worse", "worst-group accuracy better", "worse"]
     head += ["accuracy better", "worse", "time, plain fits"]
     n, n_splits = len(cells), max(cell.n_splits for cell in cells)
+    better, worse, right, wrong = (len(_beyond(cells, of, sign)) for of, sign in BETTER_WORSE[:4])
     said = [
-        f"Over {n} cells of {n_splits} splits the worst excess is lower than the plain learner's in "
-        f"{len(_beyond(cells, excess, -1))} and higher in {len(_beyond(cells, excess, 1))}; the accuracy of the worst "
-        f"group is higher in {len(_beyond(cells, accuracy, 1))} and lower in {len(_beyond(cells, accuracy, -1))}. If "
-        f"nothing differed, chance would put about {0.025 * n:.0f} cells on each side.",
+        f"Over {n} cells of {n_splits} splits the worst excess is lower than the plain learner's in {better} and "
+        f"higher in {worse}; the accuracy of the worst group is higher in {right} and lower in {wrong}. If nothing "
+        f"differed, chance would put about {0.025 * n:.0f} cells on each side.",
         "",
         table(head, rows),
         "",
+        "By name, without the controls:",
+        "",
     ]
     for words, of, sign, digits in (
-        ("Worst excess is higher (we lose)", excess, 1, 4),
-        ("Worst excess is lower (we win)", excess, -1, 4),
-        ("The worst group's accuracy is lower (we lose)", accuracy, -1, 3),
-        ("The worst group's accuracy is higher (we win)", accuracy, 1, 3),
+        ("Worst excess is higher (we lose)", EXCESS, 1, 4),
+        ("Worst excess is lower (we win)", EXCESS, -1, 4),
+        ("The worst group's accuracy is lower (we lose)", WORST_ACCURACY, -1, 3),
+        ("The worst group's accuracy is higher (we win)", WORST_ACCURACY, 1, 3),
     ):
         named = [
             f"{cell.table}, {cell.family}, {cell.setting} {of(cell).mean:+.{digits}f}"
-            for cell in _beyond(cells, of, sign)
+            for cell in _beyond(ours, of, sign)
         ]
         said.append(f"- {words}: {_list(named)}.")
     return "\n".join(said)
@@ -137,8 +143,8 @@ def cells_sections(units: Iterable[Row]) -> dict[str, str]:
     return {
         "tables-plain": _plain(study),
         "tables-counts": _counts(cells),
-        "tables-excess": _by_table(cells, lambda cell: cell.excess, 4),
-        "tables-accuracy": _by_table(cells, lambda cell: cell.worst_accuracy, 3),
+        "tables-excess": _by_table(cells, EXCESS, 4),
+        "tables-accuracy": _by_table(cells, WORST_ACCURACY, 3),
         "tables-chosen": _chosen(cells),
     }
 
@@ -147,7 +153,7 @@ def planted_sections(units: Iterable[Row]) -> dict[str, str]:
     """Return the sections of part e."""
     study = Study.of(units)
     cells = list(study.cells())
-    ours = [cell for cell in cells if cell.setting != WEIGHTS]
+    ours = [cell for cell in cells if not cell.is_control]
     wins = [cell for cell in ours if cell.excess.significant and cell.excess.mean < 0]
     families = [family for family in FAMILIES if any(cell.family == family for cell in cells)]
     regret = [cell for cell in ours if cell.setting in ("minimax regret", COMPARE)]
@@ -170,9 +176,9 @@ def planted_sections(units: Iterable[Row]) -> dict[str, str]:
                 said,
                 _plain(study),
                 "Change of the worst excess (t):",
-                _by_table(cells, lambda cell: cell.excess, 3),
+                _by_table(cells, EXCESS, 3),
                 "Change of the worst group's accuracy (t):",
-                _by_table(cells, lambda cell: cell.worst_accuracy, 3),
+                _by_table(cells, WORST_ACCURACY, 3),
                 "What was kept:",
                 _chosen(cells),
             ]
