@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from published_cells import COMPARE, FAMILIES, Cell, Difference, Study
+from published_cells import FAMILIES, Cell, Difference, Study
 from published_iterations import MULTIPLES
 from published_sources import LEARNERS, METHODS
 
@@ -156,7 +156,7 @@ def planted_sections(units: Iterable[Row]) -> dict[str, str]:
     ours = [cell for cell in cells if not cell.is_control]
     wins = [cell for cell in ours if cell.excess.significant and cell.excess.mean < 0]
     families = [family for family in FAMILIES if any(cell.family == family for cell in cells)]
-    regret = [cell for cell in ours if cell.setting in ("minimax regret", COMPARE)]
+    regret = [cell for cell in ours if cell.setting == "minimax regret"]
     everywhere = [
         family
         for family in families
