@@ -138,7 +138,7 @@ draws: $(VENV)/.core  ## how often sets hold the true mix when rows come in grou
 later-year: $(VENV)/.test  ## fits on one year of real tables, judged on the next (2 minutes; TABLES=DIR names their folder)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/later_year.py $(or $(TABLES),--toy)
 
-published: $(VENV)/.test  ## published tables and problems, into docs/published.md (DATA=DIR names the tables; 2 hours on one core)
+published: $(VENV)/.test  ## published tables and problems, into docs/published.md (DATA=DIR names the tables; 4 hours on one core)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/published.py $(if $(DATA),--data $(DATA) --fresh \
 		--splits $(or $(SPLITS),20) --jobs $(shell nproc) --page docs/published.md,--toy --fresh --out build/published-toy)
 
