@@ -253,9 +253,10 @@ def sources_section(rows: list[Row]) -> str:
         verdicts.append((change, over_plain))
     head = ["learner", "sources", *METHODS, "robust against plain", "robust against aggregation"]
     wins, losses = (sum(c.significant and sign * c.mean > 0 for c, _ in verdicts) for sign in (1, -1))
+    n_draws = len({row["seed"] for row in rows})
     over = sum(p.significant and p.mean > 0 for _, p in verdicts)
     said = (
         f"The robust fit has a higher worst reward than the plain one in {over} of {len(verdicts)} rows, than maximin "
-        f"aggregation in {wins}, and a lower one than aggregation in {losses}, beyond chance over {len(here)} draws."
+        f"aggregation in {wins}, and a lower one than aggregation in {losses}, beyond chance over {n_draws} draws."
     )
     return f"{said}\n\n{table(head, body)}"
