@@ -21,7 +21,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ from published_cells import (
 from published_iterations import PREFERENCES, groups_of, study_excess, study_preferences, synthetic_groups
 from published_page import cells_sections, planted_sections, race_section, sources_section, written
 from published_sources import LEARNERS, study_sources
-from published_tables import SIX_GROUPS, TABLES, Table
+from published_tables import SIX_GROUPS, TABLES, Table, read
 
 import counterpoise as cpo
 
@@ -59,11 +58,6 @@ class Options:
     splits: int
     toy: bool
     tables: tuple[str, ...] = tuple(TABLES)
-
-
-@lru_cache(maxsize=8)
-def _read(name: str, data: Path) -> Table:
-    return TABLES[name](data)
 
 
 def toy_table(seed: int) -> Table:
@@ -83,7 +77,7 @@ def problem_of(name: str, options: Options) -> Problem:
         return PLANTED[name]
     if name in TABLES and options.data is not None:
         data = options.data
-        return Problem(lambda seed: _read(name, data))
+        return Problem(lambda seed: read(name, data))
     share, n = name.split("% of ")
     return planted_problem(float(share) / 100.0, int(n.replace(",", "")))
 

@@ -12,7 +12,7 @@ import csv
 import gzip
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +159,9 @@ TABLES: dict[str, Callable[[Path], Table]] = {
 
 SIX_GROUPS = partial(adult, n_races=3)
 """Adult with six groups."""
+
+
+@lru_cache(maxsize=8)
+def read(name: str, folder: Path) -> Table:
+    """Return a table by its name, read once."""
+    return TABLES[name](folder)
