@@ -325,7 +325,7 @@ WRONG = {
     "draws": ("0", "--draws is '0'; pass a positive number, such as 20, or rows"),
     "criterion": ("both", "criterion is 'both'"),
     "alpha": ("-1", "alpha = -1.0"),
-    "reference": ("mine", "--reference is 'mine'; choose cross-fit, shrunk or in-sample"),
+    "reference": ("mine", "--reference is 'mine'; choose cross-fit, shrunk, in-sample, auto, null or pooled"),
     "adjust": ("0", "--adjust is '0'; choose none or standard-error, or pass a positive number"),
     "folds": ("1", "two folds or more"),
     "jobs": ("0", "jobs"),

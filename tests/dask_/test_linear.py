@@ -271,6 +271,7 @@ def test_separable_rows_are_fitted_with_a_proof(options):
     X, columns = rows("logistic", size=(20, 30))
     columns["y"] = (X[:, 0] > 0).astype(int)
     sizes = sizes_of(len(X), 4)
+    options = {"reference": "in-sample", **options}
     like = cpo.RobustLogisticRegression(**options).fit(X, **columns)
     found = cpo.RobustLogisticRegression(**options).fit(
         chunked(X, sizes), **{key: chunked(value, sizes) for key, value in columns.items()}

@@ -28,6 +28,9 @@ from counterpoise.reports.report import Report
 from counterpoise.table import plain_rows
 from tests.reports.pages.hostile import NAMES
 
+# Reports of few rows are the point here, not a mistake.
+pytestmark = pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
+
 LABELS = [name for name in NAMES if isinstance(name, str)]
 QUICK = {"cv": 3, "levels": 5}
 

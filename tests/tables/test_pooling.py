@@ -237,6 +237,7 @@ def test_what_is_refused(contexts, options, message):
         cpo.pool_rare(contexts, **options)
 
 
+@pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
 def test_an_estimator_takes_them():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(len(WEATHER), 2))

@@ -165,6 +165,7 @@ def test_far_from_the_origin_nothing_cancels():
     np.testing.assert_allclose(far.slopes["excess"], near.slopes["excess"], rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
 def test_counts_have_a_log_link():
     X, _, c = noisy_lines(2)
     y = np.random.default_rng(0).poisson(np.exp(0.2 * X[:, 0]))
@@ -198,6 +199,7 @@ def two_features_and_a_number():
     return RobustLinearRegression(), X, y, c
 
 
+@pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
 @pytest.mark.parametrize("case", [three_features, not_affine, binned, three_classes, two_features_and_a_number])
 def test_what_cannot_be_drawn_is_left_out(case):
     assert sweep(*case(), levels=2).decision is None
