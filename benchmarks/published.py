@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from published_cells import (
-    COMPARE,
+    COMPARED,
     FAMILIES,
     PLANTED,
     WEIGHTS,
@@ -94,7 +94,7 @@ QUICK = ("logistic", "XGBoost")
 
 def quick_settings(family: Family) -> tuple[str, ...]:
     """Return the settings of a toy run: all but the one that cross-validates."""
-    return tuple(name for name in family.judged if name != COMPARE)
+    return tuple(name for name in family.judged if name not in COMPARED)
 
 
 def a_keys(options: Options) -> Iterable[Key]:

@@ -56,7 +56,8 @@ def _counts(cells: list[Cell]) -> str:
     kinds = {name: [cell for cell in cells if cell.setting == name] for name in dict.fromkeys(c.setting for c in cells)}
     ours = [cell for cell in cells if not cell.is_control]
     kinds |= {
-        "**robust settings**": ours,
+        "**guarded**": [cell for cell in cells if cell.is_guarded],
+        "**linear models without a guard**": [cell for cell in ours if not cell.is_guarded],
         "**controls**": [cell for cell in cells if cell.is_control],
         "**all**": cells,
     }
@@ -67,12 +68,13 @@ def _counts(cells: list[Cell]) -> str:
         rows.append([kind, str(len(here)), *counts, f"{times:.1f}"])
     head = ["setting", "cells", "worst excess better", "worse", "worst-group accuracy better", "worse"]
     head += ["accuracy better", "worse", "time, plain fits"]
-    n, n_splits = len(cells), max(cell.n_splits for cell in cells)
-    better, worse, right, wrong = (len(_beyond(cells, of, sign)) for of, sign in BETTER_WORSE[:4])
+    guarded = kinds["**guarded**"]
+    n, n_splits = len(guarded), " or ".join(map(str, sorted({cell.n_splits for cell in cells})))
+    better, worse, right, wrong = (len(_beyond(guarded, of, sign)) for of, sign in BETTER_WORSE[:4])
     said = [
-        f"Over {n} cells of {n_splits} splits the worst excess is lower than the plain learner's in {better} and "
-        f"higher in {worse}; the accuracy of the worst group is higher in {right} and lower in {wrong}. If nothing "
-        f"differed, chance would put about {0.025 * n:.0f} cells on each side.",
+        f"{len(cells)} cells of {n_splits} splits. In the {n} with a guard the worst excess is lower than the plain "
+        f"learner's in {better} and higher in {worse}; the accuracy of the worst group is higher in {right} and lower "
+        f"in {wrong}. If nothing differed, chance would put about {0.025 * n:.0f} cells on each side.",
         "",
         table(head, rows),
         "",

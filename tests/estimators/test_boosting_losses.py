@@ -91,7 +91,7 @@ def test_predictions_of_the_first_rounds_are_those_that_were_seen_then(library, 
     for _ in range(4):
         run.advance()
         seen.append(run.held_predictions())
-    np.testing.assert_allclose(run.held_predictions_of(2), seen[1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(run.held_predictions_of([2]), seen[1], rtol=1e-5, atol=1e-6)
 
 
 @both_regressors

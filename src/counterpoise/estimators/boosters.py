@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
@@ -90,8 +90,14 @@ class Grows(Protocol):
     def held_predictions(self) -> NDArray[Any]:
         """Return what the trees so far predict for the rows held out: numbers, or a probability per class."""
 
-    def held_predictions_of(self, n_rounds: int) -> NDArray[Any]:
-        """Return what the trees of the first rounds predict for the rows held out."""
+    def held_predictions_of(self, rounds: Sequence[int]) -> NDArray[Any]:
+        """Return what the trees of the first rounds predict for the rows held out.
+
+        Parameters
+        ----------
+        rounds : sequence of int
+            How many of them, for each booster that grows.
+        """
 
 
 class Run(Grows, Protocol):
@@ -164,7 +170,8 @@ class XGBoostRun:
     def held_predictions(self) -> NDArray[Any]:
         return _columns(self.booster.predict(self.held), self.recipe)
 
-    def held_predictions_of(self, n_rounds: int) -> NDArray[Any]:
+    def held_predictions_of(self, rounds: Sequence[int]) -> NDArray[Any]:
+        (n_rounds,) = rounds
         return _columns(self.booster.predict(self.held, iteration_range=(0, n_rounds)), self.recipe)
 
     def finish(self) -> Any:
@@ -272,7 +279,8 @@ class LightGBMRun:
         self.booster.eval_valid(look)
         return seen[0]
 
-    def held_predictions_of(self, n_rounds: int) -> NDArray[Any]:
+    def held_predictions_of(self, rounds: Sequence[int]) -> NDArray[Any]:
+        (n_rounds,) = rounds
         found = self.booster.predict(self.held, num_iteration=n_rounds, num_threads=self.recipe.threads)
         return _columns(found, self.recipe)
 

@@ -31,6 +31,8 @@ class PlainRun:
         The number of rounds that count: all, or with patience those after which the mean loss was least.
     losses : ndarray of shape (n_held,)
         Of the rows held out, after these rounds.
+    risks_without : ndarray of shape (n_rounds, n_folds, n_contexts)
+        After each round, those of all rows but a fold's; see :meth:`Split.means_without`.
     """
 
     run: Grows
@@ -38,23 +40,25 @@ class PlainRun:
     risks: Array
     kept: int
     losses: Array
+    risks_without: Array
 
     @classmethod
     def of(cls, library: type[Run], recipe: Recipe, split: Split, n_rounds: int, patience: int | None) -> PlainRun:
         """Boost, and look at the rows held out after every round."""
         run = split.start(library, recipe, plain=True)
-        risks, means, best = [], [], 0
+        risks, without, means, best = [], [], [], 0
         kept = np.zeros(0)
         for n in range(n_rounds):
             run.advance()
             losses = split.losses(run.held_predictions())
             risks.append(split.means(losses))
+            without.append(split.means_without(losses))
             means.append(float(np.average(losses, weights=split.held.weight)))
             if patience is None or n == 0 or means[n] < means[best]:
                 best, kept = n, losses
             elif n - best >= patience:
                 break
-        return cls(run, split, np.array(risks), best + 1, kept)
+        return cls(run, split, np.array(risks), best + 1, kept, np.array(without))
 
     @property
     def reached(self) -> Array:
@@ -65,10 +69,6 @@ class PlainRun:
     def outlook(self) -> Array:
         """By how much the risks change from each round that counts to the last one."""
         return np.asarray(self.reached - self.risks[: self.kept])
-
-    def losses_after(self, n_rounds: int) -> Array:
-        """Return the loss of each row held out after the first rounds."""
-        return self.losses if n_rounds == self.kept else self.split.losses(self.run.held_predictions_of(n_rounds))
 
 
 @dataclass(frozen=True, eq=False)

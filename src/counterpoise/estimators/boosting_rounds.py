@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,6 +114,26 @@ class Split:
         """Return the mean loss of each context's rows held out."""
         return mean_by_context(losses, self.held.weight, self.held.codes, self.n_contexts)
 
+    def means_without(self, losses: Array) -> Array:
+        """Return the mean loss of each context's rows held out, fold by fold that of the rows of all other folds.
+
+        It has one row for all rows where one part is held out.
+        """
+        if self.folds is None:
+            return self.means(losses)[None]
+        present, fold = np.unique(self.folds, return_inverse=True)
+        cell = fold * self.n_contexts + self.held.codes
+        weight = self.held.weight / self.held.weight.max(initial=0.0)
+        sums, totals = (
+            np.bincount(cell, values, len(present) * self.n_contexts).reshape(len(present), -1)
+            for values in (weight * losses, weight)
+        )
+        others, of_others = sums.sum(axis=0) - sums, totals.sum(axis=0) - totals
+        # A context with rows in one fold only has no others.
+        alone = of_others <= 1e-12 * totals.sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            return np.where(alone, sums, others) / np.where(alone, totals, of_others)
+
     def of_context(self, context: int) -> Split:
         """Return the same for one context alone."""
         train, held = (rows.where(rows.codes == context) for rows in (self.train, self.held))
@@ -188,8 +208,8 @@ class FoldedRun:
     def held_predictions(self) -> NDArray[Any]:
         return self._gathered([run.held_predictions() for run in self.runs])
 
-    def held_predictions_of(self, n_rounds: int) -> NDArray[Any]:
-        return self._gathered([run.held_predictions_of(n_rounds) for run in self.runs])
+    def held_predictions_of(self, rounds: Sequence[int]) -> NDArray[Any]:
+        return self._gathered([run.held_predictions_of([n]) for run, n in zip(self.runs, rounds, strict=True)])
 
     def _gathered(self, parts: list[NDArray[Any]]) -> NDArray[Any]:
         """Return the predictions of all rows, each by the booster that has not seen it."""
@@ -213,12 +233,15 @@ class Played:
         The worst case of these.
     losses : ndarray of shape (n_held,)
         Of the rows held out, after the best round.
+    risks_without : ndarray of shape (n_rounds, n_folds, n_contexts)
+        After each round, those of all rows but a fold's; see :meth:`Split.means_without`.
     """
 
     weights: Array
     risks: Array
     values: Array
     losses: Array = field(default_factory=lambda: np.zeros(0))
+    risks_without: Array = field(default_factory=lambda: np.zeros((0, 0, 0)))
 
     @property
     def best(self) -> int:
@@ -263,12 +286,13 @@ def play(
     everywhere = np.append(shares, np.zeros_like(constant))
     p, best = with_least_shares(mixes.p_hat, everywhere, mixes), 0
     losses_of_best = np.zeros(0)
-    weights, risks, values = [], [], []
+    weights, risks, values, without = [], [], [], []
     for n in range(n_rounds):
         run.advance(split.train.tilted(p[: len(shares)] / shares))
         weights.append(p)
         losses = split.losses(run.held_predictions())
         risks.append(split.means(losses))
+        without.append(split.means_without(losses))
         scores = np.append(risks[n] - references, constant)
         worst = mixes.worst_case(scores)
         values.append(float(worst.value))
@@ -282,7 +306,7 @@ def play(
             ahead = outlook[min(n, len(outlook) - 1)]
             worst = mixes.worst_case(scores + np.append(ahead, np.zeros_like(constant)))
         p = with_least_shares(next_weights(p, worst.distribution, learning_rate), everywhere, mixes)
-    return Played(np.array(weights), np.array(risks), np.array(values), losses_of_best)
+    return Played(np.array(weights), np.array(risks), np.array(values), losses_of_best, np.array(without))
 
 
 def next_weights(p: Array, worst: Array, learning_rate: float) -> Array:

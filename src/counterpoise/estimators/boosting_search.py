@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from counterpoise.contexts import Contexts
-from counterpoise.estimators.boosters import Array, Recipe, Run
+from counterpoise.estimators.boosters import Array, Grows, Recipe, Run
 from counterpoise.estimators.boosting_references import PlainRun, References, references_of
 from counterpoise.estimators.boosting_rounds import Played, Split, play
 from counterpoise.estimators.learners import Indices
@@ -109,9 +109,12 @@ class Search:
             found = self._plain(pooled, references, self._simplest, pooled.kept)
             robust = {}
         else:
-            played = self._played(references, pooled.outlook)
+            run = self.split.start(self.library, self.recipe)
+            played = self._played(run, references, pooled.outlook)
             found = self._robust(played, references)
-            robust = {"robust": played.losses}
+            robust = (
+                {"robust": self._honest(run, played.risks_without, references, played.losses)} if self.guard else {}
+            )
         if self.guard:
             stopped = self._best_round(pooled, references)
             choice = self._choice(pooled, stopped, references, robust)
@@ -131,11 +134,11 @@ class Search:
         """Return the booster of a set of one distribution, which may stop early."""
         if point_name(self.mixes, self.shares) == "erm":
             return self._plain(pooled, references, "erm-stopped", self._best_round(pooled, references))
-        return self._robust(self._played(references), references)
+        return self._robust(self._played(self.split.start(self.library, self.recipe), references), references)
 
-    def _played(self, references: References, outlook: Array | None = None) -> Played:
+    def _played(self, run: Grows, references: References, outlook: Array | None = None) -> Played:
         return play(
-            self.split.start(self.library, self.recipe),
+            run,
             self.split,
             self.mixes,
             references.risks if self.criterion == "excess" else np.zeros_like(references.risks),
@@ -166,7 +169,7 @@ class Search:
         """Compare the plain booster, the same stopped earlier, and the best round of the game where it was played."""
         losses = {self._simplest: pooled.losses}
         if self.patience is None and stopped < pooled.kept and not self.recipe.drops_trees:
-            losses["erm-stopped"] = pooled.losses_after(stopped)
+            losses["erm-stopped"] = self._honest(pooled.run, pooled.risks_without, references, pooled.losses)
         losses |= robust
         if self.criterion == "risk":
             return choose(self._held_out, losses, {"risk": np.zeros(len(pooled.losses))})
@@ -175,6 +178,22 @@ class Search:
             # What a candidate reaches in a context is possible there.
             against |= losses
         return choose(self._held_out, losses, against)
+
+    def _honest(self, run: Grows, risks_without: Array, references: References, losses: Array) -> Array:
+        """Return the losses of rows held out after the round that is best for the rows of all other folds.
+
+        After the round that is best for the very rows that judge it, any booster looks better than it is. Where one
+        part is held out, there are no others.
+
+        Parameters
+        ----------
+        losses : ndarray of shape (n_held,)
+            After the round that is best for all rows, where no other can be told.
+        """
+        if self.recipe.drops_trees:
+            return losses
+        best = [self._values(part, references).argmin() for part in risks_without.swapaxes(0, 1)]
+        return self.split.losses(run.held_predictions_of([int(n) + 1 for n in best]))
 
     def _best_round(self, pooled: PlainRun, references: References) -> int:
         return int(self._values(pooled.risks, references).argmin()) + 1
