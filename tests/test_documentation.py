@@ -127,6 +127,7 @@ WITH_CODE = {
     "extending/solver.md",
     "stock.md",
     "tutorial.md",
+    "published.md",
 }
 
 

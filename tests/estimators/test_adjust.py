@@ -263,6 +263,8 @@ def patients():
 
 
 def game(**options):
+    # The game itself, whatever comes of it.
+    options |= {"guard": False, "headroom": None}
     return cpo.ContextRobust(LogisticRegression(C=2.0), cv=3, radius=0.2, max_iter=15, **options)
 
 

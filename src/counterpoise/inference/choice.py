@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.inference.differences import change_and_error
 from counterpoise.inference.excess import HeldOut
+from counterpoise.inference.intervals import worst_estimate
 from counterpoise.table import Table, written
 
 Array = NDArray[np.float64]
@@ -75,24 +78,26 @@ def choose(held_out: HeldOut, losses: Mapping[str, Array], competitors: Mapping[
         context is possible there.
     """
     columns, position = np.column_stack(list(competitors.values())), {name: k for k, name in enumerate(competitors)}
-    names = list(losses)
-    kept = names[0]
-    rows = [{"against": "", "change": 0.0, "error": 0.0}]
-    for name in names[1:]:
-        same = (position.get(name), position.get(kept))
-        raw, corrected, error = held_out.worst_change(losses[name], losses[kept], columns, same)
-        # Zero without a sign, and NaN where nothing can be judged.
-        change = math.nan if math.isnan(raw) else max(raw, corrected) + 0.0
-        rows.append({"against": kept, "change": change, "error": error})
+    same = [position.get(name) for name in losses]
+    excess = dict(zip(losses, held_out.drawn(list(losses.values()), columns, same), strict=True))
+    kept = next(iter(losses))
+    judged = bool(excess[kept].judged.any())
+    worst = held_out.worst_mix(excess[kept])
+    estimate = {name: worst_estimate(one, worst) if judged else math.nan for name, one in excess.items()}
+    rows: list[dict[str, Any]] = []
+    for name in losses:
+        change, error = change_and_error(excess[name], excess[kept], worst) if judged else (math.nan, math.nan)
+        # Zero without a sign.
+        change = max(change, estimate[name] - estimate[kept]) + 0.0 if judged else change
+        rows.append({"against": kept if rows else "", "change": change, "error": error})
         if change + error < 0.0:
             kept = name
-    scores = [held_out.excess_bounds(losses[name], columns, list(competitors), position.get(name)) for name in names]
     return Choice(
         kept,
         Table.of(
             "",
-            candidate=np.array(names),
-            worst_case=np.array([one.mix_estimate for one in scores]),
+            candidate=np.array(list(losses)),
+            worst_case=np.array(list(estimate.values())),
             **{name: np.array([row[name] for row in rows]) for name in rows[0]},
         ),
     )

@@ -16,7 +16,6 @@ from counterpoise.inference.intervals import (
     ascended,
     quantile,
     single,
-    worst_estimate,
 )
 from counterpoise.inference.worst_mix import WorstMix
 
@@ -47,18 +46,16 @@ def difference_interval(one: Excess, other: Excess, worst: WorstMix, confidence:
     return Interval(min(max(0.5 * (above + below), lower), upper) + 0.0, lower + 0.0, upper + 0.0)
 
 
-def worst_change(one: Excess, other: Excess, worst: WorstMix) -> tuple[float, float, float]:
-    """Return the worst case of one method minus that of another, the same corrected, and its standard error.
+def change_and_error(one: Excess, other: Excess, worst: WorstMix) -> tuple[float, float]:
+    """Return the worst case of one method minus that of another, uncorrected, and its standard error.
 
-    Corrected is each worst case for being the largest of noisy numbers. The error is that of either method's own worst
-    scenario, taken for the true one: no interval follows from it that would hold where contexts tie, but a judgement
-    of whether a difference stands out does.
+    The error is that of either method's own worst scenario, taken for the true one: no interval follows from it that
+    would hold where contexts tie, but a judgement of whether a difference stands out does.
     """
     ours, theirs = (worst.solve(each.filled[None])[1] for each in (one, other))
-    raw = float((ours[0] * one.filled).sum() - (theirs[0] * other.filled).sum())
-    corrected = worst_estimate(one, worst) - worst_estimate(other, worst)
+    change = float((ours[0] * one.filled).sum() - (theirs[0] * other.filled).sum())
     apart = one.pairs.covered(one.embedded(ours) - other.embedded(theirs))
-    return raw, corrected, float(np.linalg.norm(apart))
+    return change, float(np.linalg.norm(apart))
 
 
 def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[float, ...]) -> Array:

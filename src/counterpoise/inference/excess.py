@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from counterpoise.contexts import Contexts, encode, shown
 from counterpoise.core.robustness import Mixes, Robustness
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.inference.differences import difference_interval, worst_change
+from counterpoise.inference.differences import difference_interval
 from counterpoise.inference.intervals import (
     UNKNOWN,
     Excess,
@@ -293,29 +293,23 @@ class HeldOut:
         self, losses: Array, others: Array, competitors: Array, same: int | None = None
     ) -> ExcessDifference:
         """See :func:`excess_difference`; ``same`` is the competitor that is the second model itself."""
-        one, other = self._two(losses, others, competitors, (None, same))
+        one, other = self.drawn([losses, others], competitors, [None, same])
         intervals = self._worst_cases(one, lambda worst: difference_interval(one, other, worst, self.confidence))
         return ExcessDifference(*intervals[0], *intervals[1], self.confidence, self._unjudged(one))
 
-    def worst_change(
-        self, losses: Array, others: Array, competitors: Array, same: tuple[int | None, int | None] = (None, None)
-    ) -> tuple[float, float, float]:
-        """Return what one model changes in the worst plausible mix, the same corrected, and its standard error.
+    def drawn(self, models: Sequence[Array], competitors: Array, same: Sequence[int | None]) -> list[Excess]:
+        """Return the excess of several models over the same competitors, and how they err together.
 
-        See :func:`counterpoise.inference.differences.worst_change`; NaN where nothing can be judged. ``same`` are the
-        competitors that are the models themselves.
+        Parameters
+        ----------
+        models : sequence of ndarray of shape (n_samples,)
+            Their losses.
+        same : sequence of int or None
+            The competitor that is the model itself, of each.
         """
-        one, other = self._two(losses, others, competitors, same)
-        if not one.judged.any():
-            return math.nan, math.nan, math.nan
-        return worst_change(one, other, self._worst_mix(one))
-
-    def _two(
-        self, losses: Array, others: Array, competitors: Array, same: tuple[int | None, int | None]
-    ) -> list[Excess]:
-        both = np.concatenate([losses[:, None] - competitors, others[:, None] - competitors], axis=1)
-        events = np.r_[_events(losses, competitors, same[0]), _events(others, competitors, same[1])]
-        return drawn_excess(self.pairs(both, events), 2)
+        excess = np.concatenate([losses[:, None] - competitors for losses in models], axis=1)
+        events = [_events(losses, competitors, own) for losses, own in zip(models, same, strict=True)]
+        return drawn_excess(self.pairs(excess, np.concatenate(events)), len(models))
 
     def _by_context(self, excess: Excess, names: Sequence[str]) -> Table:
         """Return the excess of each context over its best competitor, with ends that hold together."""
@@ -355,13 +349,13 @@ class HeldOut:
 
     def _worst_cases(self, excess: Excess, interval: Callable[[WorstMix], Interval]) -> tuple[Interval, Interval]:
         """Return intervals over every mix, and over the plausible ones where these are fewer."""
-        plausible = self._worst_mix(excess)
+        plausible = self.worst_mix(excess)
         if not excess.judged.any():
             return UNKNOWN, UNKNOWN
         single = interval(WorstMix(None, excess.known))
         return single, single if plausible.everything else interval(plausible)
 
-    def _worst_mix(self, excess: Excess) -> WorstMix:
+    def worst_mix(self, excess: Excess) -> WorstMix:
         """Return the worst case over the plausible mixes."""
         mix, n_contexts = self.mix, len(self.contexts.labels)
         if isinstance(mix, (Mix, Mapping)):
