@@ -206,7 +206,8 @@ class TableOnDisk:
                 found.append(places)
                 yield batch
 
-        schema = pa.schema([file.schema.field(k) for k in positions])
+        fields = list(file.schema)
+        schema = pa.schema([fields[k] for k in positions])
         raw = self._completed(gather(member.path, batches(), schema), own, self.wanted, member)
         rows = np.concatenate(found)
         is_complete = len(rows) == 0 or rows[-1] == len(rows) - 1
