@@ -42,9 +42,7 @@ def model(file, tmp_path_factory):
     code, printed, said = fit(file, out, "--method", "robust")
     assert code == 0
     assert printed.splitlines()[0] == json.loads((out / "metrics.json").read_text())["verdict"]
-    assert printed.splitlines()[1].startswith(
-        "The model is the robust one, as asked. Held-out rows speak for the plain"
-    )
+    assert "The robust model is kept, as asked; held-out rows speak for the plain" in printed.splitlines()[1]
     assert printed.splitlines()[2] == f"The model is in {out}; open {out / 'report.html'}"
     assert said.splitlines()[0] == "note: classification of ill (ill holds words)"
     return out
@@ -67,9 +65,9 @@ def test_the_model_of_a_method_is_kept(file, model, tmp_path, method):
     assert metrics["kept"] == kept
     assert [row["candidate"] for row in metrics["candidates"]] == ["erm", "inverse-frequency", "robust"]
     said = {
-        "best": "that is kept is the plain",
-        "erm": "speak for the plain",
-        "inverse-frequency": "as asked. Held-out",
+        "best": "The plain model is kept: ",
+        "erm": "The plain model is kept, as asked: ",
+        "inverse-frequency": "is kept, as asked; held-out rows speak for the plain model",
     }
     assert said[method] in printed
     own, robust = fitted_model(out).named_steps["model"], fitted_model(model).named_steps["model"]
@@ -78,7 +76,7 @@ def test_the_model_of_a_method_is_kept(file, model, tmp_path, method):
     )
     np.testing.assert_allclose(own.context_weights_, weights)
     assert not np.allclose(own.coef_, robust.coef_)
-    assert "The model" in (out / "report.html").read_text()
+    assert " is kept" in (out / "report.html").read_text()
 
 
 def test_a_planted_shift_keeps_the_robust_model(tmp_path):
@@ -94,7 +92,8 @@ def test_a_planted_shift_keeps_the_robust_model(tmp_path):
     code, printed, _ = fit(save(columns, tmp_path / "wards.csv"), out, "--radius", "0.5", target="y", context="ward")
     assert code == 0
     assert json.loads((out / "metrics.json").read_text())["kept"] != "erm"
-    assert "The model that is kept is the " in printed
+    assert " is kept: " in printed
+    assert "The plain model" not in printed
 
 
 def test_an_unknown_method_is_refused(file, tmp_path):

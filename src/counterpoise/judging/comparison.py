@@ -87,7 +87,7 @@ class Comparison:
     model : str
         What was fitted, in words.
     remarks : str
-        The verdict without its first sentence.
+        The verdict without its first sentence and its last, which is about what to keep.
     choice : Choice
         Which of ``erm``, ``inverse-frequency`` and ``robust`` to keep: the simplest, unless another is better in the
         worst plausible mix by more than its error.
@@ -379,7 +379,7 @@ def _judged(
         by_context=Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]}),
         brackets=brackets,
         references=dict(zip(labels.tolist(), brackets["held_out"].tolist(), strict=True)),
-        verdict=" ".join(words),
+        verdict=" ".join([*words, f"To be kept: {choice.chosen}, since {choice.reason}."]),
         confidence=held_out.confidence,
         mixes=plausible,
         choice=choice,

@@ -25,9 +25,9 @@ WORDS = {
 }
 """A method in the words of someone who has not read the paper."""
 
-KEPT = {
-    "robust": "the robust one",
-    "erm": "the plain one (empirical risk minimisation)",
-    "inverse-frequency": "the one with equal weights of contexts",
+MODELS = {
+    "robust": "the robust model",
+    "erm": "the plain model",
+    "inverse-frequency": "the model with equal weights of contexts",
 }
-"""A model of which one is kept."""
+"""The model of a method, of which one is kept."""

@@ -24,7 +24,7 @@ from counterpoise.inference.intervals import ENDS, interval_in
 from counterpoise.judging.comparison import Comparison, compare
 from counterpoise.judging.confidence import ConfidencePath, confidence_path
 from counterpoise.judging.verdict import change_in_words
-from counterpoise.reports.methods import COLOURS, KEPT, WORDS
+from counterpoise.reports.methods import COLOURS, MODELS, WORDS
 from counterpoise.reports.pages.document import page, save, table, versions
 from counterpoise.reports.pages.lines import NAMED, Line, Mark, line_chart, lines_of
 from counterpoise.reports.pages.rows import Bar, DotRow, bar_chart, dot_chart
@@ -159,11 +159,11 @@ class Report:
     @property
     def advice(self) -> str:
         """Which model is kept, or would better be, and why."""
-        if self.keeps == BEST:
-            return f"The model that is kept is {KEPT[self.kept]}: {self.comparison.choice.reason}."
+        kept, chosen, choice = MODELS[self.kept], MODELS[self.comparison.chosen], self.comparison.choice
         if self.kept != self.comparison.chosen:
-            return f"The model is {KEPT[self.kept]}, as asked. Held-out rows speak for {KEPT[self.comparison.chosen]}."
-        return f"Held-out rows speak for {KEPT[self.kept]}, which this is: {self.comparison.choice.reason}."
+            return f"{kept} is kept, as asked; held-out rows speak for {chosen}.".capitalize()
+        asked = "" if self.keeps == BEST else ", as asked"
+        return f"{kept.capitalize()} is kept{asked}: {choice.because(MODELS)}."
 
     @cached_property
     def path(self) -> ConfidencePath:
