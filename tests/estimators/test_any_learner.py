@@ -718,3 +718,22 @@ def test_nothing_to_gain_ends_the_search():
 def test_switches_of_the_guard_are_checked(name, value):
     with pytest.raises(InvalidInputError, match=name):
         cpo.ContextRobust(Ridge(), **{name: value}).fit(X, Z, contexts=LABELS)
+
+
+@pytest.mark.parametrize(
+    ("learner", "y", "risk"),
+    [
+        (Ridge(), Z, 0.5 * np.var(Z)),
+        (TREE, Y, -np.mean(np.log(np.where(Y == 1, Y.mean(), 1 - Y.mean())))),
+        (SVC(), Y, min(Y.mean(), 1 - Y.mean())),
+    ],
+    ids=["numbers", "classes", "errors"],
+)
+def test_references_of_a_constant_and_of_the_plain_learner(learner, y, risk):
+    null = robust(learner, reference="null").fit(X, y, contexts=LABELS)
+    pooled = robust(learner, reference="pooled").fit(X, y, contexts=LABELS)
+    plain = robust(learner, radius=0.0, reference="pooled").fit(X, y, contexts=LABELS)
+    np.testing.assert_allclose(pooled.reference_risks_, plain.context_risks_)
+    np.testing.assert_allclose(plain.excess_risks_, 0.0, atol=1e-12)
+    assert P_HAT @ null.reference_risks_ == pytest.approx(risk, rel=0.05)
+    assert null.headroom_ is None

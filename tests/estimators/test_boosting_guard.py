@@ -1,6 +1,7 @@
 """What the boosters return where robustness buys nothing, and where it does."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import counterpoise as cpo
@@ -221,3 +222,24 @@ def test_switches_that_cannot_be_used_are_named(kind, options, message):
     X, y, codes = data(kind, flipped=False, n=60)
     with pytest.raises(InvalidInputError, match=message):
         trees(kind, **options).fit(X, y, codes)
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "words"),
+    [
+        (cpo.RobustLGBMRegressor(loss="quantile", quantile=0.9), {"alpha": 0.1}, "'alpha', which follows from loss="),
+        (cpo.RobustLGBMRegressor(), {"categorical_feature": [0]}, "categories of a data frame"),
+        (cpo.RobustXGBRegressor(), {"booster": "gblinear"}, "robust linear model"),
+    ],
+    ids=["alpha", "categories", "no trees"],
+)
+def test_what_would_be_ignored_or_mean_something_else_is_refused(model, params, words):
+    X = np.arange(40.0)[:, None]
+    with pytest.raises(InvalidInputError, match=words):
+        model.set_params(params=params).fit(X, X[:, 0], contexts=np.arange(40) % 2)
+
+
+def test_categories_need_names():
+    frame = pd.DataFrame({0: pd.Categorical(["a", "b"] * 20), 1: np.arange(40.0)})
+    with pytest.raises(InvalidInputError, match="Name columns by text"):
+        cpo.RobustLGBMRegressor().fit(frame, np.arange(40.0), contexts=np.arange(40) % 2)

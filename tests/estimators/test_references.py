@@ -161,7 +161,7 @@ def test_rows_elsewhere_are_not_held_out_and_it_is_said(name):
     from distributed import Client
 
     X, y, labels = rows(name, 0.0, sizes={"a": 400, "b": 100, "c": 40})
-    with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None):
+    with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"):
         chunked = tuple(da.from_array(one, chunks=(200, *one.shape[1:])) for one in (X, y, labels))
         model, words = said(MODELS[name](confidence=1.0), chunked)
     here, like = said(MODELS[name](confidence=1.0, reference="in-sample"), (X, y, labels))
@@ -254,7 +254,7 @@ def test_rows_elsewhere_have_the_same_references(name, reference):
 
     X, y, labels = rows(name, 0.5, sizes={"a": 300, "b": 200, "c": 100})
     here = MODELS[name](reference=reference, confidence=1.0).fit(X, y, contexts=labels)
-    with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None):
+    with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"):
         chunked = tuple(da.from_array(one, chunks=(250, *one.shape[1:])) for one in (X, y, labels))
         there = MODELS[name](reference=reference, confidence=1.0).fit(chunked[0], chunked[1], contexts=chunked[2])
     assert there.reference_ == reference
@@ -276,7 +276,10 @@ def test_classes_and_several_outputs_have_a_null_model():
 @pytest.mark.parametrize("reference", ["auto", "null", "pooled"])
 def test_estimators_without_these_references_refuse_them(reference):
     X, y, labels = rows("linear", 0.5, sizes={"a": 30, "b": 20})
-    for model in (cpo.ContextRobust(cpo.RobustLinearRegression(), reference=reference), cpo.RobustNewsvendor(2.0)):
+    kinds = {cpo.RobustNewsvendor(2.0): "'in-sample'"}
+    if reference == "auto":
+        kinds[cpo.ContextRobust(cpo.RobustLinearRegression())] = "'cross-fit'"
+    for model, first in kinds.items():
         model.set_params(reference=reference)
-        with pytest.raises(InvalidInputError, match=f"reference is '{reference}'; pass 'in-sample'"):
+        with pytest.raises(InvalidInputError, match=f"reference is '{reference}'; pass {first}"):
             model.fit(np.abs(y) if "Newsvendor" in type(model).__name__ else X, np.abs(y), contexts=labels)

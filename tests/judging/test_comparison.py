@@ -14,11 +14,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, LeaveOneGroupOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
 
 import counterpoise as cpo
 from counterpoise.core.references import folds_within
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.judging.comparison import BASELINES
+from counterpoise.judging.comparison import BASELINES, variant
 from counterpoise.losses import Logistic, Multinomial, Squared
 from tests.problems import make
 
@@ -524,3 +525,29 @@ def test_no_loss_is_below_the_lowest(model):
     x, y = rng.standard_normal((60, 2)), rng.poisson(3.0, 60).astype(float)
     model = clone(model).fit(x, y, contexts=np.arange(60) % 2)
     assert (model.row_losses(x, y) >= model.lowest_losses(y)).all()
+
+
+def test_what_is_kept_follows_the_criterion():
+    # The second context is hopeless for every model, and weight on it takes from the first.
+    rng = np.random.default_rng(0)
+    X, codes = rng.standard_normal((600, 2)), np.arange(600) % 2
+    y = np.where(codes, 3.0 * rng.standard_normal(600), X[:, 0] + 0.1 * rng.standard_normal(600))
+    by = {
+        criterion: cpo.compare(
+            X, y, codes, estimator=cpo.RobustLinearRegression(radius=0.1, criterion=criterion, reference="cross-fit")
+        )
+        for criterion in ("excess", "risk")
+    }
+    changes = [by[criterion].choice.candidates["change"][-1] for criterion in by]
+    assert changes[0] != changes[1]
+    # Risk is measured against nothing.
+    assert by["risk"].choice.candidates["worst_case"][0] > 2.0 > by["excess"].choice.candidates["worst_case"][0]
+
+
+def test_a_learner_with_a_guard_is_compared_without_it():
+    learner = cpo.ContextRobust(DecisionTreeRegressor(), guard=True, headroom="test")
+    for method in ("robust", "minimax-regret"):
+        own = variant(make_pipeline(StandardScaler(), learner), method, [0]).steps[-1][1]
+        assert own.guard is False
+        assert own.headroom is None
+    assert learner.guard

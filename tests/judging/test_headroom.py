@@ -93,3 +93,11 @@ def test_what_cannot_be_asked_is_refused():
         cpo.headroom(X, y, np.zeros(len(y)))
     with pytest.raises(InvalidInputError, match="takes no sample_weight"):
         cpo.headroom(X, y, codes, KNeighborsRegressor())
+
+
+def test_where_nothing_can_be_judged_it_is_said():
+    X, y, codes = data(n=30)
+    found = cpo.headroom(X, y, codes, groups=codes)
+    assert not found.something
+    assert not found.nothing
+    assert "single group. Merge contexts" in found.verdict

@@ -226,9 +226,10 @@ def test_names_with_full_stops_do_not_cut_sentences():
     stops = {"north": "St. Mary", "south": "Dr. Who. ", "east": "A. B. C"}
     report = Report(RobustLogisticRegression(), X, y, np.array([stops[one] for one in c]), **QUICK)
     shown = Page(report.html).text
-    rest = report.comparison.verdict[report.comparison.verdict.index("In the worst single") :]
-    rest = " ".join(rest.split())
+    verdict = report.comparison.verdict
+    rest = " ".join(verdict[verdict.index("In the worst single") : verdict.index("To be kept: ")].split())
     assert f"On held-out rows of a cross-validation. {rest}" in shown
+    assert " ".join(report.advice.split()) in shown
 
 
 def test_notes_title_settings_and_the_unit_of_risk_are_shown():

@@ -157,8 +157,8 @@ class LinearProblem:
             if reference in ("cross-fit", "shrunk"):
                 if not self.oracle.rows.at_hand:
                     raise InvalidInputError(
-                        f"reference is {reference!r}; where rows are not in memory, choose 'in-sample', or map each "
-                        "context to its risk."
+                        f"reference is {reference!r}; where rows are not in memory, choose 'in-sample', 'null' or "
+                        "'pooled', or map each context to its risk."
                     )
                 found = self.cross_fit(tol)
                 found.check(f"reference={reference!r}", "'in-sample'")

@@ -10,6 +10,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -33,8 +34,10 @@ from counterpoise.estimators.learners import (
     Indices,
     RowLoss,
     check_takes_weights,
+    default_loss,
     fit_weighted,
     fold_of_rows,
+    innermost,
     least_probability,
     out_of_fold_losses,
     row_losses,
@@ -78,11 +81,13 @@ class ContextRobust(RobustEstimator):
         A classifier or regressor whose ``fit`` takes ``sample_weight``; also a pipeline that ends in one.
     confidence, radius, draws, criterion, mix
         As in :class:`counterpoise.RobustLogisticRegression`.
-    reference : {"cross-fit", "in-sample", "shrunk"} or mapping from context to risk, default="cross-fit"
+    reference : {"cross-fit", "in-sample", "shrunk", "null", "pooled"} or mapping from context to risk, \
+default="cross-fit"
         The least risk of each context: what the learner reaches on held-out rows when trained on the context alone, or
         on all contexts where that is lower; or on the rows it was trained on. ``"shrunk"`` is for many small contexts:
         what training on the context alone gains on held-out rows is moved towards what it gains in all contexts, the
-        more, the fewer rows there are.
+        more, the fewer rows there are. ``"pooled"`` is what the plain learner reaches, ``"null"`` what one constant
+        prediction does, both on held-out rows.
     adjust : {None, "standard-error"} or float, default=None
         Is added to the score of each context, as in :class:`counterpoise.RobustLogisticRegression`. The standard error
         is that of the plain learner's held-out risk; rows of one fold count as independent.
@@ -138,6 +143,8 @@ class ContextRobust(RobustEstimator):
         The learner's.
     """
 
+    references = ("cross-fit", "in-sample", "shrunk", "null", "pooled")
+
     @with_parameters_of(RobustEstimator)
     def __init__(
         self,
@@ -191,8 +198,8 @@ class ContextRobust(RobustEstimator):
         contexts : labels of shape (n_samples,), a table of several columns, which are crossed, or Memberships
         sample_weight : array of shape (n_samples,), optional
         groups : labels of shape (n_samples,), optional
-            Rows that belong together, such as those of one day; for ``draws="groups"``, and of no effect without it.
-            Rows are held out as ``cv`` says, whatever their groups.
+            Rows that belong together, such as those of one day; for ``draws="groups"``, and for the errors of guard and
+            headroom, in which they count as one. Rows are held out as ``cv`` says, whatever their groups.
         """
         with speaking_as(self):
             check_takes_weights(self.estimator)
@@ -338,6 +345,18 @@ class ContextRobust(RobustEstimator):
         def own_losses(held: Indices | None) -> Array:
             return specialist_losses(self.estimator, X, y, rows.weight, rows.codes, held, **judge)
 
+        if self.reference == "pooled":
+            return rows.means(pooled), None, None
+        if self.reference == "null":
+            if self.loss is None and hasattr(innermost(self.estimator), "row_losses"):
+                raise InvalidInputError(
+                    "reference is 'null', and the learner has a loss of its own, by which a constant cannot be judged. "
+                    "Pass loss= by name, or map each context to its risk."
+                )
+            constant = DummyClassifier() if is_classifier(self.estimator) else DummyRegressor()
+            by = {**judge, "loss": self.loss or default_loss(self.estimator)}
+            losses = out_of_fold_losses(constant, X, y, rows.weight, np.ones(len(y)), folds, **by)
+            return rows.means(losses), None, None
         own = own_losses(None if self.reference == "in-sample" else folds)
         if self.reference == "shrunk":
             bracket = reference_bracket(rows, own_losses(None), own, pooled)

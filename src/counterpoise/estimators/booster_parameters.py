@@ -27,6 +27,9 @@ _OWNED = {
 _SETTLED = "objective objective_type app application loss num_class num_classes quantile_alpha"
 """What follows from the estimator's class, its loss and the targets."""
 
+_CATEGORIES = "categorical_feature categorical_features cat_feature categorical_column cat_column"
+"""What LightGBM calls columns of categories, which data frames tell here."""
+
 _MONOTONE = ("monotone_constraints", "monotone_constraint", "monotonic_cst", "mc")
 
 
@@ -36,6 +39,11 @@ def refuse_owned(params: Mapping[str, Any]) -> None:
         own = [ours for ours, theirs in _OWNED.items() if name in theirs.split()]
         if own:
             raise InvalidInputError(f"params holds {name!r}, which is a parameter here. Pass {own[0]}= instead.")
+        if name in _CATEGORIES.split():
+            raise InvalidInputError(
+                f"params holds {name!r}; columns of categories are found by their type. Make them categories of a data "
+                "frame, e.g. X.astype({'colour': 'category'}) in pandas."
+            )
         if name in _SETTLED.split():
             raise InvalidInputError(
                 f"params holds {name!r}, but classifiers have the log loss, and regressors the loss that loss= names: "

@@ -192,6 +192,11 @@ class XGBoostRun:
                 raise InvalidInputError(
                     f"callbacks hold {callback!r:.60}; XGBoost's are instances of xgboost.callback.TrainingCallback."
                 )
+        if recipe.params.get("booster") == "gblinear":
+            raise InvalidInputError(
+                "params holds booster='gblinear', which has no trees. Use a robust linear model, such as "
+                "RobustLogisticRegression, which comes with a proof."
+            )
         refuse_unknown_to_xgboost(xgb, _written(recipe.params), recipe.loss.xgboost, width)
 
     @staticmethod
@@ -305,6 +310,11 @@ class LightGBMRun:
             _refuse_stopper(type(callback).__name__ == "_EarlyStoppingCallback")
             if not callable(callback):
                 raise InvalidInputError(f"callbacks hold {callback!r:.60}; LightGBM's are functions of a CallbackEnv.")
+        settled = [name for name in recipe.params if name in recipe.loss.lightgbm]
+        if settled:
+            raise InvalidInputError(
+                f"params holds {settled[0]!r}, which follows from loss= and quantile= here. Pass these instead."
+            )
         refuse_unknown_to_lightgbm(lgb, recipe.params)
 
     @staticmethod

@@ -110,8 +110,7 @@ class RobustBooster(RobustEstimator):
     booster_ : Booster
         The library's own, fitted to all rows.
     best_iteration_ : int
-        Rounds in it: those after which the worst case on held-out rows was least, or all where the plain booster was
-        kept.
+        Rounds in it: those after which the worst case on held-out rows was least; all where ``chosen_`` is ``"erm"``.
     chosen_ : {"erm", "erm-stopped", "robust"}
         What was kept: the library's plain fit to all rows, the same of fewer rounds, or the robust booster.
     candidates_ : Table or None

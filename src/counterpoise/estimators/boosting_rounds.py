@@ -198,7 +198,8 @@ class FoldedRun:
     def __init__(self, library: type[Run], recipe: Recipe, rows: Rows, weight: Array | None, folds: Indices) -> None:
         self.held = [folds == k for k in np.unique(folds)]
         self.runs = [
-            library(recipe, rows.X[~held], rows.y[~held], rows.weight[~held], rows.X[held]) for held in self.held
+            library(recipe, rows.X[~held], rows.y[~held], None if weight is None else weight[~held], rows.X[held])
+            for held in self.held
         ]
 
     def advance(self, weight: Array | None = None) -> None:

@@ -30,11 +30,18 @@ def frame_of(X: Any) -> nw.DataFrame[Any] | None:
 
 def categories_of(X: Any) -> dict[str, list[Any]]:
     """Return the columns of a table that hold categories, with their labels."""
-    return {
+    found = {
         name: column.cat.get_categories().to_list()
         for name, column in _columns(X).items()
         if isinstance(column.dtype, (nw.Categorical, nw.Enum))
     }
+    unnamed = [name for name in _columns(X) if not isinstance(name, str)]
+    if found and unnamed:
+        raise InvalidInputError(
+            f"X holds categories, and a column whose name is no text: {unnamed[0]!r}. Name columns by text, e.g. "
+            "X.columns = X.columns.astype(str) in pandas."
+        )
+    return found
 
 
 def _columns(X: Any) -> dict[Any, Any]:

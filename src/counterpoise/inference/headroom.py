@@ -114,6 +114,11 @@ def headroom_of(held_out: HeldOut, plain: Array, own: Array, lowest: Any = 0.0) 
 
 def to_gain(p_value: float, upper: float, small: float, confidence: float, some_unjudged: bool = False) -> str:
     """Say whether any context can be served better than by the plain model."""
+    if np.isnan(p_value):
+        return (
+            "The data cannot tell whether any context's own model is better than the plain one: on held-out rows each "
+            "is a single row or a single group. Merge contexts, or take more rows."
+        )
     if p_value < 1.0 - confidence:
         return f"Some context's own model is better than the plain one (p = {p_value:.2g}): there is something to gain."
     if upper <= small:

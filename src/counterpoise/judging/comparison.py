@@ -20,7 +20,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.multiclass import type_of_target
 
 from counterpoise.contexts import plain
-from counterpoise.core.robustness import METHODS, Mixes, Robustness
+from counterpoise.core.robustness import METHODS, Criterion, Mixes, Robustness
 from counterpoise.estimators.learners import (
     RowLoss,
     fit_routed,
@@ -90,7 +90,8 @@ class Comparison:
         The verdict without its first sentence and its last, which is about what to keep.
     choice : Choice
         Which of ``erm``, ``inverse-frequency`` and ``robust`` to keep: the simplest, unless another is better in the
-        worst plausible mix by more than its error.
+        worst plausible mix by more than its error; by risk instead of excess risk where that is the estimator's
+        criterion.
     headroom : Headroom
         What contexts could gain by models of their own.
     """
@@ -174,8 +175,8 @@ def compare(
         here for it and for the worst plausible mix that all methods are judged by. Contexts without rows have a part
         in the fits, and are not judged.
     methods : sequence of names
-        Of ``"robust"`` (the estimator as it is), ``"erm"``, ``"inverse-frequency"``, ``"minimax-risk"`` and
-        ``"minimax-regret"``.
+        Of ``"robust"`` (the estimator as it is, without a guard of its own), ``"erm"``, ``"inverse-frequency"``,
+        ``"minimax-risk"`` and ``"minimax-regret"``.
     cv : int or splitter
         A number deals the rows of every context to that many folds, along the targets.
     groups : labels of shape (n_samples,), optional
@@ -225,7 +226,8 @@ def compare(
     model = type(last).__name__ if estimator is not None else f"{type(last).__name__}, chosen by the kind of y"
     # The Poisson loss of a perfect prediction differs from row to row by far more than models do.
     lowest = last.lowest_losses(target) if minimises and loss is None else np.zeros(len(target))
-    return _judged(held_out, rows, own, fitted, plausible, model, negligible(held_out, rows["erm"] - lowest))
+    small = negligible(held_out, rows["erm"] - lowest)
+    return _judged(held_out, rows, own, fitted, plausible, model, small, last.get_params()["criterion"])
 
 
 def _plausible(last: Any, held_out: HeldOut) -> ContextSet:
@@ -321,6 +323,8 @@ def variant(base: Any, method: str, contexts: Sequence[Any] | NDArray[Any], over
         switches["reference"] = dict.fromkeys(map(plain, contexts), 0.0)
     if method != "robust":
         switches |= {name: None for name in ("adjust", "mix") if name in given}
+    # What is compared is the method itself; which one to keep is said in the end.
+    switches |= {name: value for name, value in (("guard", False), ("headroom", None)) if name in given}
     if overlap and METHODS[method].balanced:
         # A row in several contexts has no one weight by which each of them counts alike.
         switches["mix"] = Mix(shares={plain(label): 1.0 / len(contexts) for label in contexts}, radius=0.0)
@@ -342,18 +346,20 @@ def _judged(
     plausible: ContextSet,
     model: str,
     small: float,
+    criterion: Criterion,
 ) -> Comparison:
     """Turn losses of rows into tables and words.
 
     ``own`` and ``fitted`` are the losses of each context's own model on rows held out, and on those it was fitted to;
-    ``small`` is the excess risk that does not matter.
+    ``small`` is the excess risk that does not matter, and ``criterion`` what the estimator makes small.
     """
     labels, erm, pooled = held_out.contexts.labels, rows["erm"], COMPETITORS.index("pooled")
     competitors, nothing = np.column_stack([own, erm]), np.zeros((len(erm), 1))
     risk = {name: held_out.excess_bounds(losses, nothing, [""]) for name, losses in rows.items()}
     held_out = replace(held_out, mix=plausible, n_unseen=plausible.p_hat.size - len(labels))
     candidates = {name: rows[name] for name in CANDIDATES if name in rows}
-    choice = choose(held_out, candidates, {"own": own, **candidates})
+    against = {"own": own, **candidates} if criterion == "excess" else {"risk": np.zeros(len(erm))}
+    choice = choose(held_out, candidates, against)
     headroom = Headroom(held_out.excess_bounds(erm, own[:, None], ["own"]), small)
     excess = {
         name: held_out.excess_bounds(losses, competitors, COMPETITORS, pooled if name == "erm" else None)

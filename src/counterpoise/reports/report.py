@@ -165,6 +165,12 @@ class Report:
         asked = "" if self.keeps == BEST else ", as asked"
         return f"{kept.capitalize()} is kept{asked}: {choice.because(MODELS)}."
 
+    @property
+    def _headroom(self) -> dict[str, Any]:
+        found = self.comparison.headroom
+        numbers = {name: getattr(found, name) for name in ("p_value", "estimate", "lower", "upper", "negligible")}
+        return {"verdict": found.verdict, **{name: jsonable(value) for name, value in numbers.items()}}
+
     @cached_property
     def path(self) -> ConfidencePath:
         """All levels from empirical risk minimisation to minimax regret."""
@@ -264,6 +270,7 @@ class Report:
             "verdict": self.verdict,
             "kept": self.kept,
             "candidates": plain_rows(self.comparison.choice.candidates),
+            "headroom": self._headroom,
             **sample,
             "contexts": plain_rows(self.by_context),
             "methods": plain_rows(self.comparison.summary),

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+import counterpoise as cpo
 from counterpoise.core.references import measure_optimism, most_optimism
 from counterpoise.core.references.optimism import MATTERS, MOSTLY, Optimism
 from counterpoise.core.references.specialists import fit_specialists, sketched
+from counterpoise.exceptions import SmallContextWarning
 from counterpoise.losses import Logistic, Pinball, Poisson, Squared
 from counterpoise.sets import KLBall
 from tests.problems import oracle_of
@@ -127,3 +129,15 @@ def test_a_first_look_misses_nothing_and_spares_clear_cases(loss):
     oracle = oracle_of(loss, X, y, codes, alpha=1e-3)
     most = most_optimism(sketched(oracle, SIZES.astype(float)), fit_specialists(oracle, 1e-8), 20.0 * SIZES)
     assert not most.prevails(every)
+
+
+@pytest.mark.parametrize("n_single", [1, 2])
+def test_contexts_of_one_row_are_all_noise(n_single):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1000, 3))
+    y = (X[:, 0] + rng.logistic(size=1000) > 0).astype(int)
+    codes = np.r_[np.arange(1000 - n_single) % 3, 3 + np.arange(n_single)]
+    model = cpo.RobustLogisticRegression(confidence=1.0)
+    with pytest.warns(SmallContextWarning, match="optimism"):
+        model.fit(X, y, contexts=codes)
+    assert model.reference_ == "cross-fit"

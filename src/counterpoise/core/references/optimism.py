@@ -96,8 +96,9 @@ def most_optimism(point: LinearPoint, specialists: Specialists, rows: Array) -> 
     spread, stiff = (sums.part.layout.total(sums.part.weight * one) for one in (slopes, stiffness))
     dispersion = spread / np.maximum(stiff, np.finfo(np.float64).tiny)
     noise = _AT_MOST * dispersion * np.minimum(oracle.n_parameters, rows) / (2.0 * rows)
-    shares = rows / rows.sum()
-    return Optimism(point.risks - specialists.risks.upper, noise, float(shares @ (sums.values - oracle.lowest_risks)))
+    shares, excess = rows / rows.sum(), point.risks - specialists.risks.upper
+    risk = float(shares @ (sums.values - oracle.lowest_risks))
+    return Optimism(excess, _of_few_rows(noise, excess, rows), risk)
 
 
 def measure_optimism(
@@ -135,7 +136,10 @@ def measure_optimism(
         values += gradients @ move
         for contexts, bend in places:
             values[contexts] += 0.5 * np.einsum("i,bij,j->b", move, bend, move)
-    return Optimism(values - specialists.risks.upper, noise, float(shares @ above))
+    excess = values - specialists.risks.upper
+    # Moments around the mean of the rows themselves are too small by one of them.
+    noise = noise * rows / np.maximum(rows - 1.0, 0.5 * rows)
+    return Optimism(excess, _of_few_rows(noise, excess, rows), float(shares @ above))
 
 
 def _by_size(oracle: LinearOracle, specialists: Specialists, shares: Array, rows: Array) -> Optimism:
@@ -147,7 +151,13 @@ def _by_size(oracle: LinearOracle, specialists: Specialists, shares: Array, rows
     lowest, values = oracle.lowest_risks, at.sums.values
     above = np.where(np.isfinite(lowest), values - np.where(np.isfinite(lowest), lowest, 0.0), np.abs(values))
     noise = np.minimum(oracle.n_parameters, rows) / (2.0 * rows) * above
-    return Optimism(at.risks - specialists.risks.upper, noise, float(shares @ above))
+    excess = at.risks - specialists.risks.upper
+    return Optimism(excess, _of_few_rows(noise, excess, rows), float(shares @ above))
+
+
+def _of_few_rows(noise: Array, excess: Array, rows: Array) -> Array:
+    """Return the noise, which is all that a context of one row shows: it has no spread to tell it from."""
+    return np.where(rows < 2.0, np.maximum(noise, excess), noise)
 
 
 def _noise(at: EachContext) -> Array:

@@ -201,8 +201,8 @@ class ModelFolder:
             keeps=self.method,
         )
         with self.workers, fitted.suited(), self.progress.step("comparing with the baselines, on held-out rows"):
-            _, warned = recording(lambda: report.comparison)
-        self.progress.note(*warned)
+            comparison, warned = recording(lambda: report.comparison)
+        self.progress.note(*warned, comparison.headroom.verdict)
         with fitted.suited(), self.progress.step("following the path of confidence"):
             _, warned = recording(lambda: report.path)
         self.progress.note(*warned)
