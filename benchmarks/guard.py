@@ -232,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parallel = Parallel(n_jobs=asked.jobs)
     studies = asked.studies.split(",")
     if "choice" in studies:
-        problems = PROBLEMS[::20] if asked.toy else PROBLEMS
+        problems = PROBLEMS[::16] if asked.toy else PROBLEMS
         runs = 1 if asked.toy else asked.runs
         found = parallel(
             delayed(one_choice)(problem, seed, 500 if asked.toy else 20_000)

@@ -72,6 +72,8 @@ class WorstMix:
             return self.mixes.worst_case(scores).distribution
         # A context that cannot be judged counts as much as the mix itself: then only mixes of the others matter.
         level = np.mean(scores[:, judged], axis=1)
+        # A level may be zero, so that what is enough follows from the scores.
+        enough = 1e-10 * float(np.abs(scores[:, judged]).max())
         n, beyond = len(judged), self.mixes.p_hat.size - len(judged)
         for _ in range(_ROUNDS):
             filled = np.where(judged, scores, level[:, None])
@@ -79,7 +81,7 @@ class WorstMix:
             share = np.where(judged, self.mixes.worst_case(filled).distribution[:, :n], 0.0)
             share /= share.sum(axis=1, keepdims=True)
             before, level = level, np.einsum("bc,bc->b", share, np.where(judged, scores, 0.0))
-            if np.allclose(before, level, rtol=1e-12, atol=0.0):
+            if np.allclose(before, level, rtol=1e-10, atol=enough):
                 break
         return share
 
