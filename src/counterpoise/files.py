@@ -16,13 +16,20 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.signals import undisturbed
 
 
-def whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file beside its place and move it there, so that nobody ever sees half of it."""
+def whole(path: Path, write: Callable[[Path], object], when_written: Callable[[], object] = lambda: None) -> None:
+    """Write a file beside its place and move it there, so that nobody ever sees half of it.
+
+    Parameters
+    ----------
+    when_written : callable
+        Called before the move.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     # The name is cut, so that a long one still fits a file system's limit with what is added here.
     part = path.with_name(f".{path.name[:50]}.{os.getpid()}.{threading.get_ident()}.part")
     try:
         write(part)
+        when_written()
         part.replace(path)
     finally:
         with undisturbed():

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+_ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
 
 class Terminated(KeyboardInterrupt):
     """Another signal than Ctrl-C that ends a command; whatever cleans up after Ctrl-C cleans up after it too.
@@ -37,7 +39,15 @@ def terminable() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) is _stop:
+                signal.signal(number, handler)
+
+
+def too_late() -> None:
+    """Let what would stop the command do nothing from here on: its result is about to be in place."""
+    if threading.current_thread() is threading.main_thread() and _stop in map(signal.getsignal, _ENDING):
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _stop(number: int, frame: Any) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from counterpoise.cli import _options as options
 from counterpoise.cli._base import NOT_BY_HALVES, Speaker, app, spoken, tell
+from counterpoise.cli._stopping import too_late
 
 
 @app.command()
@@ -48,5 +49,5 @@ def predict(
     renamed = [name for name in columns if name in data.raw.column_names]
     speaker.note(*(f"the file has a column {name} already; the new one is called {name}_" for name in renamed))
     check_output(out, force)
-    whole(out, lambda path: write(path, rows, columns))
+    whole(out, lambda path: write(path, rows, columns), too_late)
     tell(f"{data.n_rows:,} predictions of {saved.target} are in {out}")
