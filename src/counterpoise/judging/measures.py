@@ -1,0 +1,356 @@
+"""How well a model predicts, in units that its users know: accuracy, AUC, RMSE in the target's unit, deviance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+from sklearn.base import is_classifier
+
+from counterpoise.contexts import objects
+from counterpoise.estimators.learners import innermost
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.table import Table, written
+from counterpoise.validation import unwrapped
+
+Array = NDArray[np.float64]
+Task = Literal["classification", "regression", "count", "quantile", "huber"]
+
+ALL = "all"
+"""How the row of a table is called that is about all contexts."""
+
+_LEAST = 1e-15
+"""The smallest probability of which a logarithm is taken, and the smallest mean count."""
+
+PRACTICAL_POINTS = 0.01
+"""A difference of shares, such as accuracies, below which nobody acts."""
+
+PRACTICAL_SHARE = 0.02
+"""Of the plain model's value, for every other measure."""
+
+
+def task_of(model: Any) -> Task:
+    """Return what a model predicts: a class; a number by its mean, as a count, by a quantile, or with outliers."""
+    if is_classifier(model):
+        return "classification"
+    own = innermost(model)
+    kind, loss = type(own).__name__, getattr(own, "loss", None)
+    if kind == "RobustPoissonRegressor" or loss == "poisson":
+        return "count"
+    if kind == "RobustQuantileRegressor" or loss == "quantile":
+        return "quantile"
+    return "huber" if kind == "RobustHuberRegressor" else "regression"
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """What a model predicts of some rows.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows,) or (n_rows, n_classes)
+        Numbers, or the probability of each class; of a classifier without probabilities one for the class it names.
+    classes : ndarray of shape (n_classes,), optional
+    certain : bool
+        Whether a classifier has no probabilities.
+    quantile : float
+        The level of a model of quantiles.
+    """
+
+    values: Array
+    classes: NDArray[Any] | None = None
+    certain: bool = False
+    quantile: float = 0.5
+
+    @classmethod
+    def of(cls, model: Any, X: Any) -> Predicted:
+        """Ask a fitted model."""
+        if not is_classifier(model):
+            values = np.asarray(model.predict(X), dtype=np.float64)
+            values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+            if values.ndim != 1:
+                raise InvalidInputError(
+                    f"{type(innermost(model)).__name__}.predict returned shape {values.shape}; one number per row is "
+                    "needed."
+                )
+            return cls(values, quantile=float(getattr(innermost(model), "quantile", 0.5)))
+        classes = np.asarray(model.classes_)
+        if hasattr(model, "predict_proba"):
+            return cls(np.asarray(model.predict_proba(X), dtype=np.float64), classes)
+        named = np.asarray(model.predict(X))
+        return cls((named[:, None] == classes[None, :]).astype(np.float64), classes, certain=True)
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[NDArray[np.intp], Predicted]], n_rows: int) -> Predicted:
+        """Return predictions of several models for rows of one table: the mean where a row has several.
+
+        Parameters
+        ----------
+        parts : sequence of (rows, Predicted)
+            Models may know different classes: what one has not seen has no probability.
+        """
+        first = parts[0][1]
+        classes = None
+        if first.classes is not None:
+            classes = np.unique(np.concatenate([one.classes for _, one in parts if one.classes is not None]))
+        shape = (n_rows,) if classes is None else (n_rows, len(classes))
+        total, times = np.zeros(shape), np.zeros(n_rows)
+        for rows, one in parts:
+            if classes is None or one.classes is None:
+                total[rows] += one.values
+            else:
+                total[np.ix_(rows, np.searchsorted(classes, one.classes))] += one.values
+            times[rows] += 1.0
+        with np.errstate(invalid="ignore"):
+            values = total / (times if classes is None else times[:, None])
+        return cls(values, classes, first.certain, first.quantile)
+
+    def rows(self, at: NDArray[Any]) -> Predicted:
+        """Return those of some rows."""
+        return Predicted(self.values[at], self.classes, self.certain, self.quantile)
+
+    def codes(self, y: Any) -> NDArray[np.intp]:
+        """Return the place of every target among the classes; -1 for those that the model does not know."""
+        place = {label: k for k, label in enumerate(np.asarray(self.classes).tolist())}
+        return np.array([place.get(label, -1) for label in np.asarray(unwrapped(y)).tolist()], dtype=np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Targets beside what was predicted of them; classes as codes."""
+
+    target: NDArray[Any]
+    predicted: Predicted
+
+    @classmethod
+    def of(cls, y: Any, predicted: Predicted) -> Judged:
+        """Pair targets with predictions."""
+        if predicted.classes is not None:
+            return cls(predicted.codes(y), predicted)
+        return cls(np.asarray(unwrapped(y), dtype=np.float64), predicted)
+
+    def rows(self, at: NDArray[Any]) -> Judged:
+        """Return some rows."""
+        return Judged(self.target[at], self.predicted.rows(at))
+
+    @cached_property
+    def residual(self) -> Array:
+        """Target minus prediction; of two classes, whether it was the second minus its probability."""
+        if self.predicted.classes is None:
+            return np.asarray(self.target - self.predicted.values)
+        if len(self.predicted.classes) == 2:
+            return np.asarray((self.target == 1) - self.predicted.values[:, 1])
+        # Of more: whether the class named was the right one, minus how sure the model was.
+        return np.asarray(1.0 - self.wrong - self.predicted.values.max(axis=1))
+
+    @cached_property
+    def wrong(self) -> Array:
+        """One where another class than the right one is named."""
+        return np.asarray(self.predicted.values.argmax(axis=1) != self.target, dtype=np.float64)
+
+    @cached_property
+    def of_target(self) -> Array:
+        """The probability of the class that came; none for one that the model does not know."""
+        mine = self.predicted.values[np.arange(len(self.target)), self.target]
+        return np.where(self.target >= 0, mine, 0.0)
+
+
+def _log_loss(rows: Judged) -> Array:
+    return -np.log(np.maximum(rows.of_target, _LEAST))
+
+
+def _brier(rows: Judged) -> Array:
+    p = rows.predicted.values
+    # Halved, so that two classes give the square of one residual.
+    return np.asarray(0.5 * (np.sum(p**2, axis=1) - 2.0 * rows.of_target + 1.0))
+
+
+def _deviance(rows: Judged) -> Array:
+    mean = np.maximum(rows.predicted.values, _LEAST)
+    return np.asarray(2.0 * (xlogy(rows.target, rows.target / mean) - rows.target + mean))
+
+
+def _pinball(rows: Judged) -> Array:
+    return np.maximum(rows.predicted.quantile * rows.residual, (rows.predicted.quantile - 1.0) * rows.residual)
+
+
+def _auc(rows: Judged, weight: Array) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    known = rows.target >= 0
+    target, p = rows.target[known], rows.predicted.values[known]
+    present = np.unique(target)
+    if len(present) < 2:
+        return math.nan
+    if p.shape[1] == 2:
+        return float(roc_auc_score(target, p[:, 1], sample_weight=weight[known]))
+    # One against the rest, by how frequent each is.
+    each = [roc_auc_score(target == k, p[:, k], sample_weight=weight[known]) for k in present]
+    return float(np.average(each, weights=[weight[known][target == k].sum() for k in present]))
+
+
+def _explained(lost: Callable[[Judged], Array], at_best: Callable[[Array, Array], float]) -> Callable[..., float]:
+    """Return the share of what a constant would lose that the model does not."""
+
+    def share(rows: Judged, weight: Array) -> float:
+        constant = Predicted(np.full(len(rows.target), at_best(rows.target, weight)))
+        whole = np.average(lost(Judged(rows.target, constant)), weights=weight)
+        return float(1.0 - np.average(lost(rows), weights=weight) / whole) if whole > 0 else math.nan
+
+    return share
+
+
+def _mean(target: Array, weight: Array) -> float:
+    return float(np.average(target, weights=weight))
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number by which predictions are judged.
+
+    Attributes
+    ----------
+    name, words : str
+        Short, as the column of a table; and what it is.
+    unit : {"", "%", "target"}
+        Shares are shown in percent, others as they are or in the unit of the target.
+    higher_is_better : bool or None
+        None where zero is best.
+    per_row : callable, optional
+        The loss of each row whose mean the measure is; of accuracy the share of errors, which is taken from one.
+    root : bool
+        Whether it is the root of that mean.
+    whole : callable, optional
+        For what is no mean over rows.
+    """
+
+    name: str
+    words: str
+    unit: Literal["", "%", "target"] = ""
+    higher_is_better: bool | None = False
+    per_row: Callable[[Judged], Array] | None = None
+    root: bool = False
+    whole: Callable[[Judged, Array], float] | None = None
+
+    def of(self, rows: Judged, weight: Array) -> float:
+        """Return the measure of some rows; NaN where it has no value."""
+        if len(rows.target) == 0 or not weight.sum() > 0:
+            return math.nan
+        if self.whole is not None:
+            return self.whole(rows, weight)
+        assert self.per_row is not None
+        return self.from_mean(float(np.average(self.per_row(rows), weights=weight)))
+
+    def from_mean(self, mean: float) -> float:
+        """Return the measure, where the mean of its losses is this."""
+        if self.higher_is_better:
+            return 1.0 - mean
+        return math.sqrt(max(mean, 0.0)) if self.root else mean
+
+    def change(self, before: float, mean_change: float) -> float:
+        """Return by how much the measure changes, where the mean of its losses changes from that of ``before``."""
+        if self.higher_is_better:
+            return -mean_change
+        return math.sqrt(max(before**2 + mean_change, 0.0)) - before if self.root else mean_change
+
+    def practical(self, before: float) -> float:
+        """Return the change that matters in practice."""
+        return PRACTICAL_POINTS if self.unit == "%" else PRACTICAL_SHARE * abs(before)
+
+    def text(self, value: float, sign: str = "") -> str:
+        """Return a value in words; of a signed share, in percentage points."""
+        if math.isnan(value):
+            return "–"
+        if self.unit == "%":
+            return f"{100.0 * value:{sign}.1f}{'' if sign else '%'}"
+        return written(value, sign, digits=3)
+
+
+_ACCURACY = Measure("accuracy", "share of rows whose class was named", "%", True, lambda rows: rows.wrong)
+_AUC = Measure("AUC", "chance that a row of the class has the higher probability of two", "", True, whole=_auc)
+_LOG_LOSS = Measure("log loss", "mean of minus the logarithm of the probability of what came", "", False, _log_loss)
+_BRIER = Measure("Brier score", "mean squared error of the probabilities", "", False, _brier)
+_CALIBRATION = Measure(
+    "calibration",
+    "observed share minus mean probability: of the second of two classes, else of the class named",
+    "%",
+    None,
+    lambda rows: rows.residual,
+)
+_RMSE = Measure(
+    "RMSE", "root of the mean squared error", "target", False, lambda rows: np.square(rows.residual), root=True
+)
+_MAE = Measure("MAE", "mean absolute error", "target", False, lambda rows: np.abs(rows.residual))
+_BIAS = Measure("bias", "mean of target minus prediction", "target", None, lambda rows: rows.residual)
+_R2 = Measure(
+    "R2",
+    "share of the variance within the rows judged that is explained",
+    "",
+    True,
+    whole=_explained(lambda rows: np.square(rows.residual), _mean),
+)
+_DEVIANCE = Measure("deviance", "mean Poisson deviance: zero for perfect predictions", "", False, _deviance)
+_D2 = Measure("D2", "share of the deviance that is explained", "", True, whole=_explained(_deviance, _mean))
+_PINBALL = Measure("pinball loss", "mean pinball loss of the quantile", "target", False, _pinball)
+_BELOW = Measure(
+    "below",
+    "share of targets at or below the prediction",
+    "%",
+    None,
+    lambda rows: (rows.residual <= 0).astype(np.float64),
+)
+
+MEASURES: dict[Task, tuple[Measure, ...]] = {
+    "classification": (_ACCURACY, _AUC, _LOG_LOSS, _BRIER, _CALIBRATION),
+    "regression": (_RMSE, _MAE, _R2, _BIAS),
+    "count": (_DEVIANCE, _D2, _RMSE, _MAE, _BIAS),
+    "quantile": (_PINBALL, _BELOW, _MAE),
+    "huber": (_MAE, _RMSE, _R2, _BIAS),
+}
+"""What is said of the predictions of each task; the first is the one in headlines."""
+
+
+def measures_of(task: Task, predicted: Predicted | None = None) -> tuple[Measure, ...]:
+    """Return the measures of a task, of which the first leads; of a classifier without probabilities the accuracy."""
+    return MEASURES[task][:1] if predicted is not None and predicted.certain else MEASURES[task]
+
+
+def measured(
+    rows: Judged,
+    codes: NDArray[np.intp],
+    labels: NDArray[Any],
+    weight: Array,
+    measures: Sequence[Measure],
+) -> Table:
+    """Return every measure over all rows, and in each context.
+
+    Parameters
+    ----------
+    rows : Judged
+    codes : ndarray of shape (n_rows,)
+        The context of each row.
+    labels : ndarray of shape (n_contexts,)
+
+    Returns
+    -------
+    Table
+        A row for all of them, named "all", and a row per context: ``context``, ``n`` rows, a column per measure.
+    """
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(codes, minlength=len(labels)))[:-1])
+    every = [np.arange(len(codes)), *parts]
+    names = objects([ALL, *labels.tolist()])
+    own = [(rows.rows(part), weight[part]) for part in every]
+    return Table(
+        {
+            "context": names,
+            "n": np.array([len(part) for part in every]),
+            **{one.name: np.array([one.of(*part) for part in own]) for one in measures},
+        }
+    )
