@@ -116,7 +116,9 @@ class Contexts:
     def balanced(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return row weights of the same sum under which every context counts alike."""
         totals = np.bincount(self.codes, weight, len(self.labels))
-        return np.asarray(weight * (weight.sum() / (len(totals) * totals))[self.codes])
+        # Contexts without rows have no part in it.
+        each = weight.sum() / np.count_nonzero(totals)
+        return np.asarray(weight * (each / totals[self.codes]))
 
     def describe(self, c: int) -> str:
         """Return a context's label for a message."""

@@ -21,6 +21,7 @@ from counterpoise.estimators.learners import (
     out_of_fold_losses,
     row_losses,
     specialist_losses,
+    splits_by,
 )
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.inference.excess import (
@@ -151,7 +152,7 @@ def reference_risks(
     held_out, X, target, folds = held_out.weighted(X, target, folds)
     weight, labels, codes = held_out.weight, held_out.contexts.labels, held_out.contexts.codes
     options: dict[str, Any] = {"loss": loss, "floor": least_probability(len(target)), "n_jobs": n_jobs}
-    own = specialist_losses(estimator, X, target, weight, codes, folds, **options)
+    own = specialist_losses(estimator, X, target, weight, codes, splits_by(folds), **options)
     pooled = out_of_fold_losses(estimator, X, target, weight, np.ones(len(target)), folds, **options)
     least = np.minimum(*(mean_by_context(rows, weight, codes, len(labels)) for rows in (own, pooled)))
     return {plain(label): float(risk) for label, risk in zip(labels, least, strict=True)}

@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeRegressor
 import counterpoise as cpo
 from counterpoise.core.references import folds_within
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.judging.comparison import BASELINES, variant
+from counterpoise.judging.trials import BASELINES, variant
 from counterpoise.losses import Logistic, Multinomial, Squared
 from tests.problems import make
 

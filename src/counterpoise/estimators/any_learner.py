@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Self, Unpack
 
@@ -33,6 +34,7 @@ from counterpoise.estimators._base import (
 from counterpoise.estimators.learners import (
     Indices,
     RowLoss,
+    Split,
     check_takes_weights,
     default_loss,
     fit_weighted,
@@ -42,6 +44,7 @@ from counterpoise.estimators.learners import (
     out_of_fold_losses,
     row_losses,
     specialist_losses,
+    splits_by,
     weighted_rows,
 )
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
@@ -342,7 +345,7 @@ default="cross-fit"
         if contexts.rows is not None:
             X, y, folds = _safe_indexing(X, contexts.rows), y[contexts.rows], folds[contexts.rows]
 
-        def own_losses(held: Indices | None) -> Array:
+        def own_losses(held: Sequence[Split] | None) -> Array:
             return specialist_losses(self.estimator, X, y, rows.weight, rows.codes, held, **judge)
 
         if self.reference == "pooled":
@@ -357,7 +360,7 @@ default="cross-fit"
             by = {**judge, "loss": self.loss or default_loss(self.estimator)}
             losses = out_of_fold_losses(constant, X, y, rows.weight, np.ones(len(y)), folds, **by)
             return rows.means(losses), None, None
-        own = own_losses(None if self.reference == "in-sample" else folds)
+        own = own_losses(None if self.reference == "in-sample" else splits_by(folds))
         if self.reference == "shrunk":
             bracket = reference_bracket(rows, own_losses(None), own, pooled)
             return shrunk_references(rows, own, pooled, rows.means(own)), bracket, own

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +25,9 @@ from counterpoise.validation import LARGEST_LOSS, unwrapped
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 LossName = Literal["log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"]
+Split = tuple[Indices, Indices]
+"""Rows that a model is fitted to, and rows that it is judged on."""
+
 RowLoss = LossName | Callable[[Any, Any], Any]
 """A loss by name, or a function of the targets and the predictions that returns one number per row."""
 
@@ -249,6 +252,38 @@ def fold_of_rows(
     return folds
 
 
+def splits_of_rows(
+    learner: Any, X: Any, y: NDArray[Any], codes: Indices, weight: Array, cv: Any, groups: Indices | None = None
+) -> list[Split]:
+    """Return the rows that models are fitted to, and those they are judged on; a splitter need not test every row.
+
+    Parameters
+    ----------
+    codes, weight, cv, groups
+        As in :func:`fold_of_rows`.
+    """
+    if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
+        return splits_by(fold_of_rows(learner, X, y, codes, weight, cv, groups))
+    heavy = weight > 0
+    found = check_cv(cv, y, classifier=is_classifier(learner)).split(X, y, groups)
+    splits = [
+        (seen[heavy[seen]], held[heavy[held]]) for seen, held in ((np.asarray(a), np.asarray(b)) for a, b in found)
+    ]
+    splits = [(seen, held) for seen, held in splits if len(held)]
+    if not splits or not all(len(seen) for seen, _ in splits):
+        raise InvalidInputError(f"cv = {cv!r:.80} leaves no rows to fit or to judge. Use a splitter that does both.")
+    shared = next((np.intersect1d(*split) for split in splits if np.intersect1d(*split).size), np.empty(0))
+    if shared.size:
+        raise InvalidInputError(f"cv judges row {shared[0]} by a model that was fitted to it. Keep the two apart.")
+    return splits
+
+
+def splits_by(folds: Indices) -> list[Split]:
+    """Return the splits in which each fold is held out in turn; rows of fold -1 are in none."""
+    there = folds >= 0
+    return [(np.flatnonzero(there & (folds != k)), np.flatnonzero(folds == k)) for k in np.unique(folds[there])]
+
+
 def out_of_fold_losses(learner: Any, X: Any, y: Any, weight: Array, tilt: Array, folds: Indices, **judge: Any) -> Array:
     """Return the loss of each row under the learner that was not shown its fold.
 
@@ -266,7 +301,7 @@ def out_of_fold_losses(learner: Any, X: Any, y: Any, weight: Array, tilt: Array,
 
 
 def specialist_losses(
-    learner: Any, X: Any, y: Any, weight: Array, codes: Indices, folds: Indices | None, **judge: Any
+    learner: Any, X: Any, y: Any, weight: Array, codes: Indices, splits: Sequence[Split] | None, **judge: Any
 ) -> Array:
     """Return the loss of each row under a learner trained on its context alone.
 
@@ -274,32 +309,38 @@ def specialist_losses(
 
     Parameters
     ----------
-    folds : ndarray of shape (n_samples,), or None
-        With folds the rows judged are held out; without, the learner has seen them.
+    splits : sequence of pairs of index arrays, or None
+        With splits the rows judged are held out; without, the learner has seen them.
     judge : dict
         As in :func:`out_of_fold_losses`.
     """
-    target = np.asarray(unwrapped(y))
-    classifies = is_classifier(learner)
 
     def fit(rows: Indices) -> Any:
-        if len(rows) == 0 or (classifies and len(np.unique(target[rows])) < 2):
-            return None
-        try:
-            return fit_weighted(learner, _safe_indexing(X, rows), _safe_indexing(y, rows), weight[rows])
-        except ValueError:
-            # The learner is fitted to all rows elsewhere, where a refusal is an error; here the context is too small.
-            return None
+        return specialist(learner, X, y, weight, rows)
 
-    def splits() -> Iterator[tuple[Indices, Indices]]:
-        for c in range(int(codes.max()) + 1):
+    return _losses_of_splits(fit, X, y, within_contexts(codes, splits), **judge)
+
+
+def specialist(learner: Any, X: Any, y: Any, weight: Array, rows: Indices) -> Any:
+    """Return a learner fitted to a context's rows alone; None where these are too few, or of one class."""
+    target = np.asarray(unwrapped(y))[rows]
+    if len(rows) == 0 or (is_classifier(learner) and len(np.unique(target)) < 2):
+        return None
+    try:
+        return fit_weighted(learner, _safe_indexing(X, rows), target, weight[rows])
+    except ValueError:
+        # The learner is fitted to all rows elsewhere, where a refusal is an error; here the context is too small.
+        return None
+
+
+def within_contexts(codes: Indices, splits: Sequence[Split] | None) -> Iterator[Split]:
+    """Yield every split within every context; without splits, rows are judged by a model that has seen them."""
+    for c in range(int(codes.max()) + 1):
+        if splits is None:
             own = np.flatnonzero(codes == c)
-            if folds is None:
-                yield own, own
-            else:
-                yield from ((own[folds[own] != k], own[folds[own] == k]) for k in np.unique(folds))
-
-    return _losses_of_splits(fit, X, y, splits(), **judge)
+            yield own, own
+        else:
+            yield from ((seen[codes[seen] == c], held[codes[held] == c]) for seen, held in splits)
 
 
 def _losses_of_splits(
@@ -328,7 +369,7 @@ def _losses_of_splits(
             return judged, np.inf
         return judged, row_losses(fitted, _safe_indexing(X, judged), _safe_indexing(y, judged), loss, floor)
 
-    losses = np.empty(len(y))
+    losses = np.full(len(y), np.nan)
     for judged, found in Parallel(n_jobs=n_jobs)(delayed(one)(*split) for split in splits):
         losses[judged] = found
     return losses

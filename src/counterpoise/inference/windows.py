@@ -38,7 +38,7 @@ def expanding_windows(times: Any, cuts: int = 4, gap: Any = None) -> list[tuple[
     """
     if isinstance(cuts, bool) or not isinstance(cuts, (int, np.integer)) or cuts < 1:
         raise InvalidInputError(f"cuts is {cuts!r:.60}; pass how many times to cut, a whole number of 1 or more.")
-    moments = _moments(times)
+    moments = moments_of(times)
     distinct, place, counts = np.unique(moments, return_inverse=True, return_counts=True)
     if len(distinct) < cuts + 1:
         raise InvalidInputError(
@@ -62,7 +62,7 @@ def expanding_windows(times: Any, cuts: int = 4, gap: Any = None) -> list[tuple[
     return windows
 
 
-def _moments(times: Any) -> NDArray[Any]:
+def moments_of(times: Any) -> NDArray[Any]:
     """Return times as numbers or ``datetime64``, or say why they are not."""
     given = np.asarray(unwrapped(times))
     if given.dtype == object and all(isinstance(one, (int, float)) for one in given.ravel().tolist()):

@@ -4,52 +4,56 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from sklearn import config_context
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import indexable
 from sklearn.utils.multiclass import type_of_target
 
-from counterpoise.contexts import plain
-from counterpoise.core.robustness import METHODS, Criterion, Mixes, Robustness
+from counterpoise.contexts import shown
+from counterpoise.core.robustness import Mixes, Robustness
 from counterpoise.estimators.learners import (
     RowLoss,
-    fit_routed,
-    fold_of_rows,
+    Split,
     innermost,
     least_probability,
-    row_losses,
     specialist_losses,
+    splits_of_rows,
     step_name,
     with_counted_draws,
 )
 from counterpoise.estimators.linear import RobustLinearModel, RobustLinearRegression, RobustLogisticRegression
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.inference.choice import Choice, choose
-from counterpoise.inference.excess import ExcessBounds, ExcessDifference, HeldOut
+from counterpoise.inference.excess import ExcessDifference, HeldOut
 from counterpoise.inference.headroom import Headroom, negligible
-from counterpoise.inference.intervals import ENDS, NOTHING, interval_in
-from counterpoise.judging.verdict import verdict
-from counterpoise.sets import ContextSet, Mix
+from counterpoise.inference.intervals import NOTHING, interval_in
+from counterpoise.inference.windows import expanding_windows
+from counterpoise.judging.known_contexts import why_known
+from counterpoise.judging.later import Drift, agreement, drift_of, later_rows
+from counterpoise.judging.measures import ALL, Measure, measures_of, task_of
+from counterpoise.judging.tabulated import brackets_of, cells_of, changes_of, measures_by_method, summary_of
+from counterpoise.judging.trials import AS_FEATURE, BASELINES, PER_CONTEXT, Judge, Outcome, own_models, trials, variant
+from counterpoise.judging.verdict import SHUFFLED, best_baseline, headline, known_in_words, verdict
+from counterpoise.sets import ContextSet
 from counterpoise.table import Table
 from counterpoise.validation import check_aligned, unwrapped
 
 Array = NDArray[np.float64]
 
-BASELINES: Mapping[str, Mapping[str, Any]] = {
-    "robust": {},
-    **{name: METHODS[name].switches for name in ("erm", "inverse-frequency", "minimax-risk", "minimax-regret")},
-}
-"""What each method changes in the estimator; inverse-frequency also weighs every context alike."""
+CANDIDATES = ("erm", "inverse-frequency", "robust")
+"""The methods of which one is kept, the simplest first."""
+
+COMPETITORS = ("own", "pooled")
+"""What excess risk is measured against in every context: its own model, and the plain one for all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +98,36 @@ class Comparison:
         criterion.
     headroom : Headroom
         What contexts could gain by models of their own.
+    measures : Table
+        A row per method and context, and one for "all": accuracy, AUC, RMSE and the like, in natural units.
+    measure : Measure
+        The one that leads: accuracy, RMSE, deviance, pinball loss or mean absolute error, by the task.
+    changes : Table
+        A row per method and context, and one for "all": the leading measure ``before``, with the plain model, and
+        ``after``, its ``change`` with an interval that holds for all contexts together, and in words what ``size`` that
+        is: better, worse, slightly better or worse, no practical difference, or cannot be told apart.
+    headline : str
+        What the context that is served worst gains, and all rows pay, in that measure.
+    outcomes : dict
+        The loss and the prediction of every row judged, by method.
+    y : ndarray
+        The targets of the rows judged.
+    held_out : HeldOut
+        The rows judged.
+    rows : ndarray of int
+        Which they are, of those that have weight.
+    validation : str
+        How rows were held out, in words.
+    forward : Comparison or None
+        The same methods fitted to the past and judged on what came later, where times were given. It then decides
+        which method is chosen.
+    agreement : str
+        Whether what shuffled rows show carries over to later rows.
+    drift : Drift or None
+        What the change of risk from past to later rows is made of.
+    known_contexts : Table or None
+        What can be had where the context is known when predicting: as ``changes``, for a model per context and for the
+        context as a feature.
     """
 
     summary: Table
@@ -105,13 +139,31 @@ class Comparison:
     mixes: ContextSet
     choice: Choice
     headroom: Headroom
+    measures: Table
+    measure: Measure
+    changes: Table
+    headline: str
+    outcomes: dict[str, Outcome]
+    y: NDArray[Any]
+    held_out: HeldOut
+    rows: NDArray[np.intp]
+    validation: str = SHUFFLED
+    forward: Comparison | None = None
+    agreement: str = ""
+    drift: Drift | None = None
+    known_contexts: Table | None = None
     model: str = ""
     remarks: str = ""
 
     @property
+    def decisive(self) -> Comparison:
+        """The comparison on later rows where there is one, else this one."""
+        return self if self.forward is None else self.forward
+
+    @property
     def chosen(self) -> str:
         """The method to keep."""
-        return self.choice.chosen
+        return self.decisive.choice.chosen
 
     @property
     def level(self) -> str:
@@ -137,14 +189,42 @@ class Comparison:
                 "mean risk": self.summary["nominal_risk"],
                 "its change": with_interval("nominal_risk_change"),
             },
-            f"excess risk of {self.model} on held-out rows; {self.level} intervals; {plausible}",
+            f"excess risk of {self.model} on {self.validation}; {self.level} intervals; {plausible}",
         )
 
+    @property
+    def natural(self) -> Table:
+        """The leading measure of every method in natural units, over all rows and in the contexts it serves worst."""
+        measure, all_rows = self.measure, self.measures.where(context=ALL)
+        worst = [self._worst(name) for name in all_rows["method"].tolist()]
+        return Table(
+            {
+                "method": all_rows["method"],
+                f"{measure.name}, all rows": np.array([measure.text(value) for value in all_rows[measure.name]]),
+                "lowest" if measure.higher_is_better else "highest": np.array([measure.text(row[1]) for row in worst]),
+                "in": np.array([f"{shown(row[0])} ({row[2]:,} rows)" for row in worst]),
+            },
+            f"{measure.words}, on {self.validation}",
+        )
+
+    def _worst(self, method: str) -> tuple[Any, float, int]:
+        """Return the context in which the leading measure of a method is worst, with its value and its rows."""
+        own = self.measures.where(method=method)
+        value = own[self.measure.name][1:]
+        worst = np.nanargmin(value) if self.measure.higher_is_better else np.nanargmax(value)
+        return own["context"][1 + worst], float(value[worst]), int(own["n"][1 + worst])
+
     def __repr__(self) -> str:
-        return f"{self.verdict}\n\n{self.overview}"
+        tables = [table for one in self._validations for table in (one.natural, one.overview)]
+        return "\n\n".join([self.verdict, *map(repr, tables)])
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(self.verdict)}</p>{self.overview._repr_html_()}"
+        tables = [table for one in self._validations for table in (one.natural, one.overview)]
+        return f"<p>{html.escape(self.verdict)}</p>{''.join(table._repr_html_() for table in tables)}"
+
+    @property
+    def _validations(self) -> list[Comparison]:
+        return [self] if self.forward is None else [self.forward, self]
 
 
 def compare(
@@ -156,11 +236,16 @@ def compare(
     mix: Mixes | None = None,
     methods: Sequence[str] = tuple(BASELINES),
     cv: Any = 5,
+    time: Any = None,
+    cuts: int = 4,
+    gap: Any = None,
     groups: Any = None,
     loss: RowLoss | None = None,
     sample_weight: Any = None,
     confidence: float = 0.95,
+    context_known: bool | None = None,
     n_jobs: int | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> Comparison:
     """Cross-validate a robust model and its baselines, and say which does best in the worst plausible mix.
 
@@ -177,8 +262,17 @@ def compare(
     methods : sequence of names
         Of ``"robust"`` (the estimator as it is, without a guard of its own), ``"erm"``, ``"inverse-frequency"``,
         ``"minimax-risk"`` and ``"minimax-regret"``.
-    cv : int or splitter
-        A number deals the rows of every context to that many folds, along the targets.
+    cv : int or splitter, or None
+        A number deals the rows of every context to that many folds, along the targets. A splitter need not test every
+        row; what is said is then about those that it tests. None, where times are given: later rows alone judge.
+    time : array of shape (n_samples,), optional
+        When each row was: numbers, dates, or text written as dates. Methods are then also fitted to the past and judged
+        on what came later, at several cut points; which of them to keep is decided by that. The comparison on later
+        rows is the attribute ``forward``.
+    cuts : int
+        Points in time before which methods are fitted, and after which they are judged, up to the next one.
+    gap : number or timedelta, optional
+        Rows this close before a cut are not fitted to, as where targets are known only later.
     groups : labels of shape (n_samples,), optional
         Rows that belong together (one patient, one day): they are kept in one fold, and count as one in intervals. An
         estimator with ``draws="groups"`` sizes its set by them.
@@ -186,6 +280,11 @@ def compare(
         By default the one the models are fitted by.
     confidence : float
         Level of the intervals, which are about models fitted to as many rows as a fold leaves.
+    context_known : bool, optional
+        Whether a model per context, and the context as a feature, are judged too; by default where the contexts look
+        like a calendar, a balanced design, or a column of X.
+    progress : callable, optional
+        Told the fraction that is done, from 0 to 1.
 
     Returns
     -------
@@ -198,7 +297,10 @@ def compare(
         raise InvalidInputError(
             f"methods are {list(methods)!r:.80}; choose from {', '.join(BASELINES)}, 'robust' and 'erm' among them."
         )
+    if cv is None and time is None:
+        raise InvalidInputError("cv is None and no time= is given, so no rows are held out. Pass one of them.")
     check_aligned(X, contexts)
+    name, columns = getattr(contexts, "name", None), getattr(X, "columns", ())
     X, target = indexable(X, np.asarray(unwrapped(y)))
     held_out = HeldOut.of(len(target), contexts, groups, sample_weight, confidence=confidence)
     base = default_estimator(target) if estimator is None else estimator
@@ -210,31 +312,261 @@ def compare(
     if mix is not None:
         base = clone(base).set_params(**{f"{step_name(base)}mix": mix})
     base = with_counted_draws(base, X, contexts, groups, sample_weight)
-    last = innermost(base)
     codes, weight, together = held_out.of_rows
-    folds = fold_of_rows(base, X, target, codes, weight, cv, together)
-    held_out, X, target, folds = held_out.weighted(X, target, folds)
-    judge: dict[str, Any] = {"loss": loss, "floor": least_probability(len(target)), "n_jobs": n_jobs}
+    splits = [] if cv is None else splits_of_rows(base, X, target, codes, weight, cv, together)
+    windows = [] if time is None else _windows(time, weight, cuts, gap)
+    parts = _parts([*splits, *windows], len(target))
+    held_out, X, target, parts = held_out.weighted(X, target, parts)
+    every = [(np.flatnonzero(part == _FITTED), np.flatnonzero(part == _JUDGED)) for part in parts.T]
+    share = len(splits) / len(every)
     with _each_warning_once():
-        rows = _held_out_losses(base, methods, X, target, held_out, folds, **judge)
-        alone = (variant(base, "erm", [0]), X, target, held_out.weight, held_out.contexts.codes)
-        own = specialist_losses(*alone, folds, **judge)
+        posed = _Posed(
+            base=base,
+            methods=tuple(methods),
+            X=X,
+            y=target,
+            held_out=held_out,
+            judge=Judge(loss, least_probability(len(target)), n_jobs),
+            model=type(last).__name__ + (", chosen by the kind of y" if estimator is None else ""),
+            why_known=_why_known(context_known, held_out, name, columns),
+        )
+        if cv is None:
+            return posed.judged(every, later_rows(time, cuts), progress)
+        shuffled = posed.judged(every[: len(splits)], SHUFFLED, _part(progress, 0.0, share))
+        if time is None:
+            return shuffled
+        forward = posed.judged(every[len(splits) :], later_rows(time, cuts), _part(progress, share, 1.0))
+    drift = drift_of(
+        {name: (shuffled.outcomes[name].losses, forward.outcomes[name].losses) for name in ("erm", "robust")},
+        (shuffled.rows, forward.rows),
+        every[len(splits) :],
+        held_out,
+        forward.validation,
+    )
+    return _combined(shuffled, forward, drift)
+
+
+_FITTED, _JUDGED = 1, 2
+
+
+def _windows(time: Any, weight: Array, cuts: int, gap: Any) -> list[Split]:
+    """Return the windows of the rows that have weight."""
+    times = np.asarray(unwrapped(time))
+    if len(times) != len(weight):
+        raise InvalidInputError(f"got {len(times)} times for {len(weight)} rows. Pass one for each row.")
+    kept = np.flatnonzero(weight > 0)
+    return [(kept[seen], kept[later]) for seen, later in expanding_windows(times[kept], cuts, gap)]
+
+
+def _parts(splits: Sequence[Split], n_rows: int) -> NDArray[np.int8]:
+    """Return the part that each row has in each split, as a table that rows can be taken from."""
+    parts = np.zeros((n_rows, len(splits)), dtype=np.int8)
+    for k, (seen, held) in enumerate(splits):
+        parts[seen, k], parts[held, k] = _FITTED, _JUDGED
+    return parts
+
+
+def _part(progress: Callable[[float], None] | None, start: float, end: float) -> Callable[[float], None] | None:
+    """Return who hears of the progress of a part of the whole."""
+    if progress is None:
+        return None
+    return lambda fraction: progress(start + (end - start) * fraction)
+
+
+def _why_known(asked: bool | None, held_out: HeldOut, name: Any, columns: Any) -> str | None:
+    """Return why the context is taken to be known when predicting; None where it is not."""
+    if asked is False or held_out.contexts.overlap:
+        return None
+    known = why_known(held_out.contexts.labels, held_out.contexts.counts, str(name or ""), tuple(map(str, columns)))
+    return known or ("as said, the context is known when predicting" if asked else None)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Posed:
+    """What is compared, before it is known how rows are held out.
+
+    Attributes
+    ----------
+    X, y
+        An entry for each row that has weight; where contexts overlap, for each membership.
+    why_known : str or None
+        Why the context is taken to be known when predicting.
+    """
+
+    base: Any
+    methods: tuple[str, ...]
+    X: Any
+    y: NDArray[Any]
+    held_out: HeldOut
+    judge: Judge
+    model: str
+    why_known: str | None
+
+    @property
+    def last(self) -> Any:
+        """The estimator that decides."""
+        return innermost(self.base)
+
+    @cached_property
+    def alone(self) -> Any:
+        """What is fitted to a context alone."""
+        return variant(self.base, "erm", [0])
+
+    @cached_property
+    def fitted(self) -> Array:
+        """The loss of every row under the model of its context, which was fitted to it."""
         # For a learner that memorises, its own rows say nothing.
-        minimises = isinstance(last, RobustLinearModel)
-        fitted = specialist_losses(*alone, None, **judge) if minimises else np.full(len(target), np.nan)
-        plausible = _plausible(last, held_out)
-    model = type(last).__name__ if estimator is not None else f"{type(last).__name__}, chosen by the kind of y"
-    # The Poisson loss of a perfect prediction differs from row to row by far more than models do.
-    lowest = last.lowest_losses(target) if minimises and loss is None else np.zeros(len(target))
-    small = negligible(held_out, rows["erm"] - lowest)
-    return _judged(held_out, rows, own, fitted, plausible, model, small, last.get_params()["criterion"])
+        if not isinstance(self.last, RobustLinearModel):
+            return np.full(len(self.y), np.nan)
+        judge = {"loss": self.judge.loss, "floor": self.judge.floor, "n_jobs": self.judge.n_jobs}
+        codes = self.held_out.contexts.codes
+        return specialist_losses(self.alone, self.X, self.y, self.held_out.weight, codes, None, **judge)
+
+    def judged(self, splits: Sequence[Split], validation: str, progress: Callable[[float], None] | None) -> Comparison:
+        """Fit every method as the splits say, and compare them on the rows that are held out."""
+        known = self.why_known is not None
+        given = (self.X, self.y, self.held_out, splits, self.judge)
+        outcomes = trials(self.base, self.methods, *given, known, _part(progress, 0.0, 0.9))
+        own = own_models(self.alone, *given)
+        rows = np.unique(np.concatenate([held for _, held in splits]))
+        judged, plausible = self._rows_judged(rows)
+        y, fitted = self.y[rows], self.fitted[rows]
+        outcomes = {name: outcome.rows(rows) for name, outcome in outcomes.items()}
+        # The Poisson loss of a perfect prediction differs from row to row by far more than models do.
+        linear = isinstance(self.last, RobustLinearModel) and self.judge.loss is None
+        lowest = self.last.lowest_losses(y) if linear else np.zeros(len(y))
+        small = negligible(judged, outcomes["erm"].losses - lowest)
+        comparison = self._tabulated(judged, y, outcomes, own.rows(rows), fitted, plausible, small, validation, rows)
+        if progress is not None:
+            progress(1.0)
+        return comparison
+
+    def _rows_judged(self, rows: NDArray[np.intp]) -> tuple[HeldOut, ContextSet]:
+        """Return the rows that are judged with their contexts, and the plausible mixes, in which these come first."""
+        held_out, given = self.held_out, self.last.get_params(deep=False)
+        contexts = held_out.contexts
+        switches = {name: given[name] for name in ("confidence", "radius", "draws", "mix") if name in given}
+        there = np.zeros(len(contexts.labels), dtype=bool)
+        there[contexts.codes[rows]] = True
+        order = np.concatenate([np.flatnonzero(there), np.flatnonzero(~there)])
+        if not there.all() and isinstance(switches.get("mix"), ContextSet):
+            raise InvalidInputError(
+                f"no row of context {shown(contexts.labels[order[-1]]):.60} is held out, and mix is a set without "
+                "labels, so the plausible mixes of the others are unknown. Pass a Mix, or hold out all contexts."
+            )
+        place = np.argsort(order)
+        sorted_ones = replace(contexts, labels=contexts.labels[order], codes=place[contexts.codes])
+        plausible = Robustness(**switches).mixes_of(sorted_ones, held_out.totals[order])
+        own = sorted_ones.where(rows)
+        n_judged = int(there.sum())
+        judged = replace(
+            held_out,
+            contexts=replace(own, labels=own.labels[:n_judged]),
+            groups=None if held_out.groups is None else held_out.groups[rows],
+            weight=held_out.weight[rows],
+            mix=plausible,
+            n_unseen=plausible.p_hat.size - n_judged,
+        )
+        return judged, plausible
+
+    def _tabulated(
+        self,
+        held_out: HeldOut,
+        y: NDArray[Any],
+        outcomes: dict[str, Outcome],
+        own: Outcome,
+        fitted: Array,
+        plausible: ContextSet,
+        small: float,
+        validation: str,
+        rows: NDArray[np.intp],
+    ) -> Comparison:
+        """Turn losses and predictions of rows into tables and words.
+
+        ``own`` and ``fitted`` are of each context's own model, on rows held out and on those it was fitted to;
+        ``small`` is the excess risk that does not matter.
+        """
+        known_by = {name: outcomes.pop(name) for name in (AS_FEATURE,) if name in outcomes}
+        losses = {name: outcome.losses for name, outcome in outcomes.items()}
+        labels, erm, pooled = held_out.contexts.labels, losses["erm"], COMPETITORS.index("pooled")
+        competitors, nothing = np.column_stack([own.losses, erm]), np.zeros((len(erm), 1))
+        unlimited = replace(held_out, mix=None, n_unseen=0)
+        risk = {name: unlimited.excess_bounds(one, nothing, [""]) for name, one in losses.items()}
+        candidates = {name: losses[name] for name in CANDIDATES if name in losses}
+        by_excess = self.last.get_params()["criterion"] == "excess"
+        against = {"own": own.losses, **candidates} if by_excess else {"risk": np.zeros(len(erm))}
+        choice = choose(held_out, candidates, against)
+        headroom = Headroom(held_out.excess_bounds(erm, own.losses[:, None], ["own"]), small)
+        excess = {
+            name: held_out.excess_bounds(one, competitors, COMPETITORS, pooled if name == "erm" else None)
+            for name, one in losses.items()
+        }
+        unchanged = ExcessDifference(*NOTHING, *NOTHING, held_out.confidence, ())
+        change = {
+            name: unchanged if name == "erm" else held_out.excess_difference(one, erm, competitors, pooled)
+            for name, one in losses.items()
+        }
+        summary = summary_of(held_out, losses, excess, risk, change)
+        cells = [cells_of(name, excess[name].by_context, risk[name].by_context) for name in losses]
+        brackets = brackets_of(held_out, own.losses, erm, fitted, float(np.nanmax([excess["erm"].estimate, small])))
+        measures = measures_of(task_of(self.last), outcomes["erm"].predicted)
+        changes = changes_of(held_out, y, outcomes, measures[0])
+        best = best_baseline(summary)
+        other = held_out.excess_difference(losses["robust"], losses[best], competitors) if best else None
+        leading = headline(summary, changes, measures[0], validation, best)
+        words = verdict(summary, brackets, best, other, small, held_out.confidence)
+        known = None
+        if self.why_known is not None and known_by:
+            known_by = {"erm": outcomes["erm"], PER_CONTEXT: own.filled(outcomes["erm"]), **known_by}
+            known = changes_of(held_out, y, known_by, measures[0])
+            words.append(known_in_words(self.why_known, known, measures[0]))
+        if len(rows) < len(self.y) and validation == SHUFFLED:
+            words.append(f"Of {len(self.y):,} rows {len(rows):,} are judged: the splitter tests no others.")
+        kept = f"To be kept: {choice.chosen}, since {choice.reason}."
+        return Comparison(
+            summary=summary,
+            by_context=Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]}),
+            brackets=brackets,
+            references=dict(zip(labels.tolist(), brackets["held_out"].tolist(), strict=True)),
+            verdict=" ".join([leading, *words, kept]),
+            confidence=held_out.confidence,
+            mixes=plausible,
+            choice=choice,
+            headroom=headroom,
+            measures=measures_by_method(held_out, y, outcomes, measures),
+            measure=measures[0],
+            changes=changes,
+            headline=leading,
+            outcomes=outcomes,
+            y=y,
+            held_out=held_out,
+            rows=rows,
+            validation=validation,
+            known_contexts=known,
+            model=self.model,
+            remarks=" ".join(words),
+        )
 
 
-def _plausible(last: Any, held_out: HeldOut) -> ContextSet:
-    """Return the set of mixes for which an estimator is made."""
-    given = last.get_params(deep=False)
-    switches = {name: given[name] for name in ("confidence", "radius", "draws", "mix") if name in given}
-    return Robustness(**switches).mixes_of(held_out.contexts, held_out.totals)
+def _combined(shuffled: Comparison, forward: Comparison, drift: Drift) -> Comparison:
+    """Return the comparison on shuffled rows with that on later rows, which decides, beside it."""
+    agreed = agreement(shuffled.summary, forward.summary, forward.validation)
+    choice = forward.choice
+    words = [
+        forward.headline,
+        agreed,
+        drift.words,
+        forward.remarks,
+        f"To be kept: {choice.chosen}, since {choice.reason}.",
+    ]
+    return replace(
+        shuffled,
+        forward=forward,
+        agreement=agreed,
+        drift=drift,
+        headline=forward.headline,
+        verdict=" ".join(word for word in words if word),
+    )
 
 
 @contextmanager
@@ -260,212 +592,3 @@ def default_estimator(y: NDArray[Any]) -> Any:
     if kind in ("continuous", "multiclass"):
         return make_pipeline(StandardScaler(), RobustLinearRegression(reference="cross-fit"))
     raise InvalidInputError(f"y is {kind}; compare handles one class or one number per row.")
-
-
-def _held_out_losses(
-    base: Any,
-    methods: Sequence[str],
-    X: Any,
-    y: NDArray[Any],
-    held_out: HeldOut,
-    folds: NDArray[np.intp],
-    *,
-    n_jobs: int | None,
-    **judge: Any,
-) -> dict[str, Array]:
-    """Return the loss of each row under each method, fitted without its fold; preprocessing is fitted once a fold."""
-    contexts, weight = held_out.contexts, held_out.weight
-    models = {name: variant(base, name, contexts.labels, contexts.overlap) for name in methods}
-    by_weight = [name for name in methods if METHODS[name].balanced and not contexts.overlap]
-    weights = {name: contexts.balanced(weight) if name in by_weight else weight for name in methods}
-    prepares = isinstance(base, Pipeline) and len(base.steps) > 1
-
-    def one(fold: int) -> list[Array]:
-        entries, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        seen, labels = contexts.given(entries)
-        present = contexts.labels[np.unique(contexts.codes[entries])]
-        before, after = _safe_indexing(X, seen), _safe_indexing(X, held)
-        if prepares:
-            with config_context(enable_metadata_routing=False):
-                steps = clone(base[:-1])
-                before, after = steps.fit_transform(before, y[seen]), steps.transform(after)
-        losses = []
-        for name, model in models.items():
-            last = _informed(model.steps[-1][1] if prepares else model, contexts.labels, present)
-            metadata = {"contexts": labels, "sample_weight": weights[name][seen]}
-            losses.append(row_losses(fit_routed(last, before, y[seen], **metadata), after, y[held], **judge))
-        return losses
-
-    rows = {name: np.empty(len(y)) for name in methods}
-    present = np.unique(folds)
-    for fold, found in zip(present, Parallel(n_jobs=n_jobs)(delayed(one)(fold) for fold in present), strict=True):
-        for name, losses in zip(methods, found, strict=True):
-            rows[name][folds == fold] = losses
-    return rows
-
-
-def _informed(model: Any, labels: NDArray[Any], present: Iterable[Any]) -> Any:
-    """Return a model that is told of no contexts but those among its rows: a fold may lack one of a single row."""
-    own = innermost(model)
-    mix, there = own.get_params(deep=False).get("mix"), {plain(label) for label in present}
-    lacking = [label for label in labels if plain(label) not in there]
-    if not lacking or not isinstance(mix, (Mix, Mapping)):
-        return model
-    return clone(model).set_params(**{f"{step_name(model)}mix": Mix.of(mix).without(lacking)})
-
-
-def variant(base: Any, method: str, contexts: Sequence[Any] | NDArray[Any], overlap: bool = False) -> Any:
-    """Return the estimator with its switches set for a method; without contexts a fit has one, 0."""
-    prefix, switches = step_name(base), dict(BASELINES[method])
-    given = innermost(base).get_params()
-    if switches.get("criterion") == "risk" and "reference" in given:
-        # What is not scored need not be estimated.
-        switches["reference"] = dict.fromkeys(map(plain, contexts), 0.0)
-    if method != "robust":
-        switches |= {name: None for name in ("adjust", "mix") if name in given}
-    # What is compared is the method itself; which one to keep is said in the end.
-    switches |= {name: value for name, value in (("guard", False), ("headroom", None)) if name in given}
-    if overlap and METHODS[method].balanced:
-        # A row in several contexts has no one weight by which each of them counts alike.
-        switches["mix"] = Mix(shares={plain(label): 1.0 / len(contexts) for label in contexts}, radius=0.0)
-    return clone(base).set_params(**{prefix + name: value for name, value in switches.items()})
-
-
-CANDIDATES = ("erm", "inverse-frequency", "robust")
-"""The methods of which one is kept, the simplest first."""
-
-COMPETITORS = ("own", "pooled")
-"""What excess risk is measured against in every context: its own model, and the plain one for all."""
-
-
-def _judged(
-    held_out: HeldOut,
-    rows: Mapping[str, Array],
-    own: Array,
-    fitted: Array,
-    plausible: ContextSet,
-    model: str,
-    small: float,
-    criterion: Criterion,
-) -> Comparison:
-    """Turn losses of rows into tables and words.
-
-    ``own`` and ``fitted`` are the losses of each context's own model on rows held out, and on those it was fitted to;
-    ``small`` is the excess risk that does not matter, and ``criterion`` what the estimator makes small.
-    """
-    labels, erm, pooled = held_out.contexts.labels, rows["erm"], COMPETITORS.index("pooled")
-    competitors, nothing = np.column_stack([own, erm]), np.zeros((len(erm), 1))
-    risk = {name: held_out.excess_bounds(losses, nothing, [""]) for name, losses in rows.items()}
-    held_out = replace(held_out, mix=plausible, n_unseen=plausible.p_hat.size - len(labels))
-    candidates = {name: rows[name] for name in CANDIDATES if name in rows}
-    against = {"own": own, **candidates} if criterion == "excess" else {"risk": np.zeros(len(erm))}
-    choice = choose(held_out, candidates, against)
-    headroom = Headroom(held_out.excess_bounds(erm, own[:, None], ["own"]), small)
-    excess = {
-        name: held_out.excess_bounds(losses, competitors, COMPETITORS, pooled if name == "erm" else None)
-        for name, losses in rows.items()
-    }
-    unchanged = ExcessDifference(*NOTHING, *NOTHING, held_out.confidence, ())
-    change = {
-        name: unchanged if name == "erm" else held_out.excess_difference(losses, erm, competitors, pooled)
-        for name, losses in rows.items()
-    }
-    summary = _summary(held_out, rows, excess, risk, change)
-    cells = [_cells(name, excess[name].by_context, risk[name].by_context) for name in rows]
-    brackets = _brackets(held_out, own, erm, fitted, float(np.nanmax([excess["erm"].estimate, small])))
-    other = None
-    if "inverse-frequency" in rows:
-        other = held_out.excess_difference(rows["robust"], rows["inverse-frequency"], competitors)
-    words = [
-        *verdict(summary, brackets, other, small, held_out.confidence),
-        f"To be kept: {choice.chosen}, since {choice.reason}.",
-    ]
-    return Comparison(
-        summary=summary,
-        by_context=Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]}),
-        brackets=brackets,
-        references=dict(zip(labels.tolist(), brackets["held_out"].tolist(), strict=True)),
-        verdict=" ".join([*words, f"To be kept: {choice.chosen}, since {choice.reason}."]),
-        confidence=held_out.confidence,
-        mixes=plausible,
-        choice=choice,
-        headroom=headroom,
-        model=model,
-        remarks=" ".join(words[1:]),
-    )
-
-
-def _summary(
-    held_out: HeldOut,
-    rows: Mapping[str, Array],
-    excess: Mapping[str, ExcessBounds],
-    risk: Mapping[str, ExcessBounds],
-    change: Mapping[str, ExcessDifference],
-) -> Table:
-    """Return a row per method; see :class:`Comparison`."""
-    intervals = {
-        "mix_excess": [one.mix for one in excess.values()],
-        "mix_excess_change": [one.mix for one in change.values()],
-        "worst_excess": [one.worst for one in excess.values()],
-        "worst_excess_change": [one.worst for one in change.values()],
-        "nominal_risk": [held_out.mean(losses) for losses in rows.values()],
-        "nominal_risk_change": [held_out.mean(losses - rows["erm"]) for losses in rows.values()],
-        "worst_risk": [one.worst for one in risk.values()],
-    }
-    columns = {
-        f"{name}{end}": column
-        for name, found in intervals.items()
-        for end, column in zip(ENDS, np.array(found).T, strict=True)
-    }
-    return Table(
-        {
-            "method": np.array(list(rows)),
-            **columns,
-            "p_value": np.array([one.p_value for one in excess.values()]),
-            "worst_context": held_out.contexts.labels[[_largest(one.by_context) for one in excess.values()]],
-        }
-    )
-
-
-def _largest(by_context: Table) -> int:
-    """Return the context with the largest excess, of those that can be judged where there are any."""
-    judged = np.isfinite(by_context["low"])
-    excess = by_context["excess"]
-    return int(np.nanargmax(np.where(judged, excess, np.nan) if judged.any() else excess))
-
-
-def _cells(method: str, excess: Table, risk: Table) -> dict[str, NDArray[Any]]:
-    """Return a row per context of one method."""
-    bounds = dict(zip(ENDS, ("excess", "low", "high"), strict=True))
-    return {
-        "method": np.repeat(method, excess.n_rows),
-        **{name: excess[name] for name in ("context", "n", "units")},
-        **{f"risk{end}": risk[name] for end, name in bounds.items()},
-        **{f"excess{end}": excess[name] for end, name in bounds.items()},
-        "competitor": excess["competitor"],
-    }
-
-
-def _brackets(held_out: HeldOut, own: Array, erm: Array, fitted: Array, tolerated: float) -> Table:
-    """Return what is known of the least possible risk of each context, from both sides.
-
-    A context is too small to judge where the two sides, with their noise, are further apart than is tolerated: the
-    largest excess of the plain model, or what is negligible.
-    """
-    with np.errstate(invalid="ignore"):
-        pairs = held_out.pairs(np.column_stack([own, erm, fitted, own - fitted, erm - fitted]))
-    best = np.argmin(np.where(np.isnan(pairs.mean[:, :2]), np.inf, pairs.mean[:, :2]), axis=1)
-    at = np.arange(len(best))
-    width, error = pairs.mean[at, 3 + best], pairs.error[at, 3 + best]
-    with np.errstate(invalid="ignore"):
-        beyond = (width > 2.0 * error) & (pairs.n_units > 1)
-        too_small = width + 2.0 * error > tolerated
-    return Table.of(
-        "",
-        context=held_out.contexts.labels,
-        n=held_out.contexts.counts,
-        in_sample=pairs.mean[:, 2],
-        held_out=pairs.mean[at, best],
-        differ=beyond,
-        too_small=too_small | (pairs.n_units == 1),
-    )

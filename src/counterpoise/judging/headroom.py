@@ -16,11 +16,13 @@ from counterpoise.estimators.learners import (
     least_probability,
     out_of_fold_losses,
     specialist_losses,
+    splits_by,
 )
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.inference.excess import HeldOut
 from counterpoise.inference.headroom import Headroom, headroom_of
-from counterpoise.judging.comparison import default_estimator, variant
+from counterpoise.judging.comparison import default_estimator
+from counterpoise.judging.trials import variant
 from counterpoise.validation import check_aligned, unwrapped
 
 
@@ -91,6 +93,6 @@ def headroom(
     held_out, X, target, folds = held_out.weighted(X, target, folds)
     judge: dict[str, Any] = {"loss": loss, "floor": least_probability(len(target)), "n_jobs": n_jobs}
     plain = out_of_fold_losses(learner, X, target, held_out.weight, np.ones(len(target)), folds, **judge)
-    own = specialist_losses(learner, X, target, held_out.weight, held_out.contexts.codes, folds, **judge)
+    own = specialist_losses(learner, X, target, held_out.weight, held_out.contexts.codes, splits_by(folds), **judge)
     lowest = last.lowest_losses(target) if loss is None and hasattr(last, "lowest_losses") else 0.0
     return headroom_of(held_out, plain, own, lowest)

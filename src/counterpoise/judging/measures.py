@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -61,12 +61,15 @@ class Predicted:
         Whether a classifier has no probabilities.
     quantile : float
         The level of a model of quantiles.
+    are_losses : bool
+        Whether a model tells no more than the loss of each row, and these are they.
     """
 
     values: Array
     classes: NDArray[Any] | None = None
     certain: bool = False
     quantile: float = 0.5
+    are_losses: bool = False
 
     @classmethod
     def of(cls, model: Any, X: Any) -> Predicted:
@@ -109,11 +112,11 @@ class Predicted:
             times[rows] += 1.0
         with np.errstate(invalid="ignore"):
             values = total / (times if classes is None else times[:, None])
-        return cls(values, classes, first.certain, first.quantile)
+        return replace(first, values=values, classes=classes)
 
     def rows(self, at: NDArray[Any]) -> Predicted:
         """Return those of some rows."""
-        return Predicted(self.values[at], self.classes, self.certain, self.quantile)
+        return replace(self, values=self.values[at])
 
     def codes(self, y: Any) -> NDArray[np.intp]:
         """Return the place of every target among the classes; -1 for those that the model does not know."""
@@ -133,6 +136,8 @@ class Judged:
         """Pair targets with predictions."""
         if predicted.classes is not None:
             return cls(predicted.codes(y), predicted)
+        if predicted.are_losses:
+            return cls(np.zeros(len(predicted.values)), predicted)
         return cls(np.asarray(unwrapped(y), dtype=np.float64), predicted)
 
     def rows(self, at: NDArray[Any]) -> Judged:
@@ -305,6 +310,7 @@ _BELOW = Measure(
     None,
     lambda rows: (rows.residual <= 0).astype(np.float64),
 )
+_RISK = Measure("risk", "mean loss", "", False, lambda rows: rows.predicted.values)
 
 MEASURES: dict[Task, tuple[Measure, ...]] = {
     "classification": (_ACCURACY, _AUC, _LOG_LOSS, _BRIER, _CALIBRATION),
@@ -318,6 +324,8 @@ MEASURES: dict[Task, tuple[Measure, ...]] = {
 
 def measures_of(task: Task, predicted: Predicted | None = None) -> tuple[Measure, ...]:
     """Return the measures of a task, of which the first leads; of a classifier without probabilities the accuracy."""
+    if predicted is not None and predicted.are_losses:
+        return (_RISK,)
     return MEASURES[task][:1] if predicted is not None and predicted.certain else MEASURES[task]
 
 

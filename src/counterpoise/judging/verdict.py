@@ -11,20 +11,106 @@ from counterpoise.contexts import shown
 from counterpoise.inference.excess import ExcessDifference
 from counterpoise.inference.headroom import to_gain
 from counterpoise.inference.intervals import Interval, interval_in
+from counterpoise.judging.measures import ALL, Measure
 from counterpoise.table import Table, written
 
 Array = NDArray[np.float64]
 
+SHUFFLED = "held-out rows"
+"""What the rows are called that a cross-validation judges."""
+
 _NAMED = 3
 
 
-def change_in_words(low: float, high: float) -> str:
-    """Return the verb for a difference: a change is claimed only where its interval excludes zero."""
-    return "lowers" if high < 0 else "raises" if low > 0 else "does not clearly change"
+def change_in_words(low: float, high: float, small: float = 0.0) -> str:
+    """Return the verb for a difference: a change is claimed only where its interval excludes zero.
+
+    Parameters
+    ----------
+    small : float
+        A change that does not matter. None is larger where both ends are within it.
+    """
+    if high < 0 or low > 0:
+        return "lowers" if high < 0 else "raises"
+    return "makes no practical difference to" if 0.0 < small >= max(abs(low), abs(high)) else "does not clearly change"
+
+
+def best_baseline(summary: Table) -> str | None:
+    """Return the method, robust and plain apart, with the lowest estimate in the worst plausible mix."""
+    others = {row["method"]: row["mix_excess"] for row in summary.rows() if row["method"] not in ("robust", "erm")}
+    return None if not others or np.isnan(list(others.values())).any() else min(others, key=others.__getitem__)
+
+
+def headline(summary: Table, changes: Table, measure: Measure, validation: str, best: str | None) -> str:
+    """Say what the context that the plain model serves worst gains, and what all rows pay, in natural units.
+
+    Parameters
+    ----------
+    summary, changes : Table
+        Of a comparison.
+    measure : Measure
+        The one that leads.
+    validation : str
+        What the rows are called that were held out.
+    best : str, optional
+        The best baseline, of which the same is said.
+    """
+    named = next(row["worst_context"] for row in summary.rows() if row["method"] == "erm")
+    ours = {row["context"]: row for row in changes.where(method="robust").rows()}
+    there, every = ours.get(named), ours[ALL]
+    words = []
+    if there is not None and not np.isnan(there["before"]):
+        words.append(
+            f"the plain model serves {shown(named):.60} ({_rows(there['n'])}) worst: {measure.name} "
+            f"{measure.text(there['before'])}, with the robust model {measure.text(there['after'])} "
+            f"({_changed(there, measure)})"
+        )
+    words.append(
+        f"over all {_rows(every['n'])} {measure.name} goes from {measure.text(every['before'])} to "
+        f"{measure.text(every['after'])} ({_changed(every, measure)})"
+    )
+    sentence = f"On {validation} {'; '.join(words)}."
+    if best is None:
+        return sentence
+    other = {row["context"]: row for row in changes.where(method=best).rows()}
+    same = [f"{measure.text(other[ALL]['after'])} over all rows"]
+    if there is not None and not np.isnan(other[named]["after"]):
+        same.insert(0, f"{measure.text(other[named]['after'])} in {shown(named):.60}")
+    return f"{sentence} The best baseline, {best}, has {' and '.join(same)}."
+
+
+def _changed(row: dict[str, Any], measure: Measure) -> str:
+    value, low, high = (measure.text(one, "+") for one in interval_in(row, "change"))
+    points = " points" if measure.unit == "%" else ""
+    interval = f" [{low}, {high}]" if not np.isnan(row["change_low"]) else ""
+    return f"{value}{points}{interval}: {row['size']}"
+
+
+def _rows(n: int) -> str:
+    return f"{n:,} {'row' if n == 1 else 'rows'}"
+
+
+def known_in_words(why: str, changes: Table, measure: Measure) -> str:
+    """Say what can be had where the context is known when predicting."""
+    every = [row for row in changes.rows() if row["context"] == ALL]
+    offers = [f"a {row['method']}" if k == 0 else f"the {row['method']}" for k, row in enumerate(every)]
+    found = [
+        f"{offer} has {measure.name} {measure.text(row['after'])} ({_changed(row, measure)})"
+        for offer, row in zip(offers, every, strict=True)
+    ]
+    return (
+        f"{why[:1].upper()}{why[1:]}. There, over all rows and beside {measure.text(every[0]['before'])} of the plain "
+        f"model, {' and '.join(found)}."
+    )
 
 
 def verdict(
-    summary: Table, brackets: Table, inverse_frequency: ExcessDifference | None, small: float, confidence: float
+    summary: Table,
+    brackets: Table,
+    best: str | None,
+    difference: ExcessDifference | None,
+    small: float,
+    confidence: float,
 ) -> list[str]:
     """Say which method does best in the worst plausible mix, what that costs, and whether there is anything to gain.
 
@@ -32,8 +118,10 @@ def verdict(
     ----------
     summary, brackets : Table
         Of a comparison.
-    inverse_frequency : ExcessDifference, optional
-        Robust against inverse-frequency weights.
+    best : str, optional
+        The best baseline.
+    difference : ExcessDifference, optional
+        Robust against that baseline.
     small : float
         An excess that does not matter.
     """
@@ -45,44 +133,42 @@ def verdict(
             "group, and nobody knows what another would have been.",
             f"On average its risk is {written(robust['nominal_risk'])} against {written(erm['nominal_risk'])}.",
         ]
-    verb = change_in_words(robust["mix_excess_change_low"], robust["mix_excess_change_high"])
+    verb = change_in_words(robust["mix_excess_change_low"], robust["mix_excess_change_high"], small)
     mixed, worst, mean = (
         [written(row[name]) for row in (robust, erm)] for name in ("mix_excess", "worst_excess", "nominal_risk")
     )
-    where = [shown(row["worst_context"]) for row in (robust, erm)]
+    counts = {row["context"]: row["n"] for row in brackets.rows()}
+    where = [f"{shown(row['worst_context'])}, {_rows(counts[row['worst_context']])}" for row in (robust, erm)]
     mix_change, worst_change, mean_change = (
         _signed(interval_in(robust, f"{name}_change")) for name in ("mix_excess", "worst_excess", "nominal_risk")
     )
+    slight = ""
+    if verb in ("lowers", "raises") and abs(robust["mix_excess_change"]) < small:
+        slight = f"; less than {written(small, digits=2)} matters to nobody"
     words = [
         f"Robust {verb} the excess risk in the worst plausible mix: {mixed[0]} against {mixed[1]} for plain empirical "
-        f"risk minimisation, a difference of {mix_change}.",
+        f"risk minimisation, a difference of {mix_change}{slight}.",
         f"In the worst single context it is {worst[0]} ({where[0]}) against {worst[1]} ({where[1]}), a difference of "
         f"{worst_change}.",
         f"On average its risk is {mean[0]} against {mean[1]}, a difference of {mean_change}.",
         to_gain(erm["p_value"], erm["worst_excess_high"], small, confidence, bool(brackets["too_small"].any())),
     ]
-    if inverse_frequency is not None:
-        words.append(_plain_weights(rows["inverse-frequency"]["mix_excess"], inverse_frequency))
-    best = min(rows, key=lambda name: (np.nan_to_num(rows[name]["mix_excess"], nan=np.inf), name != "robust"))
-    words.append(f"Lowest estimate in the worst mix: {best} ({written(rows[best]['mix_excess'])}).")
+    if best is not None and difference is not None:
+        words.append(_beside(best, rows[best]["mix_excess"], difference))
     small_ones = [row for row in brackets.rows() if row["too_small"]]
     if small_ones:
         words.append(f"Too small to judge: {_listed(small_ones)}.")
     return words
 
 
-def _plain_weights(value: float, difference: ExcessDifference) -> str:
-    """Say how inverse-frequency weights compare; the difference is that of robust to them."""
+def _beside(best: str, value: float, difference: ExcessDifference) -> str:
+    """Say how the best baseline compares; the difference is that of robust to it."""
     _, low, high = difference.mix
     against = f"{written(value)}" + (f"; robust is {_signed(difference.mix)} from it" if low == low else "")
-    if low > 0:
-        return f"Plain inverse-frequency weights do better in the worst mix ({against})."
-    if high < 0:
-        return f"Inverse-frequency weights do not do as well in the worst mix ({against})."
-    return (
-        "Plain inverse-frequency weights are as good in the worst mix as far as these rows tell, which cannot tell the "
-        f"two apart ({against})."
-    )
+    words = "does better than robust" if low > 0 else "does worse than robust" if high < 0 else ""
+    if not words:
+        return f"The best baseline, {best}, cannot be told apart from robust in the worst mix ({against})."
+    return f"The best baseline, {best}, {words} in the worst mix ({against})."
 
 
 def _signed(interval: Interval) -> str:
@@ -92,7 +178,7 @@ def _signed(interval: Interval) -> str:
 
 
 def _listed(rows: list[dict[str, Any]]) -> str:
-    named = [f"{shown(row['context']):.40} ({row['n']} {'row' if row['n'] == 1 else 'rows'})" for row in rows[:_NAMED]]
+    named = [f"{shown(row['context']):.40} ({_rows(row['n'])})" for row in rows[:_NAMED]]
     left = len(rows) - _NAMED
     more = f" and {left} more {'context' if left == 1 else 'contexts'}" if left > 0 else ""
     return f"{', '.join(named)}{more}"
