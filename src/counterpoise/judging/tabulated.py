@@ -167,5 +167,6 @@ def changes_of(held_out: HeldOut, y: NDArray[Any], outcomes: Mapping[str, Outcom
 
 def sorted_ends(measure: Measure, before: float, mean_change: Interval) -> tuple[float, float, float]:
     """Return the change of a measure, lower end first, from the change of the mean of its losses."""
-    value, *ends = (measure.change(before, one) for one in mean_change)
+    # Zero without a sign.
+    value, *ends = (measure.change(before, one) + 0.0 for one in mean_change)
     return value, min(ends), max(ends)

@@ -155,6 +155,8 @@ def verdict(
     ]
     if best is not None and difference is not None:
         words.append(_beside(best, rows[best]["mix_excess"], difference))
+    lowest = min(rows, key=lambda name: (np.nan_to_num(rows[name]["mix_excess"], nan=np.inf), name != "robust"))
+    words.append(f"Lowest estimate in the worst mix: {lowest} ({written(rows[lowest]['mix_excess'])}).")
     small_ones = [row for row in brackets.rows() if row["too_small"]]
     if small_ones:
         words.append(f"Too small to judge: {_listed(small_ones)}.")

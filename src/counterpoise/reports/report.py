@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -60,7 +60,7 @@ class Report:
         What the model was made from and with, listed at the end.
     notes : sequence of str
         What the reader should know first.
-    cv, groups, n_jobs
+    cv, time, cuts, gap, groups, context_known, n_jobs, progress
         Of the comparison with the baselines, see :func:`counterpoise.compare`; a model with ``draws="groups"`` is
         fitted with the groups.
     risk : str
@@ -91,6 +91,11 @@ class Report:
     levels: int = 30
     n_rows: int | None = None
     keeps: str = "robust"
+    time: Any = None
+    cuts: int = 4
+    gap: Any = None
+    context_known: bool | None = None
+    progress: Callable[[float], None] | None = None
 
     @cached_property
     def fitted(self) -> Any:
@@ -147,8 +152,13 @@ class Report:
             self.contexts,
             estimator=self._judged,
             cv=self.cv,
+            time=self.time,
+            cuts=self.cuts,
+            gap=self.gap,
             groups=self.groups,
+            context_known=self.context_known,
             n_jobs=self.n_jobs,
+            progress=self.progress,
         )
 
     @property
@@ -159,7 +169,7 @@ class Report:
     @property
     def advice(self) -> str:
         """Which model is kept, or would better be, and why."""
-        kept, chosen, choice = MODELS[self.kept], MODELS[self.comparison.chosen], self.comparison.choice
+        kept, chosen, choice = MODELS[self.kept], MODELS[self.comparison.chosen], self.comparison.decisive.choice
         if self.kept != self.comparison.chosen:
             return f"{kept} is kept, as asked; held-out rows speak for {chosen}.".capitalize()
         asked = "" if self.keeps == BEST else ", as asked"
@@ -269,7 +279,7 @@ class Report:
         return {
             "verdict": self.verdict,
             "kept": self.kept,
-            "candidates": plain_rows(self.comparison.choice.candidates),
+            "candidates": plain_rows(self.comparison.decisive.choice.candidates),
             "headroom": self._headroom,
             **sample,
             "contexts": plain_rows(self.by_context),

@@ -1,0 +1,266 @@
+"""Fitted to the past and judged on what came later: who is fitted to what, what carries over, and what changed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.model_selection import KFold, ShuffleSplit, TimeSeriesSplit
+
+import counterpoise as cpo
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.inference.excess import HeldOut
+from counterpoise.judging.later import agreement, drift_of, later_rows
+from counterpoise.table import Table
+
+RNG = np.random.default_rng(11)
+N = 360
+X = RNG.standard_normal((N, 2))
+C = np.array(["a", "b", "c"])[RNG.choice(3, N, p=[0.5, 0.3, 0.2])]
+Y = X[:, 0] * np.where(C == "c", -1.0, 1.0) + RNG.standard_normal(N)
+DAYS = np.datetime64("2024-01-01") + np.sort(RNG.integers(0, 365, N))
+SEEN: list[tuple[float, float, int]] = []
+
+
+class Recorder(RegressorMixin, BaseEstimator):
+    """Remembers the times it is fitted to, which are its only feature, and those that it is asked about."""
+
+    def __init__(self, radius=0.1, confidence=0.9, criterion="excess", mix=None, draws=None):
+        self.radius, self.confidence, self.criterion, self.mix, self.draws = radius, confidence, criterion, mix, draws
+
+    def fit(self, X, y, contexts=None, sample_weight=None):
+        self.latest_ = X[:, 0].max()
+        self.mean_ = np.mean(y)
+        return self
+
+    def predict(self, X):
+        SEEN.append((self.latest_, X[:, 0].min(), len(X)))
+        return np.full(len(X), self.mean_)
+
+
+@pytest.fixture(scope="module")
+def both():
+    return cpo.compare(X, Y, C, time=DAYS)
+
+
+@pytest.mark.parametrize("gap", [0, 5])
+def test_no_model_is_fitted_to_what_came_later(gap):
+    times = np.repeat(np.arange(60.0), 4)
+    SEEN.clear()
+    cpo.compare(times[:, None], times, np.arange(240) % 3, estimator=Recorder(), cv=None, time=times, gap=gap)
+    assert SEEN
+    assert all(latest + gap < first for latest, first, _ in SEEN)
+
+
+def test_both_validations_are_there_and_later_rows_decide(both):
+    assert both.forward is not None
+    assert both.validation == "held-out rows"
+    assert both.forward.validation == "later months"
+    assert both.chosen == both.forward.choice.chosen == both.decisive.chosen
+    assert both.verdict.startswith(both.forward.headline)
+    assert both.agreement in both.verdict
+    assert both.drift.words in both.verdict
+    alone = cpo.compare(X, Y, C, time=DAYS, cv=None)
+    np.testing.assert_allclose(alone.summary["mix_excess"], both.forward.summary["mix_excess"])
+    assert alone.forward is None
+
+
+def test_later_rows_are_judged_by_models_of_the_past_alone(both):
+    """A computation by hand of the plain model's risk."""
+    order = np.unique(DAYS)
+    total, n = 0.0, 0
+    from counterpoise.inference.windows import expanding_windows
+
+    for seen, later in expanding_windows(DAYS):
+        assert DAYS[seen].max() < DAYS[later].min()
+        scaled = (X - X[seen].mean(axis=0)) / X[seen].std(axis=0)
+        model = cpo.RobustLinearRegression(radius=0.0).fit(scaled[seen], Y[seen], contexts=C[seen])
+        total += np.sum(0.5 * (model.predict(scaled[later]) - Y[later]) ** 2)
+        n += len(later)
+    row = both.forward.summary.where(method="erm")
+    assert row["nominal_risk"][0] == pytest.approx(total / n, rel=1e-6)
+    assert both.forward.by_context.where(method="erm")["n"].sum() == n < len(order) * N
+
+
+def test_rows_without_weight_have_no_part_in_it(both):
+    doubled = np.concatenate([X, X + 100.0]), np.concatenate([Y, -Y]), np.concatenate([C, C])
+    weight = np.concatenate([np.ones(N), np.zeros(N)])
+    again = cpo.compare(*doubled, time=np.concatenate([DAYS, DAYS]), sample_weight=weight)
+    np.testing.assert_allclose(again.forward.summary["mix_excess"], both.forward.summary["mix_excess"], rtol=1e-6)
+
+
+def test_contexts_that_only_the_past_or_only_the_future_has_are_judged_or_left_out_by_name():
+    labels = C.astype(object)
+    labels[:60] = "gone"
+    labels[-40:] = "new"
+    found = cpo.compare(X, Y, labels, time=np.arange(N), cuts=2)
+    contexts = found.forward.by_context["context"].tolist()
+    assert "gone" not in contexts
+    assert "new" in contexts
+    assert "gone" in found.by_context["context"].tolist()
+    assert found.drift.new_share == pytest.approx(40 / found.forward.held_out.weight.sum())
+    assert "contexts not seen before" in found.drift.words
+    without_names = cpo.RobustLinearRegression(mix=cpo.KLBall(np.full(5, 0.2), 0.1))
+    with pytest.raises(InvalidInputError, match="no row of context gone is held out"):
+        cpo.compare(np.zeros((N, 1)), Y, labels, estimator=without_names, time=np.arange(N), cuts=2, cv=None)
+
+
+def test_a_mix_by_name_is_the_same_whatever_the_order_of_judged_contexts():
+    labels = C.astype(object)
+    labels[:60] = "aaa, gone"
+    mix = cpo.Mix(shares={"aaa, gone": 0.1, "a": 0.3, "b": 0.3, "c": 0.3}, radius=0.2)
+    found = cpo.compare(X, Y, labels, time=np.arange(N), mix=mix)
+    shares = dict(zip(["a", "b", "c", "aaa, gone"], found.forward.mixes.p_hat, strict=True))
+    assert shares["aaa, gone"] == pytest.approx(0.1)
+    assert found.mixes.p_hat[1] == pytest.approx(0.1)
+
+
+def test_a_splitter_that_does_not_test_every_row_is_accepted_and_said():
+    found = cpo.compare(X, Y, C, cv=TimeSeriesSplit(4))
+    assert found.by_context.where(method="robust")["n"].sum() == 288
+    assert "Of 360 rows 288 are judged" in found.verdict
+    assert "are judged" not in cpo.compare(X, Y, C, cv=KFold(4)).verdict
+    # One that tests some rows twice counts each once, by the mean of its losses.
+    again = cpo.compare(X, Y, C, cv=ShuffleSplit(8, random_state=0))
+    assert again.by_context.where(method="robust")["n"].sum() == len(again.rows) < N
+
+
+def test_a_splitter_that_judges_what_it_fits_is_refused():
+    rows = np.arange(N)
+    with pytest.raises(InvalidInputError, match="fitted to it"):
+        cpo.compare(X, Y, C, cv=[(rows, rows)])
+
+
+def test_gains_that_shuffled_rows_show_and_later_rows_do_not_are_said():
+    """What tells the rare context apart holds for a while only, and every fold of shuffled rows has seen it."""
+    rng = np.random.default_rng(5)
+    n = 3000
+    time = np.arange(n)
+    codes = rng.choice(2, n, p=[0.85, 0.15])
+    turn = np.where((time // 500) % 2 == 0, 1.0, -1.0)
+    features = np.column_stack([rng.standard_normal(n), np.eye(6)[time // 500]])
+    # In the rare context the level jumps from block to block, which folds know and the past does not.
+    y = features[:, 0] * np.where(codes == 1, 0.2, 1.0) + 2.0 * turn * (codes == 1) + 0.5 * rng.standard_normal(n)
+    model = cpo.RobustLinearRegression(radius=0.3, reference="cross-fit")
+    found = cpo.compare(features, y, codes, estimator=model, time=time, cuts=5)
+    robust = found.summary.where(method="robust")
+    assert robust["mix_excess_change_high"][0] < 0.0
+    assert "did not carry over to later rows" in found.agreement or "turns into a loss" in found.agreement
+
+
+def _summary(low, high):
+    robust = {"mix_excess_change": (low + high) / 2, "mix_excess_change_low": low, "mix_excess_change_high": high}
+    return Table.of(method=["robust"], **{name: [value] for name, value in robust.items()})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ((-2, -1), (-2, -1), "carries over to later weeks"),
+        ((-2, -1), (-2, 1), "did not carry over to later weeks"),
+        ((-2, -1), (1, 2), "turns into a loss in later weeks"),
+        ((-1, 1), (-2, -1), "that shuffled rows do not show"),
+        ((-1, 1), (1, 2), "does harm, which shuffled rows do not show"),
+        ((1, 2), (1, 2), "does harm:"),
+        ((-1, 1), (-1, 1), "Neither shuffled rows nor later weeks"),
+        ((-2, -1), (np.nan, np.nan), "too few later weeks"),
+    ],
+)
+def test_agreement_is_said_by_both_intervals(before, after, words):
+    assert words in agreement(_summary(*before), _summary(*after), "later weeks")
+
+
+@pytest.mark.parametrize(("days", "name"), [(0.2, "hours"), (3, "days"), (30, "weeks"), (90, "months"), (800, "years")])
+def test_later_rows_are_called_by_how_long_a_block_lasts(days, name):
+    times = np.datetime64("2020-01-01") + (np.arange(50) * days * 5 * 86_400 / 49).astype("m8[s]")
+    assert later_rows(times, 4) == f"later {name}"
+    assert later_rows(np.arange(50), 4) == "later rows"
+
+
+def _drift(codes_before, losses_before, codes_after, losses_after):
+    codes = np.concatenate([codes_before, codes_after])
+    n = len(codes_before)
+    held_out = HeldOut.of(len(codes), codes)
+    past, later = np.arange(n), np.arange(n, len(codes))
+    shuffled = np.concatenate([losses_before, np.full(len(later), 7.0)])
+    losses = {"erm": (shuffled, np.asarray(losses_after))}
+    return drift_of(losses, (np.arange(len(codes)), later), [(past, later)], held_out, "later days")
+
+
+def test_a_change_of_the_mix_alone_is_no_drift():
+    found = _drift([0, 0, 0, 1], [1.0, 1.0, 1.0, 3.0], [0, 1, 1, 1], [1.0, 3.0, 3.0, 3.0]).table
+    assert found["mix"][0] == pytest.approx(1.0)
+    assert found["within"][0] == pytest.approx(0.0)
+    assert found["change"][0] == pytest.approx(1.0)
+
+
+def test_a_change_within_contexts_alone_is_drift():
+    found = _drift([0, 0, 1, 1], [1.0, 1.0, 3.0, 3.0], [0, 0, 1, 1], [2.0, 2.0, 3.0, 3.0]).table
+    assert found["mix"][0] == pytest.approx(0.0)
+    assert found["within"][0] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_parts_of_a_change_add_up_also_with_contexts_that_come_and_go(seed):
+    rng = np.random.default_rng(seed)
+    before, after = rng.integers(0, 4, 80), rng.integers(1, 6, 70)
+    losses = rng.exponential(size=80), rng.exponential(size=70)
+    found = _drift(before, losses[0], after, losses[1])
+    row = next(found.table.rows())
+    assert row["before"] == pytest.approx(losses[0].mean())
+    assert row["after"] == pytest.approx(losses[1].mean())
+    assert row["mix"] + row["within"] + row["new"] == pytest.approx(row["change"])
+    assert found.new_share == pytest.approx(np.mean(after > 3))
+
+
+def test_the_error_of_drift_is_that_of_repeated_draws():
+    """Simulated: the mix and the risks are known, and only rows are drawn."""
+    rng = np.random.default_rng(0)
+    estimates, errors = [], []
+    for _ in range(300):
+        codes = np.repeat([0, 1], 40), np.repeat([0, 1], [20, 60])
+        losses = rng.exponential(1.0, 80), rng.exponential(1.5, 80)
+        row = next(_drift(codes[0], losses[0], codes[1], losses[1]).table.rows())
+        estimates.append(row["within"])
+        errors.append(row["within_error"])
+    assert np.mean(estimates) == pytest.approx(0.5, abs=0.05)
+    assert np.mean(errors) == pytest.approx(np.std(estimates), rel=0.15)
+
+
+def test_contexts_known_when_predicting_show_what_they_could_give():
+    rng = np.random.default_rng(8)
+    day = np.array(["Mon", "Tue", "Wed", "Thu", "Fri"])[np.arange(1000) % 5]
+    features = rng.standard_normal((1000, 2))
+    demand = features[:, 0] + np.where(day == "Fri", 4.0, 0.0) + rng.standard_normal(1000)
+    found = cpo.compare(features, demand, day)
+    every = {row["method"]: row for row in found.known_contexts.rows() if row["context"] == "all"}
+    assert every["model per context"]["size"] == every["context as a feature"]["size"] == "better"
+    assert every["context as a feature"]["after"] == pytest.approx(1.0, abs=0.07)
+    assert "calendar" in found.verdict
+    assert "the context as a feature has RMSE" in found.verdict
+    assert cpo.compare(features, demand, day, context_known=False).known_contexts is None
+    assert cpo.compare(X, Y, C).known_contexts is None
+    assert cpo.compare(X, Y, C, context_known=True).known_contexts is not None
+
+
+def test_headlines_are_about_a_context_with_its_rows_and_weigh_what_they_claim(both):
+    decisive = both.forward
+    named = decisive.summary.where(method="erm")["worst_context"][0]
+    n = int(np.sum(decisive.by_context["n"][decisive.by_context["context"] == named][0]))
+    assert f"serves {named} ({n} rows) worst: RMSE" in both.headline
+    assert "The best baseline, " in both.headline
+    row = next(row for row in decisive.changes.where(method="robust").rows() if row["context"] == named)
+    assert row["size"] in both.headline
+    assert "as good" not in both.verdict
+    measured = decisive.measures.where(method="robust")
+    at = measured["context"].tolist().index(named)
+    assert row["after"] == pytest.approx(measured["RMSE"][at])
+
+
+def test_times_that_do_not_fit_are_refused():
+    with pytest.raises(InvalidInputError, match="Pass one for each row"):
+        cpo.compare(X, Y, C, time=np.arange(5))
+    with pytest.raises(InvalidInputError, match="no rows are held out"):
+        cpo.compare(X, Y, C, cv=None)
+    with pytest.raises(InvalidInputError, match="different times"):
+        cpo.compare(X, Y, C, time=np.arange(N) % 2, cuts=4)
