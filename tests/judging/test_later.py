@@ -100,9 +100,14 @@ def test_contexts_that_only_the_past_or_only_the_future_has_are_judged_or_left_o
     assert "gone" in found.by_context["context"].tolist()
     assert found.drift.new_share == pytest.approx(40 / found.forward.held_out.weight.sum())
     assert "contexts not seen before" in found.drift.words
-    without_names = cpo.RobustLinearRegression(mix=cpo.KLBall(np.full(5, 0.2), 0.1))
+
+
+def test_a_set_without_labels_cannot_be_judged_where_a_context_is_not():
+    labels = C.astype(object)
+    labels[:60] = "gone"
+    model = cpo.RobustLinearRegression(mix=cpo.KLBall(np.full(4, 0.25), 0.1))
     with pytest.raises(InvalidInputError, match="no row of context gone is held out"):
-        cpo.compare(np.zeros((N, 1)), Y, labels, estimator=without_names, time=np.arange(N), cuts=2, cv=None)
+        cpo.compare(X, Y, labels, estimator=model, time=np.arange(N), cuts=2, cv=None)
 
 
 def test_a_mix_by_name_is_the_same_whatever_the_order_of_judged_contexts():
