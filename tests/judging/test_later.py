@@ -250,7 +250,8 @@ def test_contexts_known_when_predicting_show_what_they_could_give():
 
 def test_headlines_are_about_a_context_with_its_rows_and_weigh_what_they_claim(both):
     decisive = both.forward
-    named = decisive.summary.where(method="erm")["worst_context"][0]
+    own = decisive.by_context.where(method="erm")
+    named = own["context"][np.argmax(own["excess"])]
     n = int(np.sum(decisive.by_context["n"][decisive.by_context["context"] == named][0]))
     assert f"serves {named} ({n} rows) worst: RMSE" in both.headline
     assert "The best baseline, " in both.headline

@@ -118,6 +118,48 @@ def say(words: str = "") -> None:
     typer.echo(tame(words), err=True)
 
 
+_OFTEN = 20.0
+"""Seconds between two lines of progress in a log."""
+
+
+def _nobody(fraction: float) -> None:
+    """Hear nothing."""
+
+
+def _left(fraction: float, start: float) -> str:
+    """Return which part is done, and about how long the rest will take."""
+    taken = time.perf_counter() - start
+    if not 0.0 < fraction < 1.0:
+        return f"{100 * fraction:.0f}%"
+    return f"{100 * fraction:.0f}%, about {in_time(taken * (1.0 - fraction) / fraction)} left"
+
+
+def in_time(seconds: float) -> str:
+    """Return a time in words."""
+    if seconds < 100:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+@dataclass
+class _Log:
+    """Says how far something is, where nobody can wipe it away again: now and then, and only of what takes long."""
+
+    words: str
+    start: float
+    last: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.last = self.start
+
+    def __call__(self, fraction: float) -> None:
+        """Hear which part is done."""
+        now = time.perf_counter()
+        if now - self.last >= _OFTEN and fraction < 1.0:
+            self.last = now
+            say(f"{self.words}: {_left(fraction, self.start)}")
+
+
 @dataclass(frozen=True)
 class Speaker:
     """Says what is going on, as much of it as was asked for.
@@ -135,17 +177,19 @@ class Speaker:
     said: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @contextmanager
-    def step(self, words: str) -> Iterator[None]:
-        """Show what is being done while it is."""
-        from rich.console import Console
-
+    def step(self, words: str) -> Iterator[Callable[[float], None]]:
+        """Show what is being done while it is, and how much of it is done, by what is returned."""
         start = time.perf_counter()
         if self.quiet:
-            yield
+            yield _nobody
+        elif sys.stderr.isatty():
+            from rich.console import Console
+
+            # Wiped away again.
+            with Console(stderr=True).status(f"{words} ...") as status:
+                yield lambda fraction: status.update(f"{words} ... {_left(fraction, start)}")
         else:
-            # On a terminal only, where it is wiped away again.
-            with Console(stderr=True).status(f"{words} ..."):
-                yield
+            yield _Log(words, start)
         if self.verbose and not self.quiet:
             say(f"{words}: {time.perf_counter() - start:.2f} s")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import inspect
 import math
@@ -21,7 +22,21 @@ if TYPE_CHECKING:
     from counterpoise.tables.tabular.columns import Asked
 
 File = Annotated[Path, typer.Argument(help="The table: csv, parquet or arrow, or a folder of such files.")]
-Folds = Annotated[int, typer.Option(help="Of the cross-validation.")]
+Cuts = Annotated[
+    int, typer.Option(help="With --time: points in time before which methods are fitted, and after which judged.")
+]
+Gap = Annotated[
+    str | None,
+    typer.Option(
+        metavar="<duration>",
+        help="With --time: rows this close before a cut are not fitted to: 7d, 12h, or a number in the column's units.",
+        show_default="none",
+    ),
+]
+Thorough = Annotated[
+    bool, typer.Option("--thorough", help="Compare on all rows, not on a sample where they are more than 100,000.")
+]
+Folds = Annotated[int, typer.Option(help="Of the cross-validation; 0: later rows alone judge, with --time.")]
 Jobs = Annotated[int, typer.Option(help="Processes; -1 is one per core.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 Confidence = Annotated[float, typer.Option(help="Of the set of plausible mixes, from 0 to 1.")]
@@ -62,7 +77,10 @@ SetOption = Annotated[
     str,
     typer.Option("--set", metavar="kl|chi2|tv", help="Distance of mixes: divergence, chi-square or total variation."),
 ]
-Time = Annotated[str | None, typer.Option(help="Column of dates or numbers in whose order rows came: sizes the set.")]
+Time = Annotated[
+    str | None,
+    typer.Option(help="Column of dates or numbers in whose order rows came: sizes the set, and lets later rows judge."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -247,6 +265,19 @@ def checked_pool_below(limit: str | None) -> int | None:
     if below < 1:
         raise InvalidInputError(f"--pool-below is {limit!r:.60}; pass a whole number, 1 or more, such as 30.")
     return below
+
+
+def checked_gap(gap: str | None) -> Any:
+    """Return a duration, or a number in the units of the times."""
+    if gap is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([wdhms]?)\s*", gap, re.IGNORECASE)
+    if found is None:
+        raise InvalidInputError(f"--gap is {gap!r:.60}; pass a duration such as 7d, 12h or 2w, or a number.")
+    seconds = {"w": 604_800.0, "d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
+    if not found[2]:
+        return float(found[1])
+    return datetime.timedelta(seconds=float(found[1]) * seconds[found[2].lower()])
 
 
 def checked_jobs(jobs: int, cluster: str | None) -> int:

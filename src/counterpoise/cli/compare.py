@@ -20,6 +20,9 @@ def compare(
     columns: options.Columns,
     model: options.JudgedModel,
     folds: options.Folds = 5,
+    cuts: options.Cuts = 4,
+    gap: options.Gap = None,
+    thorough: options.Thorough = False,
     jobs: options.Jobs = 1,
     cluster: Cluster = None,
     as_json: options.AsJson = False,
@@ -30,6 +33,10 @@ def compare(
 
     `counterpoise compare patients.csv --target disease --context hospital`
 
+    Fitted to the past and judged on later months too:
+
+    `counterpoise compare sales.csv --target units --context store --time day`
+
     Rows of one patient stay in one fold:
 
     `counterpoise compare visits.csv --target ill --context clinic --group patient --json`
@@ -37,24 +44,37 @@ def compare(
     from counterpoise.judging.comparison import compare as compared
     from counterpoise.table import plain_rows
     from counterpoise.tables.tabular.fitting import read_problem
+    from counterpoise.tables.tabular.model_folder import Validation
 
     n_jobs = options.checked_jobs(jobs, cluster)
+    validation = Validation(folds=folds, cuts=cuts, gap=options.checked_gap(gap), thorough=thorough)
     problem = read_problem(file, columns.asked(model, columns.target), speaker)
-    with on_cluster(cluster), problem.suited(), speaker.step("comparing"):
+    validation.check(problem.asked.time)
+    X, y, contexts, groups, times = problem.sample(validation.most_rows(problem.X))
+    if len(y) < len(problem.y):
+        speaker.note(
+            f"methods are compared on {len(y):,} of {len(problem.y):,} rows, drawn at random; --thorough takes all"
+        )
+    with on_cluster(cluster), problem.suited(), speaker.step("comparing") as done:
         comparison = speaker.warnings_of(
             lambda: compared(
-                problem.X,
-                problem.y,
-                problem.contexts,
-                estimator=problem.model,
-                cv=folds,
-                groups=problem.groups,
+                X,
+                y,
+                contexts,
+                estimator=problem.model if len(y) == len(problem.y) else problem.sized_by_all(),
+                groups=groups,
                 n_jobs=n_jobs,
+                progress=done,
+                **validation.of(times),
             )
         )
     if as_json:
         result = {
             "verdict": comparison.verdict,
+            "kept": comparison.chosen,
+            "measures": plain_rows(comparison.measures),
+            "changes": plain_rows(comparison.changes),
+            **({} if comparison.forward is None else _later(comparison)),
             "methods": plain_rows(comparison.summary),
             "contexts": plain_rows(comparison.by_context),
             "brackets": plain_rows(comparison.brackets),
@@ -64,6 +84,26 @@ def compare(
         tell_json(result)
     else:
         tell(str(comparison))
+
+
+def _later(comparison: Comparison) -> dict[str, Any]:
+    """Return what later rows say, and what changed."""
+    from counterpoise.table import plain_rows
+
+    forward, drift = comparison.forward, comparison.drift
+    assert forward is not None
+    assert drift is not None
+    return {
+        "agreement": comparison.agreement,
+        "later": {
+            "rows": forward.validation,
+            "measures": plain_rows(forward.measures),
+            "changes": plain_rows(forward.changes),
+            "methods": plain_rows(forward.summary),
+            "contexts": plain_rows(forward.by_context),
+        },
+        "drift": {"verdict": drift.words, "new_share": drift.new_share, "methods": plain_rows(drift.table)},
+    }
 
 
 def _mixes(comparison: Comparison) -> dict[str, Any]:

@@ -23,11 +23,14 @@ def fit(
     method: Annotated[
         str,
         typer.Option(
-            metavar="best|robust|erm|inverse-frequency",
-            help="Whose model is kept; best lets held-out rows decide, the plain one (erm) in doubt.",
+            metavar="best|robust|erm|inverse-frequency|minimax-risk|minimax-regret",
+            help="Whose model is kept; best lets later rows decide, or held-out ones; the plain one (erm) in doubt.",
         ),
     ] = "best",
     folds: options.Folds = 5,
+    cuts: options.Cuts = 4,
+    gap: options.Gap = None,
+    thorough: options.Thorough = False,
     jobs: options.Jobs = 1,
     memory: Annotated[
         str | None,
@@ -61,13 +64,17 @@ def fit(
 
     `counterpoise fit hours.csv --target hires --context weather --group day --pool-below 30 -o model/`
 
+    Sales of the past, judged on later months; the best method there is kept:
+
+    `counterpoise fit sales.csv --target units --context store --time day --gap 7d -o model/`
+
     A folder of files that together are more than fits into memory:
 
     `counterpoise fit visits/ --target ill --context clinic --memory 4GB --out model/`
 
     Then: `counterpoise predict model/ new.csv -o predicted.csv`, for which no context is needed.
     """
-    from counterpoise.tables.tabular.model_folder import ModelFolder
+    from counterpoise.tables.tabular.model_folder import ModelFolder, Validation
 
     report = ModelFolder(
         folder=out,
@@ -77,7 +84,7 @@ def fit(
         memory=options.checked_memory(memory),
         checkpoint=checkpoint,
         method=method,
-        folds=folds,
+        validation=Validation(folds=folds, cuts=cuts, gap=options.checked_gap(gap), thorough=thorough),
         workers=on_cluster(cluster),
     ).write(file, columns.asked(model, columns.target))
     if as_json:

@@ -82,8 +82,6 @@ class Comparison:
         excess there cannot be judged.
     references : dict
         The lowest risk of each context that a competitor reached on held-out rows.
-    verdict : str
-        What to make of it, in words.
     confidence : float
         Level of the intervals.
     mixes : ContextSet
@@ -91,7 +89,7 @@ class Comparison:
     model : str
         What was fitted, in words.
     remarks : str
-        The verdict without its first sentence and its last, which is about what to keep.
+        The verdict without the headline, and without its last sentence, which is about what to keep.
     choice : Choice
         Which of ``erm``, ``inverse-frequency`` and ``robust`` to keep: the simplest, unless another is better in the
         worst plausible mix by more than its error; by risk instead of excess risk where that is the estimator's
@@ -134,7 +132,6 @@ class Comparison:
     by_context: Table
     brackets: Table
     references: dict[Any, float]
-    verdict: str
     confidence: float
     mixes: ContextSet
     choice: Choice
@@ -164,6 +161,23 @@ class Comparison:
     def chosen(self) -> str:
         """The method to keep."""
         return self.decisive.choice.chosen
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The verdict in parts: the headline, what later rows say, what changed, the rest, and what to keep."""
+        last = self.decisive
+        said = (self.headline, self.agreement, "" if self.drift is None else self.drift.words, last.remarks, last.kept)
+        return tuple(one for one in said if one)
+
+    @property
+    def verdict(self) -> str:
+        """What to make of it, in words."""
+        return " ".join(self.sentences)
+
+    @property
+    def kept(self) -> str:
+        """What to keep, and why."""
+        return f"To be kept: {self.choice.chosen}, since {self.choice.reason}."
 
     @property
     def level(self) -> str:
@@ -216,7 +230,7 @@ class Comparison:
 
     def __repr__(self) -> str:
         tables = [table for one in self._validations for table in (one.natural, one.overview)]
-        return "\n\n".join([self.verdict, *map(repr, tables)])
+        return "\n\n".join(["\n".join(self.sentences), *map(repr, tables)])
 
     def _repr_html_(self) -> str:
         tables = [table for one in self._validations for table in (one.natural, one.overview)]
@@ -430,7 +444,9 @@ class _Posed:
         own = own_models(self.alone, *given)
         rows = np.unique(np.concatenate([held for _, held in splits]))
         judged, plausible = self._rows_judged(rows)
-        y, fitted = self.y[rows], self.fitted[rows]
+        # What came later is not to be compared with models that were fitted to it.
+        fitted = self.fitted[rows] if validation == SHUFFLED else np.full(len(rows), np.nan)
+        y = self.y[rows]
         outcomes = {name: outcome.rows(rows) for name, outcome in outcomes.items()}
         # The Poisson loss of a perfect prediction differs from row to row by far more than models do.
         linear = isinstance(self.last, RobustLinearModel) and self.judge.loss is None
@@ -513,7 +529,7 @@ class _Posed:
         changes = changes_of(held_out, y, outcomes, measures[0])
         best = best_baseline(summary)
         other = held_out.excess_difference(losses["robust"], losses[best], competitors) if best else None
-        leading = headline(summary, changes, measures[0], validation, best)
+        leading = headline(excess["erm"].by_context, changes, measures[0], validation, best)
         words = verdict(summary, brackets, best, other, small, held_out.confidence)
         known = None
         if self.why_known is not None and known_by:
@@ -522,13 +538,11 @@ class _Posed:
             words.append(known_in_words(self.why_known, known, measures[0]))
         if len(rows) < len(self.y) and validation == SHUFFLED:
             words.append(f"Of {len(self.y):,} rows {len(rows):,} are judged: the splitter tests no others.")
-        kept = f"To be kept: {choice.chosen}, since {choice.reason}."
         return Comparison(
             summary=summary,
             by_context=Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]}),
             brackets=brackets,
             references=dict(zip(labels.tolist(), brackets["held_out"].tolist(), strict=True)),
-            verdict=" ".join([leading, *words, kept]),
             confidence=held_out.confidence,
             mixes=plausible,
             choice=choice,
@@ -551,22 +565,7 @@ class _Posed:
 def _combined(shuffled: Comparison, forward: Comparison, drift: Drift) -> Comparison:
     """Return the comparison on shuffled rows with that on later rows, which decides, beside it."""
     agreed = agreement(shuffled.summary, forward.summary, forward.validation)
-    choice = forward.choice
-    words = [
-        forward.headline,
-        agreed,
-        drift.words,
-        forward.remarks,
-        f"To be kept: {choice.chosen}, since {choice.reason}.",
-    ]
-    return replace(
-        shuffled,
-        forward=forward,
-        agreement=agreed,
-        drift=drift,
-        headline=forward.headline,
-        verdict=" ".join(word for word in words if word),
-    )
+    return replace(shuffled, forward=forward, agreement=agreed, drift=drift, headline=forward.headline)
 
 
 @contextmanager

@@ -21,6 +21,9 @@ SHUFFLED = "held-out rows"
 
 _NAMED = 3
 
+_FEW = 20
+"""Rows, or groups, below which a context is not named for its excess unless all are as small."""
+
 
 def change_in_words(low: float, high: float, small: float = 0.0) -> str:
     """Return the verb for a difference: a change is claimed only where its interval excludes zero.
@@ -41,12 +44,31 @@ def best_baseline(summary: Table) -> str | None:
     return None if not others or np.isnan(list(others.values())).any() else min(others, key=others.__getitem__)
 
 
-def headline(summary: Table, changes: Table, measure: Measure, validation: str, best: str | None) -> str:
+def worst_served(by_context: Table) -> tuple[Any, bool]:
+    """Return the context with the largest excess, and whether small ones were passed over, whose excess is chance.
+
+    Parameters
+    ----------
+    by_context : Table
+        Of the plain model; see :class:`counterpoise.metrics.ExcessBounds`.
+    """
+    excess = np.where(np.isfinite(by_context["low"]), by_context["excess"], np.nan)
+    large = np.where(by_context["units"] >= _FEW, excess, np.nan)
+    if np.isnan(large).all():
+        large = excess if np.isfinite(excess).any() else by_context["excess"]
+    if np.isnan(large).all():
+        return by_context["context"][0], False
+    return by_context["context"][np.nanargmax(large)], bool(np.nanmax(large) < np.nanmax(by_context["excess"]))
+
+
+def headline(by_context: Table, changes: Table, measure: Measure, validation: str, best: str | None) -> str:
     """Say what the context that the plain model serves worst gains, and what all rows pay, in natural units.
 
     Parameters
     ----------
-    summary, changes : Table
+    by_context : Table
+        The excess of the plain model in each context.
+    changes : Table
         Of a comparison.
     measure : Measure
         The one that leads.
@@ -55,13 +77,14 @@ def headline(summary: Table, changes: Table, measure: Measure, validation: str, 
     best : str, optional
         The best baseline, of which the same is said.
     """
-    named = next(row["worst_context"] for row in summary.rows() if row["method"] == "erm")
+    named, passed_over = worst_served(by_context)
+    of_large = f" of contexts with {_FEW} rows or more" if passed_over else ""
     ours = {row["context"]: row for row in changes.where(method="robust").rows()}
     there, every = ours.get(named), ours[ALL]
     words = []
     if there is not None and not np.isnan(there["before"]):
         words.append(
-            f"the plain model serves {shown(named):.60} ({_rows(there['n'])}) worst: {measure.name} "
+            f"the plain model serves {shown(named):.60} ({_rows(there['n'])}) worst{of_large}: {measure.name} "
             f"{measure.text(there['before'])}, with the robust model {measure.text(there['after'])} "
             f"({_changed(there, measure)})"
         )

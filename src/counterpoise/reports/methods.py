@@ -28,6 +28,8 @@ WORDS = {
 MODELS = {
     "robust": "the robust model",
     "erm": "the plain model",
-    "inverse-frequency": "the model with equal weights of contexts",
+    "inverse-frequency": "the model with inverse-frequency weights",
+    "minimax-risk": "the minimax-risk model",
+    "minimax-regret": "the minimax-regret model",
 }
 """The model of a method, of which one is kept."""

@@ -7,14 +7,17 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.contexts import encode
 from counterpoise.exceptions import CounterpoiseWarning
+from counterpoise.sets import RadiusMethod, confidence_radius
 from counterpoise.tables.reading import DataFile, read_table
 from counterpoise.tables.tabular.columns import Asked
+from counterpoise.tables.tabular.seen_draws import check_moments, natural
 from counterpoise.tables.tabular.survey import Budget, Findings, Rows, Survey
 from counterpoise.tables.tabular.task import pipeline
 from counterpoise.threads import suited
@@ -24,12 +27,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_SEED = 0
+
 
 class Progress(Protocol):
     """Who hears what is going on."""
 
-    def step(self, words: str) -> AbstractContextManager[None]:
-        """Hear what is being done, while it is."""
+    def step(self, words: str) -> AbstractContextManager[Callable[[float], None]]:
+        """Hear what is being done, while it is, and by what is returned which fraction of it is."""
 
     def note(self, *notes: str) -> None:
         """Hear what the user may want to know."""
@@ -45,22 +50,48 @@ class LabelledRows(Findings):
     y, contexts : ndarray of shape (n_rows,)
     groups : ndarray of shape (n_rows,) or None
         Rows that belong together.
+    times : ndarray of shape (n_rows,) or None
+        When they were: dates or numbers.
     """
 
     X: Any
     y: NDArray[Any]
     contexts: NDArray[Any]
     groups: NDArray[Any] | None
+    times: NDArray[Any] | None = None
 
     def suited(self) -> AbstractContextManager[None]:
         """Use as many threads as serve rows of this size."""
         return suited(self.X.num_rows * self.X.num_columns)
 
+    def sample(self, most: int) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any] | None, NDArray[Any] | None]:
+        """Return X, y, contexts, groups and times of at most so many rows, drawn at random, always the same ones."""
+        columns = (self.y, self.contexts, self.groups, self.times)
+        if len(self.y) <= most:
+            return self.X, *columns
+        rows = np.sort(np.random.default_rng(_SEED).choice(len(self.y), most, replace=False))
+        return self.X.take(rows), *(None if column is None else column[rows] for column in columns)
+
 
 def labelled(found: Findings, rows: Rows) -> dict[str, Any]:
     """Return the attributes of :class:`LabelledRows`: classes and contexts of rows by their names."""
     y, contexts = found.target.named(rows.target), found.coding.named(rows.contexts)
-    return {**found.facts(Findings), "X": rows.X, "y": y, "contexts": contexts, "groups": rows.groups}
+    times = None if rows.times is None else _moments(rows.times, found)
+    return {
+        **found.facts(Findings),
+        "X": rows.X,
+        "y": y,
+        "contexts": contexts,
+        "groups": rows.groups,
+        "times": times,
+    }
+
+
+def _moments(times: NDArray[Any], found: Findings) -> NDArray[Any]:
+    """Return when rows were, as dates or numbers."""
+    distinct = encode(times, role="time")
+    check_moments(distinct.labels, f"column {found.asked.time!r} (--time)")
+    return natural(distinct.labels)[distinct.codes]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -100,6 +131,17 @@ class Problem(LabelledRows):
     data: DataFile
     kept: NDArray[np.bool_]
     model: Pipeline
+
+    def sized_by_all(self) -> Pipeline:
+        """Return the model for a sample of the rows: with a set of the size that all of them give it."""
+        from sklearn.base import clone
+
+        own = self.model.named_steps["model"]
+        radius: Any = own.radius
+        if not isinstance(radius, str) or own.mix is not None:
+            return self.model
+        bits = confidence_radius(self.coding.counts, own.confidence, cast(RadiusMethod, radius), draws=own.draws)
+        return clone(self.model).set_params(model__radius=bits, model__draws=None)
 
     def fitted(self) -> tuple[Pipeline, tuple[str, ...]]:
         """Return a fitted copy of the model, and what the fit warned about."""

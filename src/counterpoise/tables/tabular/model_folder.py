@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from counterpoise.contexts import plain, shown
+from counterpoise.core.robustness import METHODS
 from counterpoise.estimators.learners import innermost
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import check_output_folder, whole_folder
-from counterpoise.judging.comparison import CANDIDATES
+from counterpoise.judging.trials import BASELINES
+from counterpoise.reports.methods import MODELS
 from counterpoise.reports.report import BEST, Report
 from counterpoise.rows.recorded import Recorded, check_checkpoint
 from counterpoise.sets import Mix
@@ -33,12 +36,49 @@ if TYPE_CHECKING:
     from counterpoise.rows import Blocks
 
 
-FITTING = {
-    "robust": "fitting",
-    "erm": "fitting the plain model, which is kept",
-    "inverse-frequency": "fitting the model with equal weights of contexts, which is kept",
-}
-"""What is being done, in words."""
+MOST_ROWS = 100_000
+"""Rows on which methods are compared unless all of them are asked for; fewer where there are many features."""
+
+MOST_NUMBERS = 5e6
+"""Rows times features on which they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """How methods are compared.
+
+    Attributes
+    ----------
+    folds : int
+        Of the cross-validation; 0 where later rows alone judge.
+    cuts : int
+        Points in time after which rows are later ones.
+    gap : number or timedelta, optional
+        Rows this close before a cut are not fitted to.
+    thorough : bool
+        Whether all rows judge, and not a sample of them where they are many.
+    """
+
+    folds: int = 5
+    cuts: int = 4
+    gap: Any = None
+    thorough: bool = False
+
+    def check(self, time: str | None) -> None:
+        """Refuse what holds no rows out."""
+        if self.folds == 0 and time is None:
+            raise InvalidInputError("--folds is 0, which is for later rows alone: name their column with --time.")
+        if self.gap is not None and time is None:
+            raise InvalidInputError("--gap is between past and later rows: name their column with --time.")
+
+    def most_rows(self, rows: Any) -> int:
+        """Return how many rows are compared."""
+        size = int(np.clip(MOST_NUMBERS / max(rows.num_columns, 1), 1_000, MOST_ROWS))
+        return rows.num_rows if self.thorough else size
+
+    def of(self, times: NDArray[Any] | None) -> dict[str, Any]:
+        """Return what a comparison is told."""
+        return {"cv": self.folds or None, "time": times, "cuts": self.cuts, "gap": self.gap}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +95,11 @@ class ModelFolder:
         The most bytes to use; else what is free. A table that needs more is read in chunks.
     checkpoint : Path, optional
         A file from which a fit in chunks goes on that was cut short.
-    method : {"best", "robust", "erm", "inverse-frequency"}
-        Whose model is kept; the best is what the comparison on held-out rows would keep.
-    folds, n_jobs : int
-        Of the comparison with the baselines.
+    method : {"best", "robust", "erm", "inverse-frequency", "minimax-risk", "minimax-regret"}
+        Whose model is kept; the best is what the comparison would keep, on later rows where there are any.
+    validation : Validation
+    n_jobs : int
+        Processes of the comparison with the baselines.
     workers : context manager
         Around that comparison.
     """
@@ -68,8 +109,8 @@ class ModelFolder:
     force: bool = False
     memory: float | None = None
     checkpoint: Path | None = None
-    method: str = "best"
-    folds: int = 5
+    method: str = BEST
+    validation: Validation = field(default_factory=Validation)
     n_jobs: int = 1
     workers: AbstractContextManager[Any] = field(default_factory=nullcontext)
 
@@ -84,8 +125,9 @@ class ModelFolder:
             Without a reference among its switches, least risks are cross-fitted, or in sample where rows do not fit
             into memory.
         """
-        if self.method not in (BEST, *CANDIDATES):
-            raise InvalidInputError(f"--method is {self.method!r:.60}; choose best, {', '.join(CANDIDATES)}.")
+        if self.method not in (BEST, *BASELINES):
+            raise InvalidInputError(f"--method is {self.method!r:.60}; choose best, {', '.join(BASELINES)}.")
+        self.validation.check(asked.time)
         check_output_folder(self.folder, FILES, self.force)
         if self.checkpoint is not None:
             check_checkpoint(self.checkpoint)
@@ -132,7 +174,7 @@ class ModelFolder:
 
         def fit(method: str) -> Fitted:
             own = replace(problem, model=as_method(problem.model, method, problem.contexts))
-            with problem.suited(), self.progress.step(FITTING[method]):
+            with problem.suited(), self.progress.step(_fitting(method)):
                 fitted = own.fit()
             self.progress.note(*fitted.warned)
             return fitted
@@ -147,7 +189,7 @@ class ModelFolder:
 
         def fit(method: str) -> Fitted:
             own = replace(problem, model=as_method(problem.model, method, problem.coding.labels))
-            with self.progress.step(FITTING[method]):
+            with self.progress.step(_fitting(method)):
                 fitted = own.fit(self._recorded(table, asked, method))
             if method != "robust":
                 return fitted
@@ -185,22 +227,37 @@ class ModelFolder:
             settings["pooled"] = fitted.pool.note
         if fitted.n_fitted is not None:
             settings["read"] = f"in chunks; {fitted.n_passes} passes over the rows on disk to fit the model"
-        report = Report(
-            fitted.model,
-            fitted.X,
-            fitted.y,
-            fitted.contexts,
-            title=f"{asked.target} by {context}",
-            settings=settings,
-            notes=(*fitted.remarks, *fitted.warned),
-            cv=self.folds,
-            groups=fitted.groups,
-            n_jobs=self.n_jobs,
-            risk=RISKS[fitted.task],
-            n_rows=fitted.n_fitted,
-            keeps=self.method,
-        )
-        with self.workers, fitted.suited(), self.progress.step("comparing with the baselines, on held-out rows"):
+        X, y, contexts, groups, times = fitted.sample(self.validation.most_rows(fitted.X))
+        n_rows = fitted.n_fitted
+        if len(y) < len(fitted.y):
+            n_rows = len(fitted.y)
+            note = (
+                f"methods are compared on {len(y):,} of {n_rows:,} rows, drawn at random; the model is of all of them. "
+                "--thorough compares on all"
+            )
+            self.progress.note(note)
+            fitted = replace(fitted, remarks=(*fitted.remarks, note))
+        options = {
+            "n_jobs": self.n_jobs,
+            "risk": RISKS[fitted.task],
+            "n_rows": n_rows,
+            "keeps": self.method,
+            "groups": groups,
+            **self.validation.of(times),
+        }
+        words = f"comparing with the baselines, on {'held-out rows' if times is None else 'held-out and on later rows'}"
+        with self.workers, fitted.suited(), self.progress.step(words) as done:
+            report = Report(
+                fitted.model,
+                X,
+                y,
+                contexts,
+                title=f"{asked.target} by {context}",
+                settings=settings,
+                notes=(*fitted.remarks, *fitted.warned),
+                progress=done,
+                **options,
+            )
             comparison, warned = recording(lambda: report.comparison)
         self.progress.note(*warned, comparison.headroom.verdict)
         with fitted.suited(), self.progress.step("following the path of confidence"):
@@ -221,9 +278,17 @@ def as_method(model: Pipeline, method: str, contexts: Any) -> Pipeline:
         return model
     labels = [plain(label) for label in np.unique(contexts)]
     # A set of one mix: that of the data, or the one in which all contexts have the same share.
-    mix = Mix(shares=dict.fromkeys(labels, 1.0 / len(labels)), radius=0.0) if method == "inverse-frequency" else None
-    switches = {"radius": 0.0, "draws": None, "adjust": None, "mix": mix}
+    mix = Mix(shares=dict.fromkeys(labels, 1.0 / len(labels)), radius=0.0) if METHODS[method].balanced else None
+    # References are of use to whoever reads the model, whatever it was fitted by.
+    switches: dict[str, Any] = {"draws": None, "adjust": None, "mix": mix}
+    switches |= {"criterion": "risk"} if method == "minimax-risk" else {}
+    switches |= {"confidence": 1.0} if METHODS[method].confidence == 1.0 else {"radius": 0.0}
     return clone(model).set_params(**{f"model__{name}": value for name, value in switches.items()})
+
+
+def _fitting(method: str) -> str:
+    """Return what is being done, in words."""
+    return "fitting" if method == "robust" else f"fitting {MODELS[method]}"
 
 
 def _with_reference(asked: Asked, reference: str) -> Asked:

@@ -178,18 +178,19 @@ class Rows:
     target : ndarray of float of shape (n_rows,)
         Classes as codes.
     contexts : ndarray of int of shape (n_rows,)
-    groups : ndarray of shape (n_rows,) or None
+    groups, times : ndarray of shape (n_rows,) or None
     """
 
     X: Any
     target: Array
     contexts: Codes
     groups: NDArray[Any] | None
+    times: NDArray[Any] | None = None
 
     def take(self, rows: Codes) -> Rows:
         """Return some of them, which do not keep the others in memory."""
-        groups = None if self.groups is None else self.groups[rows]
-        return Rows(self.X.take(rows), self.target[rows], self.contexts[rows], groups)
+        groups, times = (None if column is None else column[rows] for column in (self.groups, self.times))
+        return Rows(self.X.take(rows), self.target[rows], self.contexts[rows], groups, times)
 
     @classmethod
     def joined(cls, parts: Sequence[Rows]) -> Rows:
@@ -197,11 +198,13 @@ class Rows:
         import pyarrow as pa
 
         groups = [part.groups for part in parts if part.groups is not None]
+        times = [part.times for part in parts if part.times is not None]
         return cls(
             pa.concat_tables([part.X for part in parts]).combine_chunks(),
             np.concatenate([part.target for part in parts]),
             np.concatenate([part.contexts for part in parts]),
             np.concatenate(groups) if groups else None,
+            np.concatenate(times) if times else None,
         )
 
 
@@ -267,7 +270,8 @@ class Findings:
         target, kept = self.target.read(data)
         X = self.columns.of(data)
         groups = None if self.asked.group is None else data.labels(self.asked.group, "--group")[kept]
-        return Rows(X if kept.all() else X.filter(kept), target, self.coding.codes(data)[kept], groups), kept
+        times = None if self.asked.time is None else data.labels(self.asked.time, "--time")[kept]
+        return Rows(X if kept.all() else X.filter(kept), target, self.coding.codes(data)[kept], groups, times), kept
 
 
 class Survey:
@@ -372,12 +376,26 @@ class Survey:
             coding=coding,
             pool=pool,
             inferred=f"{target.task} of {target.name} ({target.why})",
-            remarks=(*left_out, *remarks, *sizing.notes, *known, *self._uncounted(columns)),
+            remarks=(
+                *left_out,
+                *remarks,
+                *sizing.notes,
+                *self._offers(sizing.notes),
+                *known,
+                *self._uncounted(columns),
+            ),
             n_rows=self.n_rows,
             n_kept=self.n_kept,
             draws=sizing.draws,
             mix=mix,
         )
+
+    def _offers(self, said: Sequence[str]) -> list[str]:
+        """Offer to judge on later rows where there are dates and nobody asked for it."""
+        dates = [name for name, column in self.columns.items() if column.holds_dates]
+        if self.asked.time is not None or not dates or any("--time" in note for note in said):
+            return []
+        return [f"column {dates[0]} holds dates: --time {dates[0]} judges the methods on later rows as well"]
 
     def _known_mix(
         self, coding: ContextCoding, pool: Pool | None, draws: float | None
