@@ -24,7 +24,7 @@ from counterpoise.tables.reading import TableOnDisk, memory, open_table
 from counterpoise.tables.tabular.columns import Asked
 from counterpoise.tables.tabular.fitting import Fitted, Progress, problem_of, recording
 from counterpoise.tables.tabular.large import large_problem_of
-from counterpoise.tables.tabular.saved import FILES, SavedModel
+from counterpoise.tables.tabular.saved import REPLACEABLE, SavedModel
 from counterpoise.tables.tabular.task import RISKS
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class ModelFolder:
         """
         if self.method not in (BEST, *CANDIDATES):
             raise InvalidInputError(f"--method is {self.method!r:.60}; choose best, {', '.join(CANDIDATES)}.")
-        check_output_folder(self.folder, FILES, self.force)
+        check_output_folder(self.folder, REPLACEABLE, self.force)
         if self.checkpoint is not None:
             check_checkpoint(self.checkpoint)
         table = open_table(file)
@@ -95,9 +95,12 @@ class ModelFolder:
         fit = self._posed(table, found)
         fitted = fit("robust")
         report = self._judged(fitted, table, asked)
-        kept = fitted.model if report.kept == "robust" else fit(report.kept).model
+        models = {"robust": fitted.model}
+        for method in ("erm", report.kept):
+            if method not in models:
+                models[method] = fit(method).model
         pooled = None if fitted.pool is None else fitted.pool.described
-        saved = SavedModel(kept, fitted.columns, asked.target, fitted.task, pooled)
+        saved = SavedModel.of(models, fitted.columns, asked.target, fitted.task, method=report.kept, pooled=pooled)
 
         def write(folder: Path) -> None:
             saved.write(folder)
@@ -106,7 +109,7 @@ class ModelFolder:
             (folder / "metrics.json").write_text(metrics, encoding="utf-8")
 
         with self.progress.step("writing"):
-            whole_folder(self.folder, write, lambda: check_output_folder(self.folder, FILES, self.force))
+            whole_folder(self.folder, write, lambda: check_output_folder(self.folder, REPLACEABLE, self.force))
         self.progress.note(
             f"risk is the mean {RISKS[fitted.task]} on held-out rows; excess risk is what a context loses because one "
             "model serves all"
