@@ -120,12 +120,12 @@ class Category:
         return UNKNOWN if found is None else found
 
 
-def _as_typed(word: str) -> str | None:
-    """Return a word as it would be written in a column of numbers, or of true and false; None where it is neither."""
+def _as_typed(word: str) -> str:
+    """Return a word as it would be written in a column of numbers, or of true and false; itself where it is neither."""
     if word.lower() in ("true", "false"):
         return word.lower().capitalize()
     if not _NUMBER.fullmatch(word) or not math.isfinite(float(word)):
-        return None
+        return word
     number = float(word)
     return str(int(number)) if number.is_integer() else repr(number)
 
