@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _IMPORTS = """
-import skops.io, sklearn.compose, sklearn.impute, sklearn.pipeline, pyarrow.parquet, rich.console
+import sklearn.compose, sklearn.impute, sklearn.pipeline, pyarrow.parquet, rich.console
 import counterpoise.cli, counterpoise.reports.report, counterpoise.tables.tabular.large
 """
 _MEASURED = """
@@ -102,10 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"above the modules: {(peak - base) / 1e6:.0f} MB, {(peak - base) / budget:.0%} of {budget / 1e6:.0f} MB")
         print(f"{seconds:.0f} s with the report; read {settings['read']}")
         if not options.no_check:
-            from counterpoise.tables.tabular.saved import load
+            from counterpoise import load
 
             start = time.perf_counter()
-            whole, pieces = in_memory(folder, target, other), load(out).pipeline[-1]
+            whole, pieces = in_memory(folder, target, other), load(out)
             gap = float(np.abs(np.asarray(whole.coef_) - np.asarray(pieces.coef_)).max())
             print(f"in memory, without a report: {time.perf_counter() - start:.0f} s; coefficients differ by {gap:.1e}")
 

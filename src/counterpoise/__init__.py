@@ -5,24 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from counterpoise.core.minimization import minimize
-from counterpoise.core.objective import Certificate
-from counterpoise.core.solvers import Solution, Status
-from counterpoise.memberships import Memberships
-from counterpoise.sets import (
-    Chi2Ball,
-    KLBall,
-    Mix,
-    ShareBounds,
-    ShareLimits,
-    TotalVariationBall,
-    WorstCase,
-    confidence_radius,
-    effective_draws,
-)
-
 if TYPE_CHECKING:
+    from counterpoise import exceptions as exceptions
     from counterpoise import metrics as metrics
+    from counterpoise.core.minimization import minimize
+    from counterpoise.core.objective import Certificate
+    from counterpoise.core.solvers import Solution, Status
     from counterpoise.estimators.any_learner import ContextRobust
     from counterpoise.estimators.boosting import (
         RobustLGBMClassifier,
@@ -42,9 +30,22 @@ if TYPE_CHECKING:
     from counterpoise.judging.comparison import compare
     from counterpoise.judging.confidence import confidence_path
     from counterpoise.judging.headroom import headroom
+    from counterpoise.memberships import Memberships
     from counterpoise.reports.report import Report
+    from counterpoise.sets import (
+        Chi2Ball,
+        KLBall,
+        Mix,
+        ShareBounds,
+        ShareLimits,
+        TotalVariationBall,
+        WorstCase,
+        confidence_radius,
+        effective_draws,
+    )
     from counterpoise.stock.planning import plan_stock
     from counterpoise.tables.pooling import pool_rare
+    from counterpoise.tables.tabular.table_model import load
 
 __version__ = "0.1.0.dev0"
 
@@ -79,13 +80,30 @@ __all__ = [
     "confidence_radius",
     "effective_draws",
     "headroom",
+    "load",
     "minimize",
     "plan_stock",
     "pool_rare",
 ]
 
-# What needs scikit-learn, which takes longer to import than everything else together, is imported when first used.
+# All is imported when it is first used: a command that only predicts needs neither scipy nor scikit-learn, which take
+# longer to import than it takes to run.
 _WHEN_USED = {
+    "Certificate": "core.objective",
+    "Chi2Ball": "sets",
+    "KLBall": "sets",
+    "Memberships": "memberships",
+    "Mix": "sets",
+    "ShareBounds": "sets",
+    "ShareLimits": "sets",
+    "Solution": "core.solvers",
+    "Status": "core.solvers",
+    "TotalVariationBall": "sets",
+    "WorstCase": "sets",
+    "confidence_radius": "sets",
+    "effective_draws": "sets",
+    "load": "tables.tabular.table_model",
+    "minimize": "core.minimization",
     "compare": "judging.comparison",
     "confidence_path": "judging.confidence",
     "headroom": "judging.headroom",
@@ -106,10 +124,13 @@ _WHEN_USED = {
     "RobustXGBRegressor": "estimators.boosting",
 }
 
+_MODULES = ("core", "exceptions", "losses", "metrics", "sets")
+"""Modules that are there without being imported by name."""
+
 
 def __getattr__(name: str) -> Any:
-    if name == "metrics":
-        return import_module(f"{__name__}.metrics")
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name not in _WHEN_USED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_WHEN_USED[name]}"), name)

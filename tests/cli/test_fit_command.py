@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+import counterpoise as cpo
 from counterpoise.cli import app
 from counterpoise.reports import report as report_module
 from counterpoise.tables.tabular import saved as saved_module
@@ -52,7 +53,7 @@ def model(file, tmp_path_factory):
 
 
 def fitted_model(out):
-    return saved_module.load(out).pipeline
+    return cpo.load(out)
 
 
 @pytest.mark.parametrize("method", ["best", "erm", "inverse-frequency"])
@@ -70,7 +71,10 @@ def test_the_model_of_a_method_is_kept(file, model, tmp_path, method):
         "inverse-frequency": "is kept, as asked; held-out rows speak for the plain model",
     }
     assert said[method] in printed
-    own, robust = fitted_model(out).named_steps["model"], fitted_model(model).named_steps["model"]
+    own, robust = fitted_model(out), fitted_model(model)
+    assert (own.method, robust.method) == (kept, "robust")
+    assert set(own.baselines) == {"robust", "erm", kept}
+    np.testing.assert_array_equal(own.baselines["robust"].coef_, robust.coef_)
     weights = (
         np.full(3, 1 / 3) if kept == "inverse-frequency" else robust.context_counts_ / robust.context_counts_.sum()
     )
@@ -130,8 +134,8 @@ def test_rare_contexts_are_pooled_and_told_everywhere(rare, tmp_path):
         "rows": 31,
         "members": [{"context": "east", "rows": 27}, {"context": "west", "rows": 4}],
     }
-    saved = saved_module.load(out)
-    assert saved.pipeline[-1].contexts_.tolist() == ["east + west", "north", "south"]
+    saved = cpo.load(out)
+    assert saved.contexts_.tolist() == ["east + west", "north", "south"]
     assert saved.pooled["label"] == "east + west"
     assert called("predict", out, rare, "-o", tmp_path / "new.csv")[0] == 0
 
@@ -151,8 +155,8 @@ def test_crossed_contexts_and_numbers_are_pooled(rare, tmp_path):
     code, _, said = fit(tmp_path / "p.csv", out, "--context", "ward", "--pool-below", "20", "--drop", "day")
     assert code == 0, said
     assert "pooled as other (4 contexts) (31 rows): east x ward 2 14, east x ward 1 13, west x ward 1 2" in said
-    assert saved_module.load(out).pipeline[-1].contexts_.tolist()[-1] == ("south", "ward 2")
-    assert ("other (4 contexts)",) in saved_module.load(out).pipeline[-1].contexts_.tolist()
+    assert cpo.load(out).contexts_.tolist()[-1] == ("south", "ward 2")
+    assert ("other (4 contexts)",) in cpo.load(out).contexts_.tolist()
     report = json.loads((out / "metrics.json").read_text())
     assert "other (4 contexts)" in {row["context"] for row in report["contexts"]}
 
@@ -231,7 +235,7 @@ def test_a_folder_that_exists_is_untouched_without_force(model, file):
 def test_force_replaces_a_model_but_nothing_else(file, tmp_path):
     out = tmp_path / "model"
     out.mkdir()
-    for name in FILES:
+    for name in (*FILES, "model.skops"):
         (out / name).write_text("old")
     assert fit(file, out, "--force")[0] == 0
     assert "old" not in {path.read_text(errors="replace") for path in out.iterdir()}
@@ -244,7 +248,7 @@ def test_force_replaces_a_model_but_nothing_else(file, tmp_path):
 
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize(
-    ("module", "name"), [(report_module, "compare"), (report_module, "confidence_path"), (saved_module, "_digest")]
+    ("module", "name"), [(report_module, "compare"), (report_module, "confidence_path"), (saved_module, "digest")]
 )
 def test_an_interruption_writes_nothing(file, tmp_path, monkeypatch, module, name, there):
     def interrupted(*args, **kwargs):
@@ -266,7 +270,7 @@ def test_a_full_disk_is_a_failure_and_leaves_nothing(file, tmp_path, monkeypatch
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(saved_module, "_digest", full)
+    monkeypatch.setattr(saved_module, "digest", full)
     code, _, said = fit(file, tmp_path / "model")
     assert code == 1
     assert "No space left on device" in said
@@ -513,7 +517,7 @@ def test_an_interrupted_prediction_writes_nothing(model, file, tmp_path, monkeyp
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(saved_module.SavedModel, "unknown", interrupted)
+    monkeypatch.setattr(saved_module.SavedModel, "unknown_of", interrupted)
     code, _, said = called("predict", model, file, "-o", tmp_path / "out.csv")
     assert code == 130
     assert "Nothing is left half written" in said

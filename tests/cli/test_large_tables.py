@@ -166,7 +166,7 @@ def test_compare_and_stock_take_a_folder(folder, tmp_path):
 
 _PEAK = """
 import resource, sys
-import skops.io, sklearn.compose, sklearn.impute, pyarrow.parquet
+import sklearn.compose, sklearn.impute, pyarrow.parquet
 import counterpoise.cli, counterpoise.reports.report
 from counterpoise.tables.reading import open_table
 from counterpoise.tables.tabular.large import pose_large

@@ -1,6 +1,7 @@
 """``mix=``: any set of mixes takes the place of confidence and radius, wherever a set is used."""
 
 import copy
+import json
 import pickle
 from functools import partial
 
@@ -14,6 +15,8 @@ from sklearn.model_selection import GridSearchCV
 import counterpoise as cpo
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import Chi2Ball, KLBall, ShareBounds, ShareLimits, TotalVariationBall
+from counterpoise.tables.tabular.card import Part
+from counterpoise.tables.tabular.saved import SavedMethod
 
 pytestmark = pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
 
@@ -220,18 +223,17 @@ def test_nested_contexts_of_a_table():
     assert shares[1, "winter"] >= 0.15 - 1e-9
 
 
-def test_a_saved_model_keeps_its_mix(tmp_path):
-    io = pytest.importorskip("skops.io")
-    from counterpoise.tables.tabular.saved import TRUSTED
-
+def test_a_saved_model_keeps_its_mix():
     crossed = [(int(code) // 2, label) for code, label in zip(CODES, LABELS, strict=True)]
     nested = cpo.Mix(bounds={(1, "winter"): (0.15, None)}, parents=True, limits=[({0: 1}, 0.7)])
     for contexts, mix in ((LABELS, KNOWN), (LABELS, UNSEEN), (crossed, nested)):
         model = cpo.RobustLinearRegression(mix=mix, radius=0.4, alpha=1e-2).fit(X, NUMBER, contexts=contexts)
-        io.dump(model, tmp_path / "model.skops")
-        back = io.load(tmp_path / "model.skops", trusted=sorted(TRUSTED))
-        assert back.mix == mix
-        np.testing.assert_array_equal(back.fit(X, NUMBER, contexts=contexts).coef_, model.coef_)
+        kept = json.loads(json.dumps(SavedMethod.of(model).as_json(), allow_nan=False))
+        back = SavedMethod.read(Part(kept), 1, model.n_features_in_, len(model.contexts_))
+        # A mapping is short for bounds.
+        assert back.mix == (mix if isinstance(mix, cpo.Mix) else cpo.Mix(bounds=mix))
+        again = cpo.RobustLinearRegression(**{**back.parameters, "mix": back.mix}).fit(X, NUMBER, contexts=contexts)
+        np.testing.assert_array_equal(again.coef_, model.coef_)
 
 
 @pytest.mark.parametrize("name", ["logistic", "linear", "poisson"])

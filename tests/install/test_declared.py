@@ -22,7 +22,7 @@ def required(lines):
 CORE = required(PROJECT["dependencies"])
 EXTRAS = required(line for lines in PROJECT["optional-dependencies"].values() for line in lines)
 # Not needed by src, whatever extra they are in.
-TESTS = {"pytest", "pytest-xdist", "hypothesis", "mpmath", "cvxpy", "clarabel", "selenium", "ruff", "mypy"}
+TESTS = {"pytest", "pytest-xdist", "hypothesis", "mpmath", "cvxpy", "clarabel", "selenium", "skops", "ruff", "mypy"}
 
 
 def modules(names):

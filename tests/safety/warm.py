@@ -31,7 +31,7 @@ for name in (
     "experiments.reproduce",
 ):
     importlib.import_module(f"counterpoise.{name}")
-for name in ("matplotlib.figure", "pyarrow.parquet", "pyarrow.csv", "rich.console", "rich.progress", "skops.io"):
+for name in ("matplotlib.figure", "pyarrow.parquet", "pyarrow.csv", "rich.console", "rich.progress"):
     importlib.import_module(name)
 
 # A path of few levels: what is tested is when it ends, not what it finds.

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 import typer
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.sets import RadiusMethod
 
 if TYPE_CHECKING:
     from counterpoise.tables.known_mix import KnownMix
@@ -304,6 +303,8 @@ def checked_draws(draws: str | None) -> Any:
 
 def checked_radius(radius: str) -> Any:
     """Return a radius as the library takes it: a number of bits, or a method's name."""
+    from counterpoise.sets import RadiusMethod
+
     if radius in get_args(RadiusMethod):
         return radius
     try:

@@ -27,12 +27,13 @@ def predict(
 
     `counterpoise predict model/ new.csv -o predicted.csv`
 
-    A model is read without running anything that is in it; one that holds anything but what counterpoise writes is
-    refused.
+    Rows are read, predicted and written some at a time, so that a file of any size takes little memory. A model is read
+    without running anything that is in it; a file that was damaged or edited is refused.
     """
     from counterpoise.files import check_output, whole
-    from counterpoise.tables.reading import read_table
+    from counterpoise.tables.reading import open_table
     from counterpoise.tables.tabular.saved import load
+    from counterpoise.tables.tabular.streaming import PredictedTable
     from counterpoise.tables.tabular.writing import writer
 
     check_output(out, force)
@@ -40,14 +41,19 @@ def predict(
     with speaker.step("reading the model"):
         saved = load(model)
     with speaker.step("reading the rows"):
-        data = read_table(file)
-    with speaker.step("predicting"):
-        columns = saved.predictions(data)
-    for name, count in saved.unknown(data).items():
-        speaker.note(f"{count:,} of {data.n_rows:,} rows have a {name} that the model has not seen")
-    rows = data.table if out.suffix.lower() == ".parquet" else data.raw
-    renamed = [name for name in columns if name in data.raw.column_names]
-    speaker.note(*(f"the file has a column {name} already; the new one is called {name}_" for name in renamed))
-    check_output(out, force)
-    whole(out, lambda path: write(path, rows, columns), too_late)
-    tell(f"{data.n_rows:,} predictions of {saved.target} are in {out}")
+        rows = PredictedTable(saved, open_table(file), typed=out.suffix.lower() == ".parquet")
+
+    def written(path: Path) -> None:
+        with speaker.step("predicting"):
+            write(path, rows.pieces)
+
+    def end() -> None:
+        for name, count in rows.unknown.items():
+            speaker.note(f"{count:,} of {rows.n_rows:,} rows have a {name} that the model has not seen")
+        renamed = (f"the file has a column {name} already; the new one is called {name}_" for name in rows.renamed)
+        speaker.note(*renamed)
+        check_output(out, force)
+        too_late()
+
+    whole(out, written, end)
+    tell(f"{rows.n_rows:,} predictions of {saved.target} are in {out}")

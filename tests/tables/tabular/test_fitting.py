@@ -181,7 +181,7 @@ def fitted_or_refused(data, target, context, **options):
         return
     assert context not in problem.columns.features
     assert target not in problem.columns.features
-    saved = SavedModel(model, problem.columns, target, problem.target.task)
+    saved = SavedModel.of({"robust": model}, problem.columns, target, problem.target.task)
     for name, values in saved.predictions(data).items():
         assert len(values) == data.n_rows
         if name != "prediction" or problem.target.task != "classification":
@@ -245,7 +245,7 @@ def test_hostile_names_of_columns_and_contexts_are_only_names(tmp_path):
     renamed[labels[2]] = [hospitals[name] for name in columns["hospital"]]
     problem = pose(in_memory(renamed), labels[4], [labels[2]])
     assert set(problem.columns.features) == {labels[0], labels[1]}
-    saved = SavedModel(problem.fitted()[0], problem.columns, labels[4], "classification")
+    saved = SavedModel.of({"robust": problem.fitted()[0]}, problem.columns, labels[4], "classification")
     saved.write(tmp_path)
     assert set(saved.predictions(in_memory(renamed))) == {"prediction", "probability[no]", "probability[yes]"}
 

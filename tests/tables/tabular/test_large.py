@@ -273,7 +273,7 @@ def test_a_saved_model_predicts_the_same(files, tmp_path):
     saved = []
     for name, fit in (("whole", whole), ("pieces", pieces)):
         (tmp_path / name).mkdir()
-        SavedModel(fit.model, fit.columns, "ill", fit.task).write(tmp_path / name)
+        SavedModel.of({"robust": fit.model}, fit.columns, "ill", fit.task).write(tmp_path / name)
         saved.append(load(tmp_path / name).predictions(read_table(files["csv"])))
     assert saved[0]["prediction"].tolist() == saved[1]["prediction"].tolist()
     np.testing.assert_allclose(saved[0]["probability[yes]"], saved[1]["probability[yes]"], atol=1e-8)

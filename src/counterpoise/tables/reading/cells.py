@@ -87,6 +87,11 @@ def _parsed(text: Any, comma: bool) -> tuple[Any, Any]:
     return _where(pc.match_substring_regex(pointed, _NUMBER), pointed).cast(pa.float64()), text
 
 
+def trimmed(text: Any) -> Any:
+    """Return text without blanks around it, null where nothing else is there."""
+    return _without(text, ())
+
+
 def _without(text: Any, marks: tuple[str, ...]) -> Any:
     """Return trimmed text that is null where it is blank, or a mark of a missing value."""
     import pyarrow as pa

@@ -89,14 +89,28 @@ class DataFile:
             return self.raw
         import pyarrow as pa
 
-        return pa.table({name: own.read(self._text(name)) for name, own in self._spelt.items()})
+        return pa.table({name: self._typed(name) for name in self.raw.column_names})
 
     @cached_property
-    def _spelt(self) -> Mapping[str, cells.Written]:
-        """How the columns of a text file are written."""
+    def _known(self) -> dict[str, Any]:
+        """The columns of text that were typed already."""
+        return {}
+
+    def _typed(self, name: str) -> Any:
+        """Return a column with the type that fits all of it."""
+        if self.delimiter is None:
+            return self.raw[name]
+        if name not in self._known:
+            text = self._text(name)
+            # A table that never was a file may have columns of other types beside those of text.
+            self._known[name] = self._spelt(name).read(text) if cells.kind(text) == "text" else text
+        return self._known[name]
+
+    def _spelt(self, name: str) -> cells.Written:
+        """Return how a column of text is written."""
         if self.written is not None:
-            return {name: self.written[name] for name in self.raw.column_names}
-        return {name: cells.spelling(self._text(name), self._comma) for name in self.raw.column_names}
+            return self.written[name]
+        return cells.spelling(self._text(name), self._comma)
 
     def _text(self, name: str) -> Any:
         return cells.plain_types(self.raw[name])
@@ -120,7 +134,7 @@ class DataFile:
 
     def column(self, name: str, role: str = "") -> Any:
         """Return a column as a ``pyarrow.ChunkedArray`` of the type of its values."""
-        return self.table[find_column(self.path, self.names, name, role)]
+        return self._typed(find_column(self.path, self.names, name, role))
 
     def numbers(
         self, name: str, role: str = "", *, least: float | None = None, allow_missing: bool = False
@@ -143,7 +157,7 @@ class DataFile:
         if kind not in ("text", "numbers"):
             raise InvalidInputError(f"{said} must be numbers, but it holds {kind}. Name another column.")
         try:
-            values, missing = cells.numbers(column, self._comma and self._spelt[found].comma)
+            values, missing = cells.numbers(column, self._comma and self._spelt(found).comma)
         except pa.ArrowException as error:
             raise InvalidInputError(f"{said} must be numbers, but it cannot be read as such: {error}.") from error
         wrong = np.flatnonzero(~np.isfinite(values) & ~missing)
@@ -199,9 +213,16 @@ class DataFile:
 
         found, column, said = self._plain(name, role)
         try:
-            return cells.texts(column, cells.plain_types(self.table[found]))
+            return cells.texts(column, cells.plain_types(self._typed(found)))
         except pa.ArrowException:
             raise InvalidInputError(f"{said} must hold words or numbers, but it holds {column.type}.") from None
+
+    def written_texts(self, name: str) -> Any:
+        """Return the trimmed text of a column as it is written; None where there is no such column of text."""
+        if name not in self.raw.column_names:
+            return None
+        column = self._text(name)
+        return cells.trimmed(column) if cells.kind(column) == "text" else None
 
     def _plain(self, name: str, role: str) -> tuple[str, Any, str]:
         import pyarrow as pa

@@ -47,6 +47,8 @@ class TableOnDisk:
         Of each file: csv, gzip, parquet, arrow or stream.
     delimiter : str or None
         Of text.
+    typed : tuple of str or None
+        The columns of text whose types chunks know; by default all that are read. Others remain text.
     """
 
     path: Path
@@ -55,6 +57,7 @@ class TableOnDisk:
     members: tuple[Member, ...]
     kinds: tuple[str, ...]
     delimiter: str | None
+    typed: tuple[str, ...] | None = None
 
     @property
     def is_text(self) -> bool:
@@ -178,7 +181,8 @@ class TableOnDisk:
     @cached_property
     def _scanned(self) -> tuple[list[Any], dict[str, Written]]:
         """Text files in encodings that suit them, and how columns are written: all rows are looked at once."""
-        searches = {name: TypeSearch(self.delimiter != ",") for name in self.wanted}
+        sought = [name for name in self.wanted if self.typed is None or name in self.typed]
+        searches = {name: TypeSearch(self.delimiter != ",") for name in sought}
         files = self._each(partial(self._scan, searches))
         return files, {name: search.found for name, search in searches.items()}
 

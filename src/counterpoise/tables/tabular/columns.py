@@ -42,6 +42,11 @@ class Columns:
         """All that is used."""
         return (*self.numbers, *self.categories)
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns of a table that the features are made of."""
+        return self.features
+
     def of(self, data: DataFile, only: Collection[str] | None = None) -> Any:
         """Return the features of a file as a ``pyarrow.Table``: floats and text, with what is missing left missing.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from counterpoise.core.robustness import METHODS
 from counterpoise.estimators.learners import innermost
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import check_output_folder, whole_folder
+from counterpoise.judging.comparison import CANDIDATES, Comparison
 from counterpoise.judging.trials import BASELINES
 from counterpoise.reports.methods import MODELS
 from counterpoise.reports.report import BEST, Report
@@ -27,7 +28,7 @@ from counterpoise.tables.reading import TableOnDisk, memory, open_table
 from counterpoise.tables.tabular.columns import Asked
 from counterpoise.tables.tabular.fitting import Fitted, Progress, problem_of, recording
 from counterpoise.tables.tabular.large import large_problem_of
-from counterpoise.tables.tabular.saved import FILES, SavedModel
+from counterpoise.tables.tabular.saved import REPLACEABLE, SavedModel
 from counterpoise.tables.tabular.task import RISKS
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class ModelFolder:
         if self.method not in (BEST, *BASELINES):
             raise InvalidInputError(f"--method is {self.method!r:.60}; choose best, {', '.join(BASELINES)}.")
         self.validation.check(asked.time)
-        check_output_folder(self.folder, FILES, self.force)
+        check_output_folder(self.folder, REPLACEABLE, self.force)
         if self.checkpoint is not None:
             check_checkpoint(self.checkpoint)
         table = open_table(file)
@@ -137,9 +138,19 @@ class ModelFolder:
         fit = self._posed(table, found)
         fitted = fit("robust")
         report = self._judged(fitted, table, asked)
-        kept = fitted.model if report.kept == "robust" else fit(report.kept).model
-        pooled = None if fitted.pool is None else fitted.pool.described
-        saved = SavedModel(kept, fitted.columns, asked.target, fitted.task, pooled)
+        models = {"robust": fitted.model}
+        for method in (*CANDIDATES, report.kept):
+            if method not in models:
+                models[method] = fit(method).model
+        saved = SavedModel.of(
+            models,
+            fitted.columns,
+            asked.target,
+            fitted.task,
+            method=report.kept,
+            pooled=None if fitted.pool is None else fitted.pool.described,
+            held_out_risks=_held_out_risks(report.comparison, models),
+        )
 
         def write(folder: Path) -> None:
             saved.write(folder)
@@ -148,7 +159,7 @@ class ModelFolder:
             (folder / "metrics.json").write_text(metrics, encoding="utf-8")
 
         with self.progress.step("writing"):
-            whole_folder(self.folder, write, lambda: check_output_folder(self.folder, FILES, self.force))
+            whole_folder(self.folder, write, lambda: check_output_folder(self.folder, REPLACEABLE, self.force))
         self.progress.note(
             f"risk is the mean {RISKS[fitted.task]} on held-out rows; excess risk is what a context loses because one "
             "model serves all"
@@ -284,6 +295,17 @@ def as_method(model: Pipeline, method: str, contexts: Any) -> Pipeline:
     switches |= {"criterion": "risk"} if method == "minimax-risk" else {}
     switches |= {"confidence": 1.0} if METHODS[method].confidence == 1.0 else {"radius": 0.0}
     return clone(model).set_params(**{f"model__{name}": value for name, value in switches.items()})
+
+
+def _held_out_risks(comparison: Comparison, models: Mapping[str, Pipeline]) -> dict[str, NDArray[Any]]:
+    """Return the risk of every context under each model on rows held out, NaN where none was."""
+    risks = {}
+    for method, model in models.items():
+        own = comparison.decisive.by_context.where(method=method)
+        known = dict(zip(map(plain, own["context"].tolist()), own["risk"].tolist(), strict=True))
+        labels = innermost(model).contexts_.tolist()
+        risks[method] = np.array([known.get(plain(label), np.nan) for label in labels])
+    return risks
 
 
 def _fitting(method: str) -> str:

@@ -1,13 +1,10 @@
-"""Models on disk: a folder that can be read again without running what is in it."""
+"""Models on disk: one readable file of numbers and names, which is checked part by part and runs nothing."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import warnings
-import zipfile
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,210 +12,373 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.tables.reading.memory import in_words, memory_budget
+from counterpoise.tables.tabular.card import CardError, Part, digest, number_json, numbers_json, parsed, plain_json
 from counterpoise.tables.tabular.columns import Columns
+from counterpoise.tables.tabular.preprocessing import UNKNOWN, EncodedRows, Preprocessing
 from counterpoise.tables.tabular.task import MODELS
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
+    from counterpoise.sets import Mix
     from counterpoise.tables.reading import DataFile
 
-MODEL, CARD = "model.skops", "model.json"
-FILES = (MODEL, CARD, "report.html", "metrics.json")
+Array = NDArray[np.float64]
+
+CARD = "model.json"
+FILES = (CARD, "report.html", "metrics.json")
 """What the folder of a model holds."""
 
-_FORMAT = 1
+REPLACEABLE = (*FILES, "model.skops")
+"""What a folder may hold that is replaced by another model; earlier versions wrote one file more."""
 
-TRUSTED = frozenset(
-    {
-        "counterpoise.core.objective.Certificate",
-        "counterpoise.sets.mix.Mix",
-        "numpy.dtype",
-        "numpy.float64",
-        "numpy.int64",
-        "numpy.ndarray",
-        "sklearn.compose._column_transformer.ColumnTransformer",
-        "sklearn.impute._base.MissingIndicator",
-        "sklearn.impute._base.SimpleImputer",
-        "sklearn.pipeline.Pipeline",
-        "sklearn.preprocessing._data.StandardScaler",
-        "sklearn.preprocessing._encoders.OneHotEncoder",
-        *(f"builtins.{name}" for name in ("dict", "list", "slice", "str", "tuple")),
-        *(f"counterpoise.estimators.linear.{name}" for name in MODELS.values()),
-    }
-)
-"""All that a model of ours is made of; skops itself trusts much more than this."""
+_FORMAT = 2
 
-_LOADERS = frozenset(
-    f"{name}Node" for name in ("DType", "Dict", "Json", "List", "NdArray", "Object", "Slice", "Tuple", "Type")
-)
-"""Ways by which skops makes them. Others would call what the file names."""
+_SCOPES = ("global", "local")
+
+_PARSED = 20.0
+"""Times its size on disk that a file takes while it is read, about."""
+
+_BY_CONTEXT = ("context_weights", "context_risks", "reference_risks", "excess_risks")
+
+
+@dataclass(frozen=True, eq=False)
+class SavedMethod:
+    """What the model of one method found.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n_scores, n_features)
+    intercept : ndarray of shape (n_scores,)
+    context_weights, context_risks, reference_risks, excess_risks : ndarray of shape (n_contexts,)
+        As a fitted estimator has them.
+    radius, draws : float
+    certificate : mapping
+        The parameters of a :class:`counterpoise.Certificate`.
+    parameters : mapping
+        Of the estimator: numbers, words and None. A ``mix`` is given by its own parameters.
+    held_out_risks : ndarray of shape (n_contexts,) or None
+        The risk of each context on rows that the model was not fitted to, where it was measured.
+    """
+
+    coef: Array
+    intercept: Array
+    context_weights: Array
+    context_risks: Array
+    reference_risks: Array
+    excess_risks: Array
+    radius: float
+    draws: float
+    certificate: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    held_out_risks: Array | None = None
+
+    @classmethod
+    def of(cls, model: Any, held_out_risks: Any = None) -> SavedMethod:
+        """Return what a fitted linear estimator found."""
+        return cls(
+            coef=np.atleast_2d(np.asarray(model.coef_, dtype=np.float64)),
+            intercept=np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64)),
+            **{name: np.asarray(getattr(model, f"{name}_"), dtype=np.float64) for name in _BY_CONTEXT},
+            radius=float(model.radius_),
+            draws=float(model.draws_),
+            certificate={one.name: getattr(model.certificate_, one.name) for one in fields(model.certificate_)},
+            parameters={name: _parameter(name, one) for name, one in model.get_params(deep=False).items()},
+            held_out_risks=None if held_out_risks is None else np.asarray(held_out_risks, dtype=np.float64),
+        )
+
+    @property
+    def mix(self) -> Mix | None:
+        """What was known about the mix."""
+        from counterpoise.sets import Mix
+
+        own = self.parameters.get("mix")
+        return None if own is None else Mix(**own)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a card holds it."""
+        certificate = {
+            name: one if isinstance(one, str) else number_json(one) for name, one in self.certificate.items()
+        }
+        held_out = None if self.held_out_risks is None else numbers_json(self.held_out_risks)
+        return {
+            "intercept": numbers_json(self.intercept),
+            "coef": [numbers_json(one) for one in self.coef],
+            **{name: numbers_json(getattr(self, name)) for name in _BY_CONTEXT},
+            "radius": number_json(self.radius),
+            "draws": number_json(self.draws),
+            "certificate": certificate,
+            "held_out_risks": held_out,
+            "parameters": {name: plain_json(one) for name, one in self.parameters.items()},
+        }
+
+    @classmethod
+    def read(cls, part: Part, n_scores: int, n_features: int, n_contexts: int) -> SavedMethod:
+        """Read it from a card."""
+        certificate, held_out = part["certificate"], part["held_out_risks"]
+        rows = part["coef"].list
+        if len(rows) != n_scores:
+            raise CardError(f"{part.where}.coef must hold {n_scores} lists, but it holds {len(rows)}")
+        mix = part["parameters"]["mix"].python
+        if mix is not None and not (isinstance(mix, dict) and all(isinstance(name, str) for name in mix)):
+            part["parameters"]["mix"].refuse("null or the parameters of a mix")
+        return cls(
+            coef=np.array([one.numbers(n_features, finite=True) for one in rows]).reshape(n_scores, n_features),
+            intercept=part["intercept"].numbers(n_scores, finite=True),
+            **{name: part[name].numbers(n_contexts) for name in _BY_CONTEXT},
+            radius=part["radius"].number,
+            draws=part["draws"].number,
+            certificate={
+                "lower": certificate["lower"].number,
+                "upper": certificate["upper"].number,
+                "scope": certificate["scope"].one_of(_SCOPES),
+                "scale": certificate["scale"].number,
+            },
+            parameters={name: one.python for name, one in part["parameters"].items.items()},
+            held_out_risks=None if held_out.is_null else held_out.numbers(n_contexts),
+        )
+
+
+def _parameter(name: str, value: Any) -> Any:
+    """Return a parameter of an estimator by plain values."""
+    if name == "mix" and value is not None:
+        if isinstance(value, Mapping):
+            return {"bounds": dict(value)}
+        if type(value).__name__ != "Mix":
+            raise InvalidInputError(f"a mix that is a {type(value).__name__} cannot be kept. Give it as a Mix.")
+        return {one.name: getattr(value, one.name) for one in fields(value)}
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """A fitted pipeline and what it needs to know about files.
+    """The models of a table by several methods, one of which predicts, and what they need to know about files.
 
     Attributes
     ----------
-    pipeline : Pipeline
     columns : Columns
+    preprocessing : Preprocessing
     target, task : str
+    classes : tuple of str or None
+        Of a classification.
+    contexts : tuple
+        Labels.
+    context_counts : ndarray of shape (n_contexts,)
+    method : str
+        The one that predicts.
+    methods : mapping from method to SavedMethod
     pooled : mapping or None
         Which contexts were pooled for the fit, see :attr:`counterpoise.tables.pooling.Pool.described`.
     """
 
-    pipeline: Pipeline
     columns: Columns
+    preprocessing: Preprocessing
     target: str
     task: str
-    pooled: Mapping[str, Any] | None = None
+    classes: tuple[str, ...] | None
+    contexts: tuple[Any, ...]
+    context_counts: Array
+    method: str
+    methods: Mapping[str, SavedMethod]
+    pooled: Mapping[str, Any] | None = field(default=None)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the pipeline is one of ours, fitted to these columns for this task."""
-        steps = getattr(self.pipeline, "named_steps", {})
-        model, encode = steps.get("model"), steps.get("encode")
-        kinds = {name: list(names) for name, _, names in getattr(encode, "transformers_", ())}
-        return (
-            type(model).__name__ == MODELS.get(self.task)
-            and hasattr(model, "coef_")
-            and kinds.get("numbers") == list(self.columns.numbers)
-            and kinds.get("categories") == list(self.columns.categories)
-            and all(isinstance(name, str) for name in (*self.columns.features, self.target))
+    @classmethod
+    def of(
+        cls,
+        models: Mapping[str, Pipeline],
+        columns: Columns,
+        target: str,
+        task: str,
+        *,
+        method: str | None = None,
+        pooled: Mapping[str, Any] | None = None,
+        held_out_risks: Mapping[str, Any] | None = None,
+    ) -> SavedModel:
+        """Return what fitted pipelines of :func:`counterpoise.tables.tabular.task.pipeline` know.
+
+        Parameters
+        ----------
+        models : mapping from method to Pipeline
+            All of the same rows.
+        method : str, optional
+            The one that predicts; by default the first.
+        held_out_risks : mapping from method to ndarray of shape (n_contexts,), optional
+        """
+        first = next(iter(models.values()))
+        own = first.named_steps["model"]
+        preprocessing = [Preprocessing.of(one.named_steps["encode"], columns) for one in models.values()]
+        if any(one != preprocessing[0] for one in preprocessing):
+            raise InvalidInputError("the models were fitted to different rows. Fit all of them to the same rows.")
+        classes = getattr(own, "classes_", None)
+        risks = held_out_risks or {}
+        return cls(
+            columns,
+            preprocessing[0],
+            target,
+            task,
+            None if classes is None else tuple(map(str, classes.tolist())),
+            tuple(own.contexts_.tolist()),
+            np.asarray(own.context_counts_, dtype=np.float64),
+            next(iter(models)) if method is None else method,
+            {name: SavedMethod.of(one.named_steps["model"], risks.get(name)) for name, one in models.items()},
+            pooled,
         )
+
+    # --- predictions -------------------------------------------------------------------------------------------------
+
+    def encoded(self, data: DataFile) -> EncodedRows:
+        """Return the rows of a file as the preprocessing reads them."""
+        X = self.columns.of(data)
+        numbers = tuple(X[one.name].to_numpy() for one in self.preprocessing.numbers)
+        codes = []
+        for one in self.preprocessing.categories:
+            own = one.codes(X[one.name])
+            if (own == UNKNOWN).any():
+                # In a file of text 007 alone is a number; a model that was fitted to words knows it as it is written.
+                written = data.written_texts(one.name)
+                own = own if written is None else np.where(own == UNKNOWN, one.codes(written), own)
+            codes.append(own)
+        return EncodedRows(data.n_rows, numbers, tuple(codes))
+
+    def predictions(self, data: DataFile, method: str | None = None) -> dict[str, NDArray[Any]]:
+        """Return the columns that a model adds to a file: predictions, and probabilities where there are classes."""
+        return self.predictions_of(self.encoded(data), data, method)
+
+    def predictions_of(self, rows: EncodedRows, data: DataFile, method: str | None = None) -> dict[str, NDArray[Any]]:
+        """Do the same for rows that are encoded already."""
+        own = self.methods[self.method if method is None else method]
+        scores = self.preprocessing.scores(rows, own.coef, own.intercept)
+        _check_finite(scores, data)
+        if self.classes is None:
+            with np.errstate(over="ignore"):
+                values = np.exp(scores[0]) if self.task == "count" else scores[0]
+            _check_finite(values[np.newaxis], data)
+            return {"prediction": values}
+        probabilities = _probabilities(scores)
+        return {
+            "prediction": np.array(self.classes)[probabilities.argmax(axis=0)],
+            **{f"probability[{name}]": own for name, own in zip(self.classes, probabilities, strict=True)},
+        }
+
+    def unknown(self, data: DataFile) -> dict[str, int]:
+        """Return, for each column of categories, in how many rows a file has one that fit has not seen."""
+        return self.unknown_of(self.encoded(data))
+
+    def unknown_of(self, rows: EncodedRows) -> dict[str, int]:
+        """Do the same for rows that are encoded already."""
+        counts = [int(np.count_nonzero(codes == UNKNOWN)) for codes in rows.codes]
+        return {one.name: n for one, n in zip(self.preprocessing.categories, counts, strict=True) if n}
+
+    # --- files -------------------------------------------------------------------------------------------------------
 
     def write(self, folder: Path) -> None:
         """Write the model into a folder."""
-        import skops.io
-
         from counterpoise import __version__
 
-        skops.io.dump(self.pipeline, folder / MODEL)
         card = {
             "format": _FORMAT,
             "counterpoise": __version__,
             "target": self.target,
             "task": self.task,
+            "classes": None if self.classes is None else list(self.classes),
+            "method": self.method,
             "columns": asdict(self.columns),
+            "preprocessing": self.preprocessing.as_json(),
+            "features": list(self.preprocessing.features),
+            "contexts": [plain_json(one) for one in self.contexts],
+            "context_counts": numbers_json(self.context_counts),
             "pooled": self.pooled,
-            "sha256": _digest(folder / MODEL),
+            "methods": {name: one.as_json() for name, one in self.methods.items()},
         }
-        (folder / CARD).write_text(json.dumps(card, indent=1, ensure_ascii=False), encoding="utf-8")
+        # As it will be read, in which tuples are lists and keys are text.
+        card = json.loads(json.dumps(card, allow_nan=False))
+        text = json.dumps({**card, "sha256": digest(card)}, indent=1, ensure_ascii=False, allow_nan=False)
+        (folder / CARD).write_bytes(text.encode("utf-8", "surrogatepass"))
 
-    def predictions(self, data: DataFile) -> dict[str, NDArray[Any]]:
-        """Return the columns that a model adds to a file: predictions, and probabilities where there are classes."""
-        X = self.columns.of(data)
-        with warnings.catch_warnings():
-            # Categories that fit has not seen are counted by the caller.
-            warnings.filterwarnings("ignore", message="Found unknown categories")
-            if self.task != "classification":
-                return {"prediction": np.asarray(self.pipeline.predict(X))}
-            probabilities, classes = self.pipeline.predict_proba(X), self.pipeline.classes_
-        return {
-            "prediction": classes[probabilities.argmax(axis=1)],
-            **{f"probability[{name}]": probabilities[:, k] for k, name in enumerate(classes.tolist())},
-        }
+    @classmethod
+    def read(cls, card: Part) -> SavedModel:
+        """Read a card."""
+        task = card["task"].one_of(tuple(MODELS))
+        classes = None if card["classes"].is_null else card["classes"].texts
+        if (classes is None) != (task != "classification") or (classes is not None and len(classes) < 2):
+            card["classes"].refuse("two texts or more for a classification, and null for other tasks")
+        columns = Columns(
+            card["columns"]["numbers"].texts,
+            card["columns"]["categories"].texts,
+            {name: one.text for name, one in card["columns"]["left_out"].items.items()},
+        )
+        preprocessing = Preprocessing.read(card["preprocessing"], columns)
+        contexts = tuple(one.python for one in card["contexts"].list)
+        n_scores = 1 if classes is None or len(classes) == 2 else len(classes)
+        shape = (n_scores, preprocessing.n_features, len(contexts))
+        methods = {name: SavedMethod.read(one, *shape) for name, one in card["methods"].items.items()}
+        pooled = card["pooled"]
+        return cls(
+            columns,
+            preprocessing,
+            card["target"].text,
+            task,
+            classes,
+            contexts,
+            card["context_counts"].numbers(len(contexts), finite=True),
+            card["method"].one_of(tuple(methods)),
+            methods,
+            None if pooled.is_null else {name: one.value for name, one in pooled.items.items()},
+        )
 
-    def unknown(self, data: DataFile) -> dict[str, int]:
-        """Return, for each column of categories, in how many rows a file has one that fit has not seen."""
-        encoder = self.pipeline.named_steps["encode"].named_transformers_.get("categories")
-        if not self.columns.categories or encoder is None or isinstance(encoder, str):
-            return {}
-        counted = {}
-        for name, known in zip(self.columns.categories, encoder.categories_, strict=True):
-            values = data.texts(name).to_pylist()
-            seen = {None if one != one else one for one in known.tolist()}
-            strange = sum(value not in seen for value in values)
-            if strange:
-                counted[name] = strange
-        return counted
+
+def _check_finite(scores: Array, data: DataFile) -> None:
+    """Refuse rows so far out that their prediction is not a float."""
+    if not np.isfinite(scores).all():
+        row = int(np.flatnonzero(~np.isfinite(scores).all(axis=0))[0])
+        raise InvalidInputError(
+            f"the prediction of {data.row_name(row)} of {data.path.name} is too large for a float. Check its numbers."
+        )
+
+
+def _probabilities(scores: Array) -> Array:
+    """Return the probability of each class, of shape (n_classes, n_rows)."""
+    if len(scores) == 1:
+        # Both from their own side: 1 - p would lose what is left of a small probability.
+        less = np.exp(-np.abs(scores[0]))
+        more, fewer = 1.0 / (1.0 + less), less / (1.0 + less)
+        likely = scores[0] > 0.0
+        return np.stack([np.where(likely, fewer, more), np.where(likely, more, fewer)])
+    powers = np.exp(scores - scores.max(axis=0))
+    # One class after the other: the order of a sum over an axis depends on the number of rows.
+    total = np.zeros(scores.shape[1])
+    for one in powers:
+        total += one
+    return np.asarray(powers / total)
 
 
 def load(folder: Path) -> SavedModel:
-    """Read a model, refusing whatever would have to be trusted."""
-    import skops.io
-
+    """Read a model; what is not as counterpoise wrote it is refused."""
     if not folder.exists():
         raise InvalidInputError(f"there is no folder {folder}. Fit a model first: counterpoise fit ... --out {folder}")
-    if not (folder / CARD).is_file() or not (folder / MODEL).is_file():
+    path = folder / CARD
+    if not path.is_file():
+        raise InvalidInputError(f"{folder} holds no model ({CARD}). Name a folder that counterpoise fit wrote.")
+    size = path.stat().st_size
+    if _PARSED * size > memory_budget():
+        raise InvalidInputError(f"{path} has {in_words(size)}, too much to be read as a model. Fit the model again.")
+    try:
+        card = parsed(path.read_bytes().decode("utf-8", "surrogatepass"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{path} cannot be read ({error!s:.200}). Fit the model again.") from error
+    version = card.get("format")
+    if version != _FORMAT:
+        earlier = version == 1 and not isinstance(version, bool)
         raise InvalidInputError(
-            f"{folder} holds no model ({MODEL} and {CARD}). Name a folder that counterpoise fit wrote."
-        )
-    card = _card(folder / CARD)
-    if card["sha256"] != _digest(folder / MODEL):
-        raise InvalidInputError(
-            f"{folder / MODEL} is not the file that {CARD} describes: it was changed. Fit it again."
+            f"{path} is of {'an earlier' if earlier else 'another'} version of counterpoise. Fit the model again."
         )
     try:
-        _refuse_strange(folder / MODEL, _types_in(folder / MODEL))
-        _refuse_strange(folder / MODEL, skops.io.get_untrusted_types(file=folder / MODEL))
-        pipeline = skops.io.load(folder / MODEL, trusted=sorted(TRUSTED))
-    except InvalidInputError:
-        raise
-    except Exception as error:
-        # Whatever a damaged or foreign file makes skops raise, the user's next step is the same.
+        said = card.pop("sha256", None)
+        if said != digest(card):
+            raise CardError("it was changed after it was written")
+        return SavedModel.read(Part(card))
+    except (ValueError, TypeError, RecursionError) as error:
         raise InvalidInputError(
-            f"{folder / MODEL} cannot be read ({type(error).__name__}: {error}). It may be damaged, or written by "
-            "another version of scikit-learn. Fit it again."
+            f"{path} is not as counterpoise wrote it: {error!s:.300}. Fit the model again."
         ) from error
-    columns = card["columns"]
-    sorted_columns = Columns(tuple(columns["numbers"]), tuple(columns["categories"]), dict(columns["left_out"]))
-    saved = SavedModel(pipeline, sorted_columns, card["target"], card["task"], card.get("pooled"))
-    if not saved.is_whole:
-        raise InvalidInputError(f"{folder / MODEL} is not the model that {CARD} describes. Fit it again.")
-    return saved
-
-
-def _refuse_strange(path: Path, types: Iterable[str]) -> None:
-    strange = sorted(set(types) - TRUSTED)
-    if strange:
-        raise InvalidInputError(
-            f"{path} holds types that no model of counterpoise is made of: {', '.join(strange[:10]):.300}. Loading "
-            "them could run code of whoever wrote the file, so it is refused."
-        )
-
-
-def _types_in(path: Path) -> set[str]:
-    """Return the names of all types in a model, and of the ways to make them that ours do not need."""
-    with zipfile.ZipFile(path) as archive:
-        files = archive.infolist()
-        # skops does not compress: what claims to hold more than the file itself is made to fill the memory.
-        if sum(one.file_size for one in files) > path.stat().st_size:
-            raise ValueError("it would expand to more than it is")
-        strange = [one.filename for one in files if one.filename != "schema.json" and not one.filename.endswith(".npy")]
-        if strange:
-            raise ValueError(f"it holds a file {strange[0]:.100}")
-        waiting, types = [json.loads(archive.read("schema.json"))], set()
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            if "__class__" in one or "__loader__" in one:
-                types.add(f"{one.get('__module__')}.{one.get('__class__')}")
-                types |= {str(one.get("__loader__"))} - _LOADERS
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
-    return types
-
-
-def _card(path: Path) -> dict[str, Any]:
-    try:
-        card = json.loads(path.read_text(encoding="utf-8"))
-        columns = card["columns"]
-        is_ours = (
-            card["format"] == _FORMAT
-            and all(isinstance(card[name], str) for name in ("sha256", "target", "task"))
-            and isinstance(columns["numbers"] + columns["categories"], list)
-            and isinstance(columns["left_out"], dict)
-        )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InvalidInputError(f"{path} cannot be read ({error}). Fit the model again.") from error
-    if not is_ours:
-        raise InvalidInputError(f"{path} is of another version of counterpoise. Fit the model again.")
-    return dict(card)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
