@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from counterpoise.estimators.learners import (
     Split,
     innermost,
     least_probability,
-    specialist_losses,
     splits_of_rows,
     step_name,
     with_counted_draws,
@@ -41,7 +39,7 @@ from counterpoise.judging.known_contexts import why_known
 from counterpoise.judging.later import Drift, agreement, drift_of, later_rows
 from counterpoise.judging.measures import ALL, Measure, measures_of, task_of
 from counterpoise.judging.tabulated import brackets_of, cells_of, changes_of, measures_by_method, summary_of
-from counterpoise.judging.trials import AS_FEATURE, BASELINES, PER_CONTEXT, Judge, Outcome, own_models, trials, variant
+from counterpoise.judging.trials import AS_FEATURE, BASELINES, PER_CONTEXT, Field, Judge, Outcome
 from counterpoise.judging.verdict import SHUFFLED, best_baseline, headline, known_in_words, verdict
 from counterpoise.sets import ContextSet
 from counterpoise.table import Table
@@ -335,12 +333,14 @@ def compare(
     share = len(splits) / len(every)
     with _each_warning_once():
         posed = _Posed(
-            base=base,
-            methods=tuple(methods),
-            X=X,
-            y=target,
-            held_out=held_out,
-            judge=Judge(loss, least_probability(len(target)), n_jobs),
+            field=Field(
+                base=base,
+                methods=tuple(methods),
+                X=X,
+                y=target,
+                held_out=held_out,
+                judge=Judge(loss, least_probability(len(target)), n_jobs),
+            ),
             model=type(last).__name__ + (", chosen by the kind of y" if estimator is None else ""),
             why_known=_why_known(context_known, held_out, name, columns),
         )
@@ -401,58 +401,47 @@ class _Posed:
 
     Attributes
     ----------
-    X, y
-        An entry for each row that has weight; where contexts overlap, for each membership.
+    field : Field
+        The rows, and the methods.
+    model : str
+        What is fitted, in words.
     why_known : str or None
         Why the context is taken to be known when predicting.
     """
 
-    base: Any
-    methods: tuple[str, ...]
-    X: Any
-    y: NDArray[Any]
-    held_out: HeldOut
-    judge: Judge
+    field: Field
     model: str
     why_known: str | None
 
     @property
+    def held_out(self) -> HeldOut:
+        """All rows."""
+        return self.field.held_out
+
+    @property
     def last(self) -> Any:
         """The estimator that decides."""
-        return innermost(self.base)
-
-    @cached_property
-    def alone(self) -> Any:
-        """What is fitted to a context alone."""
-        return variant(self.base, "erm", [0])
-
-    @cached_property
-    def fitted(self) -> Array:
-        """The loss of every row under the model of its context, which was fitted to it."""
-        # For a learner that memorises, its own rows say nothing.
-        if not isinstance(self.last, RobustLinearModel):
-            return np.full(len(self.y), np.nan)
-        judge = {"loss": self.judge.loss, "floor": self.judge.floor, "n_jobs": self.judge.n_jobs}
-        codes = self.held_out.contexts.codes
-        return specialist_losses(self.alone, self.X, self.y, self.held_out.weight, codes, None, **judge)
+        return self.field.last
 
     def judged(self, splits: Sequence[Split], validation: str, progress: Callable[[float], None] | None) -> Comparison:
         """Fit every method as the splits say, and compare them on the rows that are held out."""
-        known = self.why_known is not None
-        given = (self.X, self.y, self.held_out, splits, self.judge)
-        outcomes = trials(self.base, self.methods, *given, known, _part(progress, 0.0, 0.9))
-        own = own_models(self.alone, *given)
+        found = self.field.tried(splits, self.why_known is not None, _part(progress, 0.0, 0.9))
         rows = np.unique(np.concatenate([held for _, held in splits]))
         judged, plausible = self._rows_judged(rows)
-        # What came later is not to be compared with models that were fitted to it.
-        fitted = self.fitted[rows] if validation == SHUFFLED else np.full(len(rows), np.nan)
-        y = self.y[rows]
-        outcomes = {name: outcome.rows(rows) for name, outcome in outcomes.items()}
+        y = self.field.y[rows]
+        outcomes = {name: outcome.rows(rows) for name, outcome in found.methods.items()}
+        feature = None if found.as_feature is None else found.as_feature.rows(rows)
+        minimises = isinstance(self.last, RobustLinearModel)
+        # For a learner that memorises, its own rows say nothing; and what came later is not to be compared with models
+        # that were fitted to it.
+        brackets = minimises and validation == SHUFFLED
+        fitted = self.field.fitted()[rows] if brackets else np.full(len(rows), np.nan)
         # The Poisson loss of a perfect prediction differs from row to row by far more than models do.
-        linear = isinstance(self.last, RobustLinearModel) and self.judge.loss is None
+        linear = minimises and self.field.judge.loss is None
         lowest = self.last.lowest_losses(y) if linear else np.zeros(len(y))
         small = negligible(judged, outcomes["erm"].losses - lowest)
-        comparison = self._tabulated(judged, y, outcomes, own.rows(rows), fitted, plausible, small, validation, rows)
+        own = found.own.rows(rows)
+        comparison = self._tabulated(judged, y, outcomes, own, feature, fitted, plausible, small, validation, rows)
         if progress is not None:
             progress(1.0)
         return comparison
@@ -491,6 +480,7 @@ class _Posed:
         y: NDArray[Any],
         outcomes: dict[str, Outcome],
         own: Outcome,
+        as_feature: Outcome | None,
         fitted: Array,
         plausible: ContextSet,
         small: float,
@@ -502,7 +492,6 @@ class _Posed:
         ``own`` and ``fitted`` are of each context's own model, on rows held out and on those it was fitted to;
         ``small`` is the excess risk that does not matter.
         """
-        known_by = {name: outcomes.pop(name) for name in (AS_FEATURE,) if name in outcomes}
         losses = {name: outcome.losses for name, outcome in outcomes.items()}
         labels, erm, pooled = held_out.contexts.labels, losses["erm"], COMPETITORS.index("pooled")
         competitors, nothing = np.column_stack([own.losses, erm]), np.zeros((len(erm), 1))
@@ -532,12 +521,13 @@ class _Posed:
         leading = headline(excess["erm"].by_context, changes, measures[0], validation, best)
         words = verdict(summary, brackets, best, other, small, held_out.confidence)
         known = None
-        if self.why_known is not None and known_by:
-            known_by = {"erm": outcomes["erm"], PER_CONTEXT: own.filled(outcomes["erm"]), **known_by}
+        if self.why_known is not None and as_feature is not None:
+            known_by = {"erm": outcomes["erm"], PER_CONTEXT: own.filled(outcomes["erm"]), AS_FEATURE: as_feature}
             known = changes_of(held_out, y, known_by, measures[0])
             words.append(known_in_words(self.why_known, known, measures[0]))
-        if len(rows) < len(self.y) and validation == SHUFFLED:
-            words.append(f"Of {len(self.y):,} rows {len(rows):,} are judged: the splitter tests no others.")
+        n_rows = len(self.field.y)
+        if len(rows) < n_rows and validation == SHUFFLED:
+            words.append(f"Of {n_rows:,} rows {len(rows):,} are judged: the splitter tests no others.")
         return Comparison(
             summary=summary,
             by_context=Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -25,8 +26,8 @@ from counterpoise.estimators.learners import (
     innermost,
     row_losses,
     specialist,
+    specialist_losses,
     step_name,
-    within_contexts,
 )
 from counterpoise.inference.excess import HeldOut
 from counterpoise.judging.measures import Predicted
@@ -104,67 +105,173 @@ class Outcome:
         return Outcome(np.where(lacks, other.losses, self.losses), Predicted.joined(there, len(self.losses)))
 
 
-def trials(
-    base: Any,
-    methods: Sequence[str],
-    X: Any,
-    y: NDArray[Any],
-    held_out: HeldOut,
-    splits: Sequence[Split],
-    judge: Judge,
-    known: bool = False,
-    progress: Callable[[float], None] | None = None,
-) -> dict[str, Outcome]:
-    """Judge every method on the rows that each split holds out; preprocessing is fitted once a split.
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """What was found on rows held out.
 
-    Parameters
+    Attributes
+    ----------
+    methods : dict from method to Outcome
+    own : Outcome
+        Of a model of every context's own; infinite where there is none.
+    as_feature : Outcome or None
+        Of the plain method with the context as a feature.
+    """
+
+    methods: dict[str, Outcome]
+    own: Outcome
+    as_feature: Outcome | None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Field:
+    """Rows, and the methods that are tried on them; preprocessing is fitted once for all methods of a split.
+
+    Attributes
     ----------
     base : estimator
         A robust one, or a pipeline that ends in one.
-    known : bool
-        Whether the plain method with the context as a feature is judged beside them.
-    progress : callable, optional
-        Told the fraction that is done.
+    methods : tuple of names
+    X, y
+        An entry for each row that has weight; where contexts overlap, for each membership.
+    held_out : HeldOut
+        Their contexts and weights.
+    judge : Judge
     """
-    contexts, weight = held_out.contexts, held_out.weight
-    models = {name: variant(base, name, contexts.labels, contexts.overlap) for name in methods}
-    by_weight = [name for name in methods if METHODS[name].balanced and not contexts.overlap]
-    prepares = isinstance(base, Pipeline) and len(base.steps) > 1
 
-    def one(entries: Indices, held: Indices) -> list[tuple[Indices, Array, Predicted]]:
+    base: Any
+    methods: tuple[str, ...]
+    X: Any
+    y: NDArray[Any]
+    held_out: HeldOut
+    judge: Judge
+
+    @property
+    def last(self) -> Any:
+        """The estimator that decides."""
+        return innermost(self.base)
+
+    @property
+    def _prepares(self) -> bool:
+        return isinstance(self.base, Pipeline) and len(self.base.steps) > 1
+
+    def _decider(self, model: Any) -> Any:
+        return model.steps[-1][1] if self._prepares else model
+
+    @cached_property
+    def _models(self) -> dict[str, Any]:
+        contexts = self.held_out.contexts
+        return {
+            name: self._decider(variant(self.base, name, contexts.labels, contexts.overlap)) for name in self.methods
+        }
+
+    @cached_property
+    def _alone(self) -> Any:
+        """What is fitted to a context alone."""
+        return self._decider(variant(self.base, "erm", [0]))
+
+    def _prepared(self, seen: Indices, *others: Indices) -> list[Any]:
+        """Return features of rows, and of others, as a preprocessing makes them that was fitted to the first."""
+        given = [_safe_indexing(self.X, rows) for rows in (seen, *others)]
+        if not self._prepares:
+            return given
+        with config_context(enable_metadata_routing=False):
+            steps = clone(self.base[:-1])
+            return [steps.fit_transform(given[0], self.y[seen]), *map(steps.transform, given[1:])]
+
+    def fitted(self) -> Array:
+        """Return the loss of every row under the model of its context, which was fitted to it."""
+        judge = {"loss": self.judge.loss, "floor": self.judge.floor, "n_jobs": self.judge.n_jobs}
+        codes, weight = self.held_out.contexts.codes, self.held_out.weight
+        return specialist_losses(variant(self.base, "erm", [0]), self.X, self.y, weight, codes, None, **judge)
+
+    def tried(
+        self, splits: Sequence[Split], known: bool = False, progress: Callable[[float], None] | None = None
+    ) -> Trials:
+        """Judge every method, and a model of every context's own, on the rows that each split holds out.
+
+        Parameters
+        ----------
+        known : bool
+            Whether the plain method with the context as a feature is judged beside them.
+        progress : callable, optional
+            Told the fraction that is done.
+        """
+        found: list[_Tried] = []
+        jobs = (delayed(self._one)(*split, known) for split in splits)
+        for one in Parallel(n_jobs=self.judge.n_jobs, return_as="generator")(jobs):
+            found.append(one)
+            if progress is not None:
+                progress(len(found) / len(splits))
+        n = len(self.y)
+        feature = Outcome.joined([one.as_feature for one in found if one.as_feature], n) if known else None
+        methods = {name: Outcome.joined([one.methods[name] for one in found], n) for name in self.methods}
+        own = _own([part for one in found for part in one.own], [part for one in found for part in one.lacking], n)
+        return Trials(methods, own, feature)
+
+    def _one(self, entries: Indices, held: Indices, known: bool) -> _Tried:
+        """Fit all models to the rows of a split, and judge them on those held out."""
+        contexts, weight, y = self.held_out.contexts, self.held_out.weight, self.y
         seen, labels = contexts.given(entries)
         present = contexts.labels[np.unique(contexts.codes[entries])]
-        before, after = _safe_indexing(X, seen), _safe_indexing(X, held)
-        if prepares:
-            with config_context(enable_metadata_routing=False):
-                steps = clone(base[:-1])
-                before, after = steps.fit_transform(before, y[seen]), steps.transform(after)
-        equal = contexts.where(seen).balanced(weight[seen]) if by_weight else weight[seen]
-        found = []
-        for name, model in models.items():
-            last = _informed(model.steps[-1][1] if prepares else model, contexts.labels, present)
-            metadata = {"contexts": labels, "sample_weight": equal if name in by_weight else weight[seen]}
-            found.append((held, *judge.of(fit_routed(last, before, y[seen], **metadata), after, y[held])))
+        before, after = self._prepared(seen, held)
+        balanced = [name for name in self.methods if METHODS[name].balanced and not contexts.overlap]
+        equal = contexts.where(seen).balanced(weight[seen]) if balanced else weight[seen]
+        methods = {}
+        for name, model in self._models.items():
+            metadata = {"contexts": labels, "sample_weight": equal if name in balanced else weight[seen]}
+            fitted = fit_routed(_informed(model, contexts.labels, present), before, y[seen], **metadata)
+            methods[name] = (held, *self.judge.of(fitted, after, y[held]))
+        feature = None
         if known:
-            last = models["erm"].steps[-1][1] if prepares else models["erm"]
             codes, size = contexts.codes, len(contexts.labels)
-            fitted = fit_routed(
-                _informed(last, contexts.labels, present),
-                with_contexts(before, codes[seen], size),
-                y[seen],
-                contexts=labels,
-                sample_weight=weight[seen],
-            )
-            found.append((held, *judge.of(fitted, with_contexts(after, codes[held], size), y[held])))
-        return found
+            metadata = {"contexts": labels, "sample_weight": weight[seen]}
+            wider = with_contexts(before, codes[seen], size)
+            fitted = fit_routed(_informed(self._models["erm"], contexts.labels, present), wider, y[seen], **metadata)
+            feature = (held, *self.judge.of(fitted, with_contexts(after, codes[held], size), y[held]))
+        if contexts.overlap:
+            # Every membership, where a row was one above.
+            before = self._prepared(seen, entries)[1]
+        return _Tried(methods, feature, *self._specialists(entries, before, held, after))
 
-    by_split: list[Any] = []
-    for found in Parallel(n_jobs=judge.n_jobs, return_as="generator")(delayed(one)(*split) for split in splits):
-        by_split.append(found)
-        if progress is not None:
-            progress(len(by_split) / len(splits))
-    names = [*methods, *([AS_FEATURE] if known else [])]
-    return {name: Outcome.joined([found[k] for found in by_split], len(y)) for k, name in enumerate(names)}
+    def _specialists(
+        self, entries: Indices, before: Any, held: Indices, after: Any
+    ) -> tuple[list[_Part], list[Indices]]:
+        """Judge models of every context's own, and return which rows have none."""
+        codes, weight, y = self.held_out.contexts.codes, self.held_out.weight, self.y
+        own, lacking = [], []
+        for c in np.unique(codes[held]):
+            judged = np.flatnonzero(codes[held] == c)
+            fitted = specialist(self._alone, before, y[entries], weight[entries], np.flatnonzero(codes[entries] == c))
+            if fitted is None:
+                lacking.append(held[judged])
+            else:
+                own.append((held[judged], *self.judge.of(fitted, _safe_indexing(after, judged), y[held[judged]])))
+        return own, lacking
+
+
+_Part = tuple[Indices, Array, Predicted]
+"""Rows, their losses and what was predicted of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """What one split found; ``lacking`` are the rows without a model of their context's own."""
+
+    methods: dict[str, _Part]
+    as_feature: _Part | None
+    own: list[_Part]
+    lacking: list[Indices]
+
+
+def _own(parts: Sequence[_Part], lacking: Sequence[Indices], n_rows: int) -> Outcome:
+    """Return the outcome of models of contexts' own, infinite where there is none."""
+    own = Outcome(np.full(n_rows, np.nan), Predicted(np.full(n_rows, np.nan)))
+    if parts:
+        own = Outcome.joined(parts, n_rows)
+    for rows in lacking:
+        own.losses[rows] = np.inf
+    return own
 
 
 def with_contexts(X: Any, codes: Indices, n_contexts: int) -> Any:
@@ -178,35 +285,6 @@ def with_contexts(X: Any, codes: Indices, n_contexts: int) -> Any:
         series = [nw.new_series(name, values, backend=frame.implementation) for name, values in own.items()]
         return frame.with_columns(*series).to_native()
     return np.column_stack([np.asarray(X), columns])
-
-
-def own_models(
-    learner: Any,
-    X: Any,
-    y: NDArray[Any],
-    held_out: HeldOut,
-    splits: Sequence[Split],
-    judge: Judge,
-) -> Outcome:
-    """Judge a model of every context's own; infinite where there is none."""
-    codes, weight = held_out.contexts.codes, held_out.weight
-
-    def one(seen: Indices, held: Indices) -> tuple[Indices, Array, Predicted] | None:
-        fitted = specialist(learner, X, y, weight, seen) if len(held) else None
-        return None if fitted is None else (held, *judge.of(fitted, _safe_indexing(X, held), y[held]))
-
-    pairs = list(within_contexts(codes, splits))
-    found = Parallel(n_jobs=judge.n_jobs)(delayed(one)(*pair) for pair in pairs)
-    parts = [part for part in found if part is not None]
-    lacking = [held for (_, held), part in zip(pairs, found, strict=True) if part is None]
-    if not parts:
-        losses = np.full(len(y), np.nan)
-        losses[np.concatenate(lacking)] = np.inf
-        return Outcome(losses, Predicted(np.full(len(y), np.nan)))
-    own = Outcome.joined(parts, len(y))
-    for held in lacking:
-        own.losses[held] = np.inf
-    return own
 
 
 def _informed(model: Any, labels: NDArray[Any], present: Iterable[Any]) -> Any:
