@@ -120,6 +120,7 @@ WITH_CODE = {
     "command.md",
     "deep.md",
     "estimators.md",
+    "later.md",
     "extending/experiment.md",
     "extending/loss.md",
     "extending/rows.md",

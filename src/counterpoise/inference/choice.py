@@ -40,19 +40,19 @@ class Choice:
         """Why, as a clause."""
         return self.because({})
 
-    def because(self, names: Mapping[str, str]) -> str:
-        """Return the reason, with other names for candidates."""
+    def because(self, names: Mapping[str, str], where: str = "on held-out rows") -> str:
+        """Return the reason, with other names for candidates and for the rows that judged them."""
         simplest, *others = self.candidates.rows()
         if not others:
             return "there is no other candidate"
         row = next((row for row in others if row["candidate"] == self.chosen), others[-1])
         one, other = (names.get(row[name], row[name]) for name in ("candidate", "against"))
         if np.isnan(row["change"]):
-            return "held-out rows are too few to judge any other"
+            return f"{where} there is too little to judge any other"
         if row["change"] == row["error"] == 0.0:
-            return f"{one} is no other model on held-out rows"
+            return f"{one} is no other model {where}"
         found = (
-            f"on held-out rows the worst case of {one} is {written(abs(row['change']), digits=2)} "
+            f"{where} the worst case of {one} is {written(abs(row['change']), digits=2)} "
             f"{'below' if row['change'] < 0 else 'above'} that of {other}, with a standard error of "
             f"{written(row['error'], digits=2)}"
         )

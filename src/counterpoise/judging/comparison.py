@@ -40,7 +40,7 @@ from counterpoise.judging.later import Drift, agreement, drift_of, later_rows
 from counterpoise.judging.measures import ALL, Measure, measures_of, task_of
 from counterpoise.judging.tabulated import brackets_of, cells_of, changes_of, measures_by_method, summary_of
 from counterpoise.judging.trials import AS_FEATURE, BASELINES, PER_CONTEXT, Field, Judge, Outcome
-from counterpoise.judging.verdict import SHUFFLED, best_baseline, headline, known_in_words, verdict
+from counterpoise.judging.verdict import SHUFFLED, best_baseline, headline, known_in_words, verdict, where
 from counterpoise.sets import ContextSet
 from counterpoise.table import Table
 from counterpoise.validation import check_aligned, unwrapped
@@ -175,7 +175,7 @@ class Comparison:
     @property
     def kept(self) -> str:
         """What to keep, and why."""
-        return f"To be kept: {self.choice.chosen}, since {self.choice.reason}."
+        return f"To be kept: {self.choice.chosen}, since {self.choice.because({}, where(self.validation))}."
 
     @property
     def level(self) -> str:

@@ -25,6 +25,11 @@ _FEW = 20
 """Rows, or groups, below which a context is not named for its excess unless all are as small."""
 
 
+def where(validation: str) -> str:
+    """Return where something was found: on held-out rows, in later months."""
+    return f"{'on' if validation.endswith('rows') else 'in'} {validation}"
+
+
 def change_in_words(low: float, high: float, small: float = 0.0) -> str:
     """Return the verb for a difference: a change is claimed only where its interval excludes zero.
 
@@ -92,7 +97,8 @@ def headline(by_context: Table, changes: Table, measure: Measure, validation: st
         f"over all {_rows(every['n'])} {measure.name} goes from {measure.text(every['before'])} to "
         f"{measure.text(every['after'])} ({_changed(every, measure)})"
     )
-    sentence = f"On {validation} {'; '.join(words)}."
+    place = where(validation)
+    sentence = f"{place[:1].upper()}{place[1:]} {'; '.join(words)}."
     if best is None:
         return sentence
     other = {row["context"]: row for row in changes.where(method=best).rows()}
@@ -161,7 +167,7 @@ def verdict(
         [written(row[name]) for row in (robust, erm)] for name in ("mix_excess", "worst_excess", "nominal_risk")
     )
     counts = {row["context"]: row["n"] for row in brackets.rows()}
-    where = [f"{shown(row['worst_context'])}, {_rows(counts[row['worst_context']])}" for row in (robust, erm)]
+    places = [f"{shown(row['worst_context'])}, {_rows(counts[row['worst_context']])}" for row in (robust, erm)]
     mix_change, worst_change, mean_change = (
         _signed(interval_in(robust, f"{name}_change")) for name in ("mix_excess", "worst_excess", "nominal_risk")
     )
@@ -171,7 +177,7 @@ def verdict(
     words = [
         f"Robust {verb} the excess risk in the worst plausible mix: {mixed[0]} against {mixed[1]} for plain empirical "
         f"risk minimisation, a difference of {mix_change}{slight}.",
-        f"In the worst single context it is {worst[0]} ({where[0]}) against {worst[1]} ({where[1]}), a difference of "
+        f"In the worst single context it is {worst[0]} ({places[0]}) against {worst[1]} ({places[1]}), a difference of "
         f"{worst_change}.",
         f"On average its risk is {mean[0]} against {mean[1]}, a difference of {mean_change}.",
         to_gain(erm["p_value"], erm["worst_excess_high"], small, confidence, bool(brackets["too_small"].any())),
