@@ -197,7 +197,10 @@ def tables():
     patients = zip(place, age.round(1), pressure.round(1), ill, strict=True)
     rows = [",".join(map(str, row)) for row in patients]
     sales = [",".join(map(str, row)) for row in zip(place, units, rng.integers(4, 7, n), strict=True)]
+    days = np.datetime64("2024-01-01") + np.arange(n) // 2
+    hours = [",".join(map(str, row)) for row in zip(days, place, pressure.round(1), units, strict=True)]
     return {
+        "hours.csv": "\n".join(["day,weather,wind,hires", *hours]),
         "patients.csv": "\n".join(["hospital,age,pressure,disease", *rows]),
         "visits/1.csv": "\n".join(["clinic,age,pressure,ill", *rows[:120]]),
         "visits/2.csv": "\n".join(["clinic,age,pressure,ill", *rows[120:]]),
