@@ -157,18 +157,22 @@ def test_a_column_that_is_missing_is_known_before_anything_is_made(folder, tmp_p
 
 
 _PEAK = """
-import resource, sys, pyarrow.csv, pyarrow.parquet, numpy
+import sys, pyarrow.csv, pyarrow.parquet, numpy
 pyarrow.array(numpy.zeros(3))
 from pathlib import Path
 from counterpoise.tables.reading import open_table
 from counterpoise.tables.tabular.saved import load
 from counterpoise.tables.tabular.streaming import PredictedTable
 from counterpoise.tables.tabular.writing import writer
+def peak():
+    # What getrusage tells begins with the peak of the process that started this one.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 model, file, out = map(Path, sys.argv[1:])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 rows = PredictedTable(load(model), open_table(file), typed=out.suffix == ".parquet")
 writer(out)(out, rows.pieces)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, rows.n_rows)
+print(peak() - before, rows.n_rows)
 """
 
 
@@ -184,7 +188,7 @@ def test_memory_does_not_grow_with_the_file(folder, tmp_path):
     done = subprocess.run([sys.executable, "-c", _PEAK, *words], capture_output=True, text=True, check=True)
     peak, n_rows = map(int, done.stdout.split())
     assert n_rows == 1_200_000
-    # Kilobytes; at once it takes half a gigabyte.
+    # Kilobytes; at once it takes 280 MB.
     assert peak < 130_000
 
 
