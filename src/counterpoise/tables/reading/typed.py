@@ -97,14 +97,15 @@ class TypedFile:
                 n = max(1, int(batch.num_rows * min(1.0, most / max(batch.nbytes, 1))))
                 yield from (batch.slice(k, n).select(wanted) for k in range(0, batch.num_rows, n))
 
-    def _places(self, wanted: Sequence[str]) -> list[int]:
-        return sorted(self.names.index(name) for name in wanted)
+    def _places(self, wanted: Sequence[str]) -> list[int] | None:
+        """Return the places of some columns; None for all, of which Arrow then makes no copies."""
+        return None if set(wanted) == set(self.names) else sorted(self.names.index(name) for name in wanted)
 
 
-def _reader(source: Any, kind: str, places: Sequence[int] | None = None) -> Any:
+def _reader(source: Any, kind: str, places: list[int] | None = None) -> Any:
     import pyarrow as pa
 
-    options = None if places is None else pa.ipc.IpcReadOptions(included_fields=list(places), use_threads=False)
+    options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
     opened = pa.ipc.open_file if kind == "arrow" else pa.ipc.open_stream
     return opened(source, options=options)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.tables.reading import DataFile
+from counterpoise.tables.reading.data_file import choose_columns
 
 _NAME = Path("X")
 """What messages call the table."""
@@ -29,6 +30,7 @@ def frame_data(X: Any, wanted: Collection[str]) -> DataFile:
     import pyarrow as pa
 
     names, column = _opened(X)
+    choose_columns(_NAME, names, None)
     kept = {name.strip() for name in wanted}
     own = {name: column(k) for k, name in enumerate(names) if name.strip() in kept}
     lengths = {len(one) for one in own.values()}
@@ -39,7 +41,7 @@ def frame_data(X: Any, wanted: Collection[str]) -> DataFile:
 
 
 def _opened(X: Any) -> tuple[tuple[str, ...], Any]:
-    """Return the names of the columns of a table, and what gives a column by its place."""
+    """Return the names of the columns of a table, and what gives a column by its place where no name is there twice."""
     import pyarrow as pa
 
     if isinstance(X, (pa.Table, pa.RecordBatch)):
@@ -49,7 +51,10 @@ def _opened(X: Any) -> tuple[tuple[str, ...], Any]:
         return tuple(map(str, keys)), lambda k: _listed(X[keys[k]])
     import narwhals.stable.v2 as nw
 
-    native = nw.from_native(X, pass_through=True)
+    try:
+        native = nw.from_native(X, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        return tuple(map(str, X.columns)), None
     if isinstance(native, nw.LazyFrame):
         raise InvalidInputError("X is lazy; collect it first, for example X.collect().")
     if not isinstance(native, nw.DataFrame):

@@ -341,10 +341,8 @@ def _probabilities(scores: Array) -> Array:
     """Return the probability of each class, of shape (n_classes, n_rows)."""
     if len(scores) == 1:
         # Both from their own side: 1 - p would lose what is left of a small probability.
-        less = np.exp(-np.abs(scores[0]))
-        more, fewer = 1.0 / (1.0 + less), less / (1.0 + less)
-        likely = scores[0] > 0.0
-        return np.stack([np.where(likely, fewer, more), np.where(likely, more, fewer)])
+        with np.errstate(over="ignore"):
+            return 1.0 / (1.0 + np.exp(np.stack([scores[0], -scores[0]])))
     powers = np.exp(scores - scores.max(axis=0))
     # One class after the other: the order of a sum over an axis depends on the number of rows.
     total = np.zeros(scores.shape[1])

@@ -16,7 +16,7 @@ Pieces = Callable[[], Iterable[tuple[Any, Mapping[str, NDArray[Any]]]]]
 
 Write = Callable[[Path, Pieces], None]
 
-_GROUP_ROWS, _GROUP_BYTES = 1 << 20, 64e6
+_GROUP_ROWS, _GROUP_BYTES = 1 << 20, 32e6
 """What a row group of a parquet file holds at most: it has to be in memory."""
 
 
