@@ -153,7 +153,7 @@ def test_the_keyboard_moves_the_slider(opened):
     assert by_id(browser, "edge").get_attribute("d") != edge
     slider.send_keys(Keys.HOME)
     assert value(browser, "label") == 0.0
-    assert by_id(browser, "verdict").text.startswith("With the mix of the data (ERM) the worst context (")
+    assert by_id(browser, "verdict").text.startswith("With the mix of the data (erm) the worst context (")
     assert by_id(browser, "verdict").text.endswith("pays nothing.")
     slider.send_keys(Keys.END)
     assert slider.get_attribute("aria-valuetext").startswith("every mix")

@@ -27,7 +27,6 @@ CHARTED = 12
 
 _NOTES = 20
 _MARKED = ("robust", "erm", "minimax-risk")
-_MARKS = {"robust": "robust", "erm": "average", "minimax-risk": "worst case"}
 
 
 def written(plan: StockPlan, settings: Mapping[str, Any] | None = None) -> str:
@@ -100,7 +99,7 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
     suffering = np.argsort(-one.excess(one.order), kind="stable")[:2]
     weighty = np.argsort(-weights, kind="stable")[:NAMED]
     prominent = {*suffering, *weighty[: NAMED - len(set(suffering) - set(weighty))]}
-    marks = [Mark(orders[rule], f"{_MARKS[rule]} {units(orders[rule])}", COLOURS[rule]) for rule in _MARKED]
+    marks = [Mark(orders[rule], f"{WORDS[rule]} {units(orders[rule])}", COLOURS[rule]) for rule in _MARKED]
     return line_chart(
         lines_of(one.contexts.tolist(), curves.levels, curves.excess, prominent),
         title="Excess cost of every level, circumstance by circumstance",
@@ -109,8 +108,8 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
         marks=marks,
         alt=(
             "One line per circumstance, each falling to 0 at its own best order and rising beyond. The robust order "
-            f"is {units(orders['robust'])}, the order for the average {units(orders['erm'])}, the order for the worst "
-            f"case {units(orders['minimax-risk'])}."
+            f"is {units(orders['robust'])}, the order for the average {units(orders['erm'])}, the order of minimax risk "
+            f"{units(orders['minimax-risk'])}."
         ),
     )
 

@@ -59,7 +59,7 @@ def test_ladder_reaches_from_the_mix_of_the_data_to_every_mix_with_exact_stops()
         assert levels.confidences[method].tolist() == [
             implied_confidence(radius, found.counts, method) for radius in levels.radii
         ]
-        assert levels.words(method)[0] == "ERM"
+        assert levels.words(method)[0] == "erm"
         assert levels.words(method)[-1] == "every mix"
     assert levels.radii[levels.chosen] == confidence_radius(found.counts, 0.99, "agrawal")
     assert "below 50%" in levels.words("types")

@@ -5,7 +5,7 @@
   "use strict";
   const SVG = "http://www.w3.org/2000/svg";
   const WIDTH = 480, HEIGHT = 330, SIZE = 14, LINE = 18;
-  const GREY = "#8f8f8f", GRID = "#e4e4e4", AXIS = "#767676", MUTED = "#555555", ROBUST = "#0b6e4f", ERM = "#c8553d";
+  const GREY = "#8f8f8f", GRID = "#e4e4e4", AXIS = "#767676", MUTED = "#555555", ROBUST = "#0b6e4f", ERM = "#c44601", REGRET = "#aa4499";
   // Shares of many contexts are small: the square root leaves room to see them.
   const ROOTED = DATA.names.length + DATA.others > 8;
   // What is shown: a level, or the level as fitted with bounds of one share, whose places follow those of all levels.
@@ -112,7 +112,7 @@
 
   const MARKS = {
     erm: () => svg("path", { d: "M0-6L6 5H-6z", fill: ERM }),
-    every: () => svg("path", { d: "M-5-5h10v10h-10z", fill: "#2a9d8f" }),
+    every: () => svg("path", { d: "M-5-5h10v10h-10z", fill: REGRET }),
     fitted: () => svg("path", { d: "M0-8L8 0L0 8L-8 0z", fill: "none", stroke: "#1a1a1a", "stroke-width": 1.6 }),
     now: () => svg("circle", { class: "moves", r: 6, fill: ROBUST, stroke: "#fff", "stroke-width": 1.5 }),
   };
@@ -245,12 +245,12 @@
   function fillLegends() {
     const dash = svg("path", { d: "M-9 0H9", stroke: ERM, "stroke-width": 2, "stroke-dasharray": "4 3" });
     find("path-legend").append(
-      key(MARKS.now(), "this level"), key(MARKS.fitted(), "as fitted"), key(MARKS.erm(), "ERM"),
+      key(MARKS.now(), "this level"), key(MARKS.fitted(), "as fitted"), key(MARKS.erm(), "erm"),
       key(MARKS.every(), DATA.largest),
     );
     if (!DATA.decision) return;
     const list = find("picture-legend"), stock = DATA.decision.kind === "stock", grey = DATA.colours.includes(null);
-    list.append(key(svg("path", { d: "M-9 0H9", stroke: ROBUST, "stroke-width": 3 }), "this level"), key(dash, "ERM"));
+    list.append(key(svg("path", { d: "M-9 0H9", stroke: ROBUST, "stroke-width": 3 }), "this level"), key(dash, "erm"));
     const swatch = (colour) => svg("path", { d: stock ? "M-9-2h18v4h-18z" : "M-6-6h12v12h-12z", fill: colour });
     DATA.drawn.forEach((c) => DATA.colours[c] && list.append(key(swatch(DATA.colours[c]), named(DATA.names[c]))));
     if (grey || DATA.others) list.append(key(swatch(GREY), `other ${DATA.words.context}s`));
@@ -320,7 +320,7 @@
   function showVerdict() {
     const { index, method, criterion } = state, own = DATA.criteria[criterion], words = DATA.words;
     const unit = words.unit ? " " + words.unit : "", price = own.prices[index];
-    const pays = own.paid[index] ? `${number(price)}${unit} more than ERM` : "nothing";
+    const pays = own.paid[index] ? `${number(price)}${unit} more than erm` : "nothing";
     const loses = criterion === "excess"
       ? `) loses ${number(own.worst[index])}${unit} above ${words.best}`
       : `) has a ${words.risk} of ${number(own.worst[index])}${unit}`;
