@@ -108,7 +108,7 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
         marks=marks,
         alt=(
             "One line per circumstance, each falling to 0 at its own best order and rising beyond. The robust order "
-            f"is {units(orders['robust'])}, the order for the average {units(orders['erm'])}, the order of minimax risk "
+            f"is {units(orders['robust'])}, the order for the average {units(orders['erm'])}, that of minimax risk "
             f"{units(orders['minimax-risk'])}."
         ),
     )
@@ -143,10 +143,10 @@ LEVELS = {
     "order": ("order", "units"),
     "average_profit": ("average profit", "money"),
     "worst_profit": ("lowest profit", "money"),
-    "worst_profit_in": ("in", "name"),
+    "worst_profit_in": ("lowest profit in", "name"),
     "average_excess": ("average excess cost", "money"),
     "worst_excess": ("largest excess cost", "money"),
-    "worst_excess_in": ("in", "name"),
+    "worst_excess_in": ("largest excess in", "name"),
 }
 CHOICES = {"rule": ("rule", "rule"), **LEVELS}
 REASONS = {
