@@ -9,6 +9,7 @@ import pytest
 from counterpoise import RobustLinearRegression, RobustLogisticRegression
 from counterpoise.reports.pages.svg import contrast
 from counterpoise.reports.report import Report
+from tests.browser.looks import at_width, cut_off, on_paper
 from tests.reports.test_report import LABELS, rows, two_classes
 
 pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -55,11 +56,6 @@ def pages(tmp_path_factory):
     for name, example in EXAMPLES.items():
         example().save(folder / f"{name}.html")
     return folder
-
-
-def at_width(browser, width):
-    metrics = {"width": width, "height": 740, "deviceScaleFactor": 1, "mobile": width < 700}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
 @pytest.mark.parametrize("name", list(EXAMPLES))
@@ -135,34 +131,17 @@ def test_pictures_are_as_wide_as_the_text_and_can_be_read(opened, browser, name,
     assert min(one[2] for one in shown) >= 9.0
 
 
-# What of a table is not to be seen: its right end beyond its box or the page, or a cell whose words are longer than it.
-CUT_OFF = """
-    return [...document.querySelectorAll("table")].filter((table) => table.offsetParent).flatMap((table) => {
-      const box = table.closest(".wide") ?? table.parentElement, edge = box.getBoundingClientRect().right + 1;
-      const cells = [...table.querySelectorAll("tbody th, tbody td")];
-      return [...(box.scrollWidth > box.clientWidth ? [table.caption?.textContent ?? "table"] : []),
-        ...cells.filter((cell) => cell.getBoundingClientRect().right > edge || cell.scrollWidth > cell.clientWidth + 1
-          || cell.getBoundingClientRect().height === 0).map((cell) => cell.textContent.slice(0, 40))];
-    });
-"""
-
-
 @pytest.mark.parametrize("name", list(EXAMPLES))
 @pytest.mark.parametrize("width", [320, 400, 600, 800, 1200])
 def test_no_table_is_cut_off(opened, browser, name, width):
     at_width(browser, width)
-    assert opened(name).execute_script(CUT_OFF) == []
+    assert cut_off(opened(name)) == []
 
 
 @pytest.mark.parametrize("name", list(EXAMPLES))
 def test_no_table_is_cut_off_on_paper(opened, browser, name):
-    # As wide as A4 with the margins of a browser.
-    at_width(browser, 718)
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    try:
-        assert opened(name).execute_script(CUT_OFF) == []
-    finally:
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    with on_paper(browser):
+        assert cut_off(opened(name)) == []
 
 
 def test_on_a_phone_cells_have_their_headings_beside_them(opened, browser):

@@ -49,7 +49,7 @@ def written(plan: StockPlan, settings: Mapping[str, Any] | None = None) -> str:
         money=plan.money,
         proven={end: sum(getattr(proof, end) for proof in proofs) for end in ("upper", "lower")},
         most_notes=_NOTES,
-        orders=table(plan.levels, **_styled(plan, LEVELS)) if several else "",
+        orders=table(plan.levels, **_styled(plan, LEVELS, "What to order")) if several else "",
         products=[_product(plan, one) for one in shown_plans],
     )
 
@@ -62,14 +62,15 @@ def _at_stake(plan: ProductPlan) -> float:
 def _product(plan: StockPlan, one: ProductPlan) -> dict[str, Any]:
     """Return what the page shows of one product."""
     own, charged = plan.only(one), one.charge > 0
+    of = f", {shown(one.product):.60}" if len(plan.plans) > 1 else ""
     return {
         "name": f"{shown(one.product):.100}",
         "verdict": plan.verdict(one),
         "shares": shares_of(one),
         "proof": one.orders["robust"].certificate,
         "charged": charged,
-        "reasons": table(_with_allowed(own.reasons), **_styled(plan, REASONS)),
-        "choices": table(own.choices, **_styled(plan, CHOICES)),
+        "reasons": table(_with_allowed(own.reasons), **_styled(plan, REASONS, f"Circumstance by circumstance{of}")),
+        "choices": table(own.choices, **_styled(plan, CHOICES, f"Rule by rule{of}")),
         "curves": risk_curves(plan, one),
         "path": "" if charged else level_path(plan, one),
     }
@@ -177,11 +178,11 @@ def formats(plan: StockPlan) -> dict[str, Callable[[Any], str]]:
     }
 
 
-def _styled(plan: StockPlan, columns: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def _styled(plan: StockPlan, columns: Mapping[str, tuple[str, str]], caption: str) -> dict[str, Any]:
     written = formats(plan)
     return {
         "headings": {name: heading for name, (heading, _) in columns.items()},
-        "caption": f"Amounts in {plan.money.unit}",
+        "caption": f"{caption} (amounts in {plan.money.unit})",
         "formats": {name: written[kind] for name, (_, kind) in columns.items()},
         "left": [name for name, (_, kind) in columns.items() if kind in ("name", "rule")],
     }
