@@ -134,8 +134,8 @@ def one_choice(problem: Problem, seed: int, n_points: int) -> list[dict[str, Any
 def choice_table(rows: Sequence[dict[str, Any]]) -> str:
     """Return how often what was kept, and what that was worth."""
     lines = [
-        "| contexts | set | kept: plain, equal weights, robust | regret of the guard | always plain | always equal "
-        "weights | always robust | harm of the guard | harm of robust |",
+        "| contexts | set | kept: erm, inverse-frequency, robust | regret of the guard | always erm | always "
+        "inverse-frequency | always robust | harm of the guard | harm of robust |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for kind, words in itertools.product(KINDS, ("default set", "every mix")):

@@ -23,7 +23,7 @@ import numpy as np
 from counterpoise import KLBall, confidence_radius
 from counterpoise.exceptions import CoverageWarning
 
-COLOURS = {"types": "#0b6e4f", "agrawal": "#4c9f70", "calibrated": "#c8553d", "chi2": "#93c47d"}
+COLOURS = {"types": "#0b6e4f", "agrawal": "#4c9f70", "calibrated": "#c44601", "chi2": "#93c47d"}
 LABELS = {"types": "types (the paper)", "agrawal": "agrawal", "calibrated": "calibrated", "chi2": "chi2 (a limit)"}
 CONFIDENCE = 0.99
 

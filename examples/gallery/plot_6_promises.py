@@ -35,7 +35,7 @@ def judged(n_contexts, seed):
     return [(*resampled, found.by_context["excess"].max()), (found.lower, found.upper, found.estimate)]
 
 
-METHODS = {"percentile bootstrap": "#c8553d", "excess_bounds": "#0b6e4f"}
+METHODS = {"percentile bootstrap": "#c44601", "excess_bounds": "#0b6e4f"}
 results = np.array([judged(8, seed) for seed in range(SAMPLES)])
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", sharey=True)

@@ -18,7 +18,7 @@ import counterpoise as cpo
 
 SEASONS, DAYS = ["summer", "mild", "winter"], np.array([50, 35, 15])
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
-GREEN, RED, GREY = "#0b6e4f", "#c8553d", "#9aa5a0"
+GREEN, RED, GREY = "#0b6e4f", "#c44601", "#9aa5a0"
 
 
 def plausible(mix, draws=None, counts=DAYS):

@@ -17,7 +17,7 @@ import counterpoise as cpo
 
 SEASONS = np.array(["spring", "summer", "autumn", "winter"])
 SLOPES = np.array([[1.0, 0.6], [1.2, 0.9], [0.9, 0.4], [0.3, -1.0]])  # of temperature and sun
-RED, GREEN, LIGHT, GREY = "#c8553d", "#0b6e4f", "#4c9f70", "#9aa5a0"
+RED, GREEN, LIGHT, GREY = "#c44601", "#0b6e4f", "#4c9f70", "#9aa5a0"
 
 
 def hours(season, rng):

@@ -18,7 +18,7 @@ import counterpoise as cpo
 WARDS = np.array(["emergency", "geriatrics", "maternity", "surgery"])
 TRAINED, SERVED = np.array([0.55, 0.1, 0.15, 0.2]), np.array([0.2, 0.45, 0.05, 0.3])
 EFFECTS = np.array([[1.5, 0.8, 0.0], [-0.5, 1.0, 1.5], [0.5, -1.5, 0.5], [1.2, 0.2, -1.2]])
-COLOURS = {"plain": "#c8553d", "reweighted": "#e0a458", "robust": "#0b6e4f"}
+COLOURS = {"plain": "#c44601", "reweighted": "#e0a458", "robust": "#0b6e4f"}
 
 
 def patients(ward, rng):

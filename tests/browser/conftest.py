@@ -31,6 +31,8 @@ def opened(browser, pages):
 
     def open_page(name):
         browser.get((pages / f"{name}.html").as_uri())
+        headings = browser.execute_script("return [...document.querySelectorAll('h1,h2,h3')].map((e) => e.textContent)")
+        assert len(set(headings)) == len(headings), headings
         return browser
 
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

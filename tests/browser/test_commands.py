@@ -10,6 +10,7 @@ from counterpoise.cli import app
 from counterpoise.experiments import page
 from counterpoise.experiments.reproduce import Settings, Silent, reproduce
 from counterpoise.table import Table
+from tests.browser.looks import at_width, cut_off, on_paper
 
 WORDS = [
     "<script>window.hacked = 1</script>",
@@ -75,6 +76,19 @@ def test_no_word_of_a_table_becomes_code(opened, name):
     )
     assert found == ["undefined", PAGES[name], 0, 0]
     assert "window.hacked = 1" in browser.page_source
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("width", [400, 1200])
+def test_no_table_is_cut_off(opened, browser, name, width):
+    at_width(browser, width)
+    assert cut_off(opened(name)) == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_table_is_cut_off_on_paper(opened, browser, name):
+    with on_paper(browser):
+        assert cut_off(opened(name)) == []
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,14 @@ import pytest
 from counterpoise.reports.explorer import Explorer
 from counterpoise.reports.explorer.levels import METHODS, STOPS
 from counterpoise.reports.pages.scales import number
+from tests.browser.looks import at_width, cut_off, on_paper
 from tests.reports.explorer.examples import LABELS, boundary, hostile, stock
 
 pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
 
 EXAMPLES = {"boundary": boundary, "stock": stock, "hostile": hostile}
 
@@ -46,7 +48,7 @@ def choose(browser, group, option):
 
 def pressed(browser):
     buttons = browser.find_elements(By.CSS_SELECTOR, "button[aria-pressed='true']")
-    return {button.get_attribute("data-level") for button in buttons} - {"fitted"}
+    return {button.get_attribute("data-level") for button in buttons} - {"fitted", "knee"}
 
 
 def index(browser):
@@ -153,7 +155,7 @@ def test_the_keyboard_moves_the_slider(opened):
     assert by_id(browser, "edge").get_attribute("d") != edge
     slider.send_keys(Keys.HOME)
     assert value(browser, "label") == 0.0
-    assert by_id(browser, "verdict").text.startswith("With the mix of the data (ERM) the worst context (")
+    assert by_id(browser, "verdict").text.startswith("With the mix of the data (erm) the worst context (")
     assert by_id(browser, "verdict").text.endswith("pays nothing.")
     slider.send_keys(Keys.END)
     assert slider.get_attribute("aria-valuetext").startswith("every mix")
@@ -243,6 +245,52 @@ def test_a_phone_needs_no_sideways_scrolling(opened, browser, name):
         " && !e.closest('thead') && !e.closest('bdi')).map((e) => e.outerHTML.slice(0, 90))"
     )
     assert beyond == []
+
+
+@pytest.mark.parametrize("name", list(EXAMPLES))
+@pytest.mark.parametrize("width", [400, 1200])
+def test_no_table_is_cut_off(opened, browser, name, width):
+    at_width(browser, width)
+    assert cut_off(opened(name)) == []
+
+
+@pytest.mark.parametrize("name", list(EXAMPLES))
+def test_no_table_is_cut_off_on_paper(opened, browser, name):
+    with on_paper(browser):
+        assert cut_off(opened(name)) == []
+
+
+READ_HELD_OUT = """
+const parts = ["mix", "worst", "mean", "price"].map((name) => document.getElementById("held-" + name).dataset.value);
+const point = document.getElementById("held-point");
+return [parts.map(JSON.parse), [Number(point.dataset.x), Number(point.dataset.y)],
+  document.getElementById("held-out").textContent];
+"""
+
+
+@pytest.mark.parametrize("criterion", ["excess", "risk"])
+def test_held_out_numbers_follow_the_slider(opened, criterion):
+    browser, found = opened("boundary"), boundary()
+    choose(browser, "criterion", criterion)
+    own = found.held_out[criterion]
+    for k in range(len(found.levels.radii)):
+        browser.execute_script(READ, k)
+        parts, point, said = browser.execute_script(READ_HELD_OUT)
+        assert parts == [one[k].tolist() for one in (own.mix, own.worst, own.mean, own.price)]
+        assert point == [own.price[k, 0], own.worst[k, 0]]
+        what = "excess risk" if criterion == "excess" else "risk"
+        assert f"on held-out rows the {what} is {number(float(own.worst[k, 0]))} [" in said
+    press(browser, "knee")
+    assert index(browser) == own.knee
+
+
+def test_bounds_that_are_moved_are_not_said_to_be_held_out(opened):
+    browser = opened("boundary")
+    Select(by_id(browser, "bounded")).select_by_index(1)
+    by_id(browser, "low").send_keys(Keys.ARROW_RIGHT)
+    assert by_id(browser, "held-out").text == "Bounds that are moved are judged on the rows of the fit alone."
+    assert by_id(browser, "held-worst").text == "–"
+    assert by_id(browser, "held-point").get_attribute("visibility") == "hidden"
 
 
 def test_without_javascript_the_levels_are_a_table(browser, pages):

@@ -9,6 +9,7 @@ import pytest
 from counterpoise import RobustLinearRegression, RobustLogisticRegression
 from counterpoise.reports.pages.svg import contrast
 from counterpoise.reports.report import Report
+from tests.browser.looks import at_width, cut_off, on_paper
 from tests.reports.test_report import LABELS, rows, two_classes
 
 pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -68,8 +69,7 @@ def test_it_opens_without_complaint_and_asks_for_nothing(opened, name):
 @pytest.mark.parametrize("name", list(EXAMPLES))
 @pytest.mark.parametrize("width", [320, 360, 1280])
 def test_no_width_needs_sideways_scrolling(opened, browser, name, width):
-    metrics = {"width": width, "height": 740, "deviceScaleFactor": 1, "mobile": width < 700}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    at_width(browser, width)
     opened(name)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
@@ -77,8 +77,8 @@ def test_no_width_needs_sideways_scrolling(opened, browser, name, width):
 @pytest.mark.parametrize("name", list(EXAMPLES))
 def test_pictures_say_what_they_show(opened, name):
     browser = opened(name)
-    pictures = browser.find_elements(By.CSS_SELECTOR, "svg")
-    assert len(pictures) == 4
+    pictures = browser.find_elements(By.CSS_SELECTOR, "svg.broad")
+    assert len(pictures) == len(browser.find_elements(By.CSS_SELECTOR, "svg.narrow")) == 4
     for picture in pictures:
         assert picture.get_attribute("role") == "img"
         assert picture.accessible_name
@@ -116,8 +116,49 @@ def test_lines_of_words_in_pictures_do_not_lie_over_each_other(opened, name):
     assert over == []
 
 
-def test_tables_have_names_and_headings(opened):
-    browser = opened("plain")
+@pytest.mark.parametrize("name", list(EXAMPLES))
+@pytest.mark.parametrize(("width", "kind"), [(400, "narrow"), (1200, "broad")])
+def test_pictures_are_as_wide_as_the_text_and_can_be_read(opened, browser, name, width, kind):
+    at_width(browser, width)
+    shown = opened(name).execute_script("""
+        const seen = [...document.querySelectorAll("svg")].filter((svg) => svg.getBoundingClientRect().width > 0);
+        return seen.map((svg) => [svg.classList[0], svg.getBoundingClientRect().width, Math.min(
+          ...[...svg.querySelectorAll("text")].map((text) => parseFloat(getComputedStyle(text).fontSize)
+          * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width))]);
+    """)
+    assert [one[0] for one in shown] == [kind] * 4
+    assert min(one[1] for one in shown) >= min(0.9 * width, 760)
+    assert min(one[2] for one in shown) >= 9.0
+
+
+@pytest.mark.parametrize("name", list(EXAMPLES))
+@pytest.mark.parametrize("width", [320, 400, 600, 800, 1200])
+def test_no_table_is_cut_off(opened, browser, name, width):
+    at_width(browser, width)
+    assert cut_off(opened(name)) == []
+
+
+@pytest.mark.parametrize("name", list(EXAMPLES))
+def test_no_table_is_cut_off_on_paper(opened, browser, name):
+    with on_paper(browser):
+        assert cut_off(opened(name)) == []
+
+
+def test_on_a_phone_cells_have_their_headings_beside_them(opened, browser):
+    at_width(browser, 400)
+    opened("plain")
+    said = browser.execute_script("""
+        const cell = document.querySelector(".wide td"), seen = getComputedStyle(cell, "::before");
+        return [seen.content, seen.float, cell.dataset.label, getComputedStyle(cell.closest("tr")).display];
+    """)
+    assert said == ['"rows"', "left", "rows", "block"]
+    at_width(browser, 1200)
+    assert browser.execute_script("return getComputedStyle(document.querySelector('.wide td')).display") == "table-cell"
+
+
+def test_tables_have_names_and_headings(opened, browser):
+    at_width(browser, 1200)
+    opened("plain")
     boxes = browser.find_elements(By.CSS_SELECTOR, ".wide")
     assert len(boxes) == 3
     for box in boxes:

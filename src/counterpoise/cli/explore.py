@@ -34,6 +34,9 @@ def explore(
     integer: Annotated[bool, typer.Option("--integer", help="For stock: order whole units only.")] = False,
     currency: Annotated[str, typer.Option(help="For stock: what amounts are in, such as EUR.")] = "",
     period: Annotated[str, typer.Option(help="For stock: what a row is, such as day.")] = "row",
+    folds: Annotated[
+        int, typer.Option(help="Folds by which every level is judged on held-out rows; 0 leaves that out.")
+    ] = 3,
     columns: options.FeatureColumns,
     model: options.Model,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the page goes.")] = Path("explorer.html"),
@@ -59,7 +62,7 @@ def explore(
         raise InvalidInputError("name what the page is about: --target for a model, or --demand for stock.")
     by = " x ".join(columns.context)
     if target is not None:
-        swept, data, pool = _model_sweep(file, columns.asked(model, target), speaker)
+        swept, data, pool = _model_sweep(file, columns.asked(model, target), folds or None, speaker)
         title = f"{target} by {by}"
     else:
         if cost is None or price is None:
@@ -86,14 +89,14 @@ def explore(
     tell(f"The page is in {out}; open it in a browser, or mail it.")
 
 
-def _model_sweep(file: Path, asked: Asked, speaker: Speaker) -> tuple[Sweep, DataFile, Pool | None]:
+def _model_sweep(file: Path, asked: Asked, cv: int | None, speaker: Speaker) -> tuple[Sweep, DataFile, Pool | None]:
     """Solve a model of a table at every level."""
     from counterpoise.reports.explorer import sweep
     from counterpoise.tables.tabular.fitting import read_problem
 
     problem = read_problem(file, asked, speaker)
     with problem.suited(), speaker.step("solving at every level"):
-        swept = speaker.warnings_of(lambda: sweep(problem.model, problem.X, problem.y, problem.contexts))
+        swept = speaker.warnings_of(lambda: sweep(problem.model, problem.X, problem.y, problem.contexts, cv=cv))
     return swept, problem.data, problem.pool
 
 

@@ -100,7 +100,7 @@ def plot_comparison(summary: Columns, ax: Axes | None = None) -> Axes:
             color=COLOURS.get(method, "#555555"),
             label=WORDS.get(method) or _words(method),
         )
-    ax.set(xlabel="rise of mean risk against ERM", ylabel="excess risk in the worst plausible mix")
+    ax.set(xlabel="rise of mean risk against erm", ylabel="excess risk in the worst plausible mix")
     ax.legend()
     return ax
 

@@ -311,7 +311,7 @@ class Report:
             "share": rows["share"],
             "weight": rows["weight"],
             "excess": _with_interval(rows, "excess"),
-            "of ERM": rows["erm_excess"],
+            "of erm": rows["erm_excess"],
             "risk": _with_interval(rows, "risk"),
             "least risk": _bracket(rows),
         }
@@ -360,7 +360,7 @@ class Report:
             left=["method", "in"],
             formats={"method": WORDS.__getitem__, "in": shown},
             caption=f"Excess risk{self._of} on held-out rows, with {self.comparison.level} intervals; changes are "
-            "against ERM",
+            "against erm",
         )
 
     def _path_chart(self) -> Html:

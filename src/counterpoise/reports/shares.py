@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -110,6 +111,33 @@ class Shares:
             headings=headings,
             formats={"context": shown, **dict.fromkeys(("share", "centre", "worst"), "{:.1%}".format)},
             caption="The share of each context",
+        )
+
+    @property
+    def question(self) -> str:
+        """How far the set lets one share vary, whether that is all one fears, and how to say so if it is not.
+
+        The share is the one that gains most in the least favourable mix. Empty where every mix is in the set already,
+        or where shares were bounded by whoever asked.
+        """
+        if self.mixes.is_simplex or self.has_bounds or isinstance(self.robustness.mix, ContextSet):
+            return ""
+        rows = self.rows
+        most = int(np.argmax(rows["worst"] - rows["centre" if "centre" in rows else "share"]))
+        label, low, high = rows["context"][most], float(rows["low"][most]), float(rows["high"][most])
+        name = f"{shown(label):.60}"
+        ends = f"{low:.1%}", f"{high:.1%}"
+        varies = (
+            f"fixes the share of {name} at {ends[0]}"
+            if ends[0] == ends[1]
+            else (f"lets the share of {name} vary from {ends[0]} to {ends[1]}")
+        )
+        further = _further(high)
+        bound = shlex.quote(f"{name}=..{further:g}") if isinstance(label, (str, int, float, np.generic)) else ""
+        option = f" (--confidence 1 --share {bound})" if bound else ""
+        return (
+            f"The set {varies}; is that all you fear? If not, say what you do fear: for instance every mix with at most "
+            f"{further:.0%} of it{option}."
         )
 
     @property
@@ -222,6 +250,11 @@ class Shares:
             f"{words[0].upper()}{words[1:]} {are} taken on the user's word: the certificate is about optimisation over "
             "the set, and coverage is claimed only for what follows from counts."
         )
+
+
+def _further(share: float) -> float:
+    """Return a round share, about twice as large."""
+    return min(math.ceil(20.0 * min(2.0 * share, 1.0) - 1e-9) / 20.0, 1.0)
 
 
 _KINDS = {"KLBall": "kl", "Chi2Ball": "chi2", "TotalVariationBall": "tv"}

@@ -27,7 +27,6 @@ CHARTED = 12
 
 _NOTES = 20
 _MARKED = ("robust", "erm", "minimax-risk")
-_MARKS = {"robust": "robust", "erm": "average", "minimax-risk": "worst case"}
 
 
 def written(plan: StockPlan, settings: Mapping[str, Any] | None = None) -> str:
@@ -50,7 +49,7 @@ def written(plan: StockPlan, settings: Mapping[str, Any] | None = None) -> str:
         money=plan.money,
         proven={end: sum(getattr(proof, end) for proof in proofs) for end in ("upper", "lower")},
         most_notes=_NOTES,
-        orders=table(plan.levels, **_styled(plan, LEVELS)) if several else "",
+        orders=table(plan.levels, **_styled(plan, LEVELS, "What to order")) if several else "",
         products=[_product(plan, one) for one in shown_plans],
     )
 
@@ -63,14 +62,15 @@ def _at_stake(plan: ProductPlan) -> float:
 def _product(plan: StockPlan, one: ProductPlan) -> dict[str, Any]:
     """Return what the page shows of one product."""
     own, charged = plan.only(one), one.charge > 0
+    of = f", {shown(one.product):.60}" if len(plan.plans) > 1 else ""
     return {
         "name": f"{shown(one.product):.100}",
         "verdict": plan.verdict(one),
         "shares": shares_of(one),
         "proof": one.orders["robust"].certificate,
         "charged": charged,
-        "reasons": table(_with_allowed(own.reasons), **_styled(plan, REASONS)),
-        "choices": table(own.choices, **_styled(plan, CHOICES)),
+        "reasons": table(_with_allowed(own.reasons), **_styled(plan, REASONS, f"Circumstance by circumstance{of}")),
+        "choices": table(own.choices, **_styled(plan, CHOICES, f"Rule by rule{of}")),
         "curves": risk_curves(plan, one),
         "path": "" if charged else level_path(plan, one),
     }
@@ -100,7 +100,7 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
     suffering = np.argsort(-one.excess(one.order), kind="stable")[:2]
     weighty = np.argsort(-weights, kind="stable")[:NAMED]
     prominent = {*suffering, *weighty[: NAMED - len(set(suffering) - set(weighty))]}
-    marks = [Mark(orders[rule], f"{_MARKS[rule]} {units(orders[rule])}", COLOURS[rule]) for rule in _MARKED]
+    marks = [Mark(orders[rule], f"{WORDS[rule]} {units(orders[rule])}", COLOURS[rule]) for rule in _MARKED]
     return line_chart(
         lines_of(one.contexts.tolist(), curves.levels, curves.excess, prominent),
         title="Excess cost of every level, circumstance by circumstance",
@@ -109,8 +109,8 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
         marks=marks,
         alt=(
             "One line per circumstance, each falling to 0 at its own best order and rising beyond. The robust order "
-            f"is {units(orders['robust'])}, the order for the average {units(orders['erm'])}, the order for the worst "
-            f"case {units(orders['minimax-risk'])}."
+            f"is {units(orders['robust'])}, the order for the average {units(orders['erm'])}, that of minimax risk "
+            f"{units(orders['minimax-risk'])}."
         ),
     )
 
@@ -144,10 +144,10 @@ LEVELS = {
     "order": ("order", "units"),
     "average_profit": ("average profit", "money"),
     "worst_profit": ("lowest profit", "money"),
-    "worst_profit_in": ("in", "name"),
+    "worst_profit_in": ("lowest profit in", "name"),
     "average_excess": ("average excess cost", "money"),
     "worst_excess": ("largest excess cost", "money"),
-    "worst_excess_in": ("in", "name"),
+    "worst_excess_in": ("largest excess in", "name"),
 }
 CHOICES = {"rule": ("rule", "rule"), **LEVELS}
 REASONS = {
@@ -178,11 +178,11 @@ def formats(plan: StockPlan) -> dict[str, Callable[[Any], str]]:
     }
 
 
-def _styled(plan: StockPlan, columns: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def _styled(plan: StockPlan, columns: Mapping[str, tuple[str, str]], caption: str) -> dict[str, Any]:
     written = formats(plan)
     return {
         "headings": {name: heading for name, (heading, _) in columns.items()},
-        "caption": f"Amounts in {plan.money.unit}",
+        "caption": f"{caption} (amounts in {plan.money.unit})",
         "formats": {name: written[kind] for name, (_, kind) in columns.items()},
         "left": [name for name, (_, kind) in columns.items() if kind in ("name", "rule")],
     }

@@ -43,7 +43,7 @@ def noisy_lines(n_contexts, rows=60, n_features=1):
 def hostile():
     X, y, c = noisy_lines(len(LABELS))
     X = pd.DataFrame({LABELS[0]: X[:, 0]})
-    return sweep(RobustLinearRegression(), X, pd.Series(y, name=LABELS[1]), [LABELS[k] for k in c], levels=4)
+    return sweep(RobustLinearRegression(), X, pd.Series(y, name=LABELS[1]), [LABELS[k] for k in c], levels=4, cv=None)
 
 
 def plan(**options):

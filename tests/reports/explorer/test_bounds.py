@@ -13,7 +13,7 @@ LINES = noisy_lines(3)
 
 
 def explored(mix, **switches):
-    return sweep(RobustLinearRegression(mix=mix, **switches), *LINES, levels=4)
+    return sweep(RobustLinearRegression(mix=mix, **switches), *LINES, levels=4, cv=None)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_orders_with_bounds():
 
 def test_many_contexts_are_not_bounded_and_the_page_says_why():
     X, y, c = noisy_lines(MOST_CONTEXTS + 1)
-    found = sweep(RobustLinearRegression(), X, y, c, levels=2)
+    found = sweep(RobustLinearRegression(), X, y, c, levels=2, cv=None)
     assert not found.grids
     assert len(found.intervals) == len(found.levels.radii)
     assert f"With {MOST_CONTEXTS + 1} contexts, bounds of shares cannot be moved here" in Explorer(found).html
@@ -107,5 +107,5 @@ def test_a_set_without_a_radius_is_refused():
 def test_the_model_is_left_alone():
     model = RobustLinearRegression(mix={2: (0.2, 0.4)})
     before = clone(model).get_params()
-    sweep(model, *LINES, levels=2)
+    sweep(model, *LINES, levels=2, cv=None)
     assert model.get_params() == before

@@ -82,7 +82,7 @@ def test_every_level_is_in_the_tables():
 
 def test_many_contexts_are_cut_and_the_page_stays_small():
     X, y, c = noisy_lines(100, rows=60, n_features=4)
-    page = Explorer(sweep(RobustLinearRegression(), X, y, [f"a rather long name {k}" for k in c])).html
+    page = Explorer(sweep(RobustLinearRegression(), X, y, [f"a rather long name {k}" for k in c], cv=None)).html
     data = data_in(page)
     assert len(page.encode()) < 2_000_000
     assert len(data["names"]) == 100
@@ -101,7 +101,7 @@ def test_many_contexts_are_cut_and_the_page_stays_small():
 
 def test_very_many_contexts_keep_the_page_small():
     X, y, c = noisy_lines(300, rows=20)
-    found = sweep(RobustLinearRegression(), X, y, c, levels=5)
+    found = sweep(RobustLinearRegression(), X, y, c, levels=5, cv=None)
     page = Explorer(found).html
     data = data_in(page)
     assert len(page.encode()) < 2_000_000

@@ -59,7 +59,7 @@ def test_ladder_reaches_from_the_mix_of_the_data_to_every_mix_with_exact_stops()
         assert levels.confidences[method].tolist() == [
             implied_confidence(radius, found.counts, method) for radius in levels.radii
         ]
-        assert levels.words(method)[0] == "ERM"
+        assert levels.words(method)[0] == "erm"
         assert levels.words(method)[-1] == "every mix"
     assert levels.radii[levels.chosen] == confidence_radius(found.counts, 0.99, "agrawal")
     assert "below 50%" in levels.words("types")
@@ -68,10 +68,10 @@ def test_ladder_reaches_from_the_mix_of_the_data_to_every_mix_with_exact_stops()
 
 def test_chosen_radius_in_bits_is_a_level():
     X, y, c = noisy_lines(3)
-    found = sweep(RobustLinearRegression(radius=0.1234, criterion="risk"), X, y, c, levels=3)
+    found = sweep(RobustLinearRegression(radius=0.1234, criterion="risk"), X, y, c, levels=3, cv=None)
     assert found.levels.radii[found.levels.chosen] == 0.1234
     assert (found.levels.method, found.criterion) == ("types", "risk")
-    sure = sweep(RobustLinearRegression(confidence=1.0), X, y, c, levels=3)
+    sure = sweep(RobustLinearRegression(confidence=1.0), X, y, c, levels=3, cv=None)
     assert sure.levels.chosen == len(sure.levels.radii) - 1
 
 
@@ -139,7 +139,7 @@ def test_boundary_is_recovered_in_the_units_of_the_data(kind):
     X, y, c = two_classes()
     model = make_pipeline(StandardScaler(), RobustLogisticRegression(radius="agrawal"))
     given = as_kind(X, kind)
-    decision = sweep(model, given, y, c, levels=3).decision
+    decision = sweep(model, given, y, c, levels=3, cv=None).decision
     assert decision.features == (("x1", "x2") if kind == "numpy" else ("age", "creatinine"))
     assert decision.classes == ("ill", "well")
     fitted = make_pipeline(StandardScaler(), RobustLogisticRegression(radius=0.0))
@@ -151,7 +151,7 @@ def test_boundary_is_recovered_in_the_units_of_the_data(kind):
 
 def test_bare_model_has_its_coefficients():
     X, y, c = noisy_lines(3)
-    found = sweep(RobustLinearRegression(), X, y, c, levels=3)
+    found = sweep(RobustLinearRegression(), X, y, c, levels=3, cv=None)
     path = confidence_path(RobustLinearRegression(), X, y, c, radii=found.levels.radii.tolist())
     slopes, intercepts = ([getattr(model, name) for model in path.models] for name in ("coef_", "intercept_"))
     np.testing.assert_allclose(found.decision.slopes["excess"][: len(slopes)], slopes, rtol=1e-10)
@@ -161,7 +161,7 @@ def test_bare_model_has_its_coefficients():
 def test_far_from_the_origin_nothing_cancels():
     X, y, c = noisy_lines(3)
     model = make_pipeline(StandardScaler(), RobustLinearRegression())
-    near, far = (sweep(model, X + shift, y, c, levels=2).decision for shift in (0.0, 1e7))
+    near, far = (sweep(model, X + shift, y, c, levels=2, cv=None).decision for shift in (0.0, 1e7))
     np.testing.assert_allclose(far.slopes["excess"], near.slopes["excess"], rtol=1e-6)
 
 
@@ -169,7 +169,7 @@ def test_far_from_the_origin_nothing_cancels():
 def test_counts_have_a_log_link():
     X, _, c = noisy_lines(2)
     y = np.random.default_rng(0).poisson(np.exp(0.2 * X[:, 0]))
-    decision = sweep(RobustPoissonRegressor(), X, y, c, levels=2).decision
+    decision = sweep(RobustPoissonRegressor(), X, y, c, levels=2, cv=None).decision
     assert decision.link == "log"
 
 
@@ -202,12 +202,12 @@ def two_features_and_a_number():
 @pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
 @pytest.mark.parametrize("case", [three_features, not_affine, binned, three_classes, two_features_and_a_number])
 def test_what_cannot_be_drawn_is_left_out(case):
-    assert sweep(*case(), levels=2).decision is None
+    assert sweep(*case(), levels=2, cv=None).decision is None
 
 
 def test_rows_are_drawn_in_proportion_and_the_same_every_time():
     X, y, c = two_classes(5000)
-    first, again = (sweep(RobustLogisticRegression(), X, y, c, levels=2).decision for _ in range(2))
+    first, again = (sweep(RobustLogisticRegression(), X, y, c, levels=2, cv=None).decision for _ in range(2))
     assert len(first.values) == MOST_ROWS
     assert first.n_rows == 5000
     shown = np.bincount(first.codes) / MOST_ROWS
@@ -220,8 +220,8 @@ def test_rows_are_drawn_in_proportion_and_the_same_every_time():
 def test_whole_weights_are_repeated_rows():
     X, y, c = noisy_lines(3, rows=40)
     weight = np.where(c == 1, 2, 1)
-    weighted = sweep(RobustLinearRegression(), X, y, c, sample_weight=weight, levels=3)
-    repeated = sweep(RobustLinearRegression(), *(np.repeat(a, weight, axis=0) for a in (X, y, c)), levels=3)
+    weighted = sweep(RobustLinearRegression(), X, y, c, sample_weight=weight, levels=3, cv=None)
+    repeated = sweep(RobustLinearRegression(), *(np.repeat(a, weight, axis=0) for a in (X, y, c)), levels=3, cv=None)
     np.testing.assert_array_equal(weighted.counts, repeated.counts)
     np.testing.assert_allclose(weighted.levels.radii, repeated.levels.radii)
     np.testing.assert_allclose(weighted.by_criterion["risk"].risks, repeated.by_criterion["risk"].risks, atol=1e-6)
@@ -229,14 +229,14 @@ def test_whole_weights_are_repeated_rows():
 
 def test_few_rows_for_chi2_are_said_on_the_page_and_not_warned_about():
     X, y, c = noisy_lines(12, rows=4, n_features=1)
-    found = sweep(RobustLinearRegression(reference=np.zeros(12)), X, y, c, levels=2)
+    found = sweep(RobustLinearRegression(reference=np.zeros(12)), X, y, c, levels=2, cv=None)
     assert list(found.levels.cautions) == ["chi2"]
     assert boundary().levels.cautions == {}
 
 
 def test_draws_size_the_set():
     X, y, c = noisy_lines(3)
-    found = sweep(RobustLinearRegression(draws=20.0), X, y, c, levels=2)
+    found = sweep(RobustLinearRegression(draws=20.0), X, y, c, levels=2, cv=None)
     radius = found.levels.radii[found.levels.stops["types"][0.9]]
     assert radius == confidence_radius(found.counts, 0.9, "types", draws=20.0)
 
@@ -252,13 +252,13 @@ def test_one_context_and_one_level_are_refused():
     with pytest.raises(InvalidInputError, match="nothing to explore"):
         sweep(RobustLinearRegression(), X, y, np.zeros(len(c)))
     with pytest.raises(InvalidInputError, match="two or more"):
-        sweep(RobustLinearRegression(), X, y, c, levels=1)
+        sweep(RobustLinearRegression(), X, y, c, levels=1, cv=None)
 
 
 def test_the_model_is_left_as_it_was():
     X, y, c = noisy_lines(2)
     model = RobustLinearRegression(criterion="risk")
-    sweep(model, X, pd.Series(y), c, levels=2)
+    sweep(model, X, pd.Series(y), c, levels=2, cv=None)
     assert not hasattr(model, "coef_")
     assert model.get_params()["criterion"] == "risk"
 
@@ -274,7 +274,7 @@ def test_price_is_never_below_nothing_beyond_the_gap():
 def test_contexts_that_agree_cost_nothing():
     X, y, _ = noisy_lines(1, rows=100)
     both = [np.concatenate([a, a]) for a in (X, y)]
-    found = sweep(RobustLinearRegression(), *both, np.repeat(["a", "b"], 100), levels=4)
+    found = sweep(RobustLinearRegression(), *both, np.repeat(["a", "b"], 100), levels=4, cv=None)
     assert not any(own.paid.any() for own in found.by_criterion.values())
     assert boundary().by_criterion["excess"].paid[-1]
     assert not boundary().by_criterion["excess"].paid[0]
@@ -284,7 +284,7 @@ def test_contexts_that_agree_cost_nothing():
 def test_targets_and_crossed_contexts_of_any_kind(wrap):
     X, y, c = two_classes(600)
     crossed = pd.DataFrame({"place": c, "half": np.arange(600) % 2})
-    found = sweep(RobustLogisticRegression(), X, wrap(y.tolist()), crossed, levels=2)
+    found = sweep(RobustLogisticRegression(), X, wrap(y.tolist()), crossed, levels=2, cv=None)
     assert len(found.contexts) == 6
     assert set(found.decision.values) == {0.0, 1.0}
 
@@ -296,7 +296,7 @@ def test_text_among_the_features_is_not_drawn():
     X, y, c = two_classes(300)
     X = X.assign(creatinine=np.where(X["creatinine"] > 1.5, "high", "low"))
     encode = make_column_transformer((OneHotEncoder(), ["creatinine"]), remainder=StandardScaler())
-    assert sweep(make_pipeline(encode, RobustLogisticRegression()), X, y, c, levels=2).decision is None
+    assert sweep(make_pipeline(encode, RobustLogisticRegression()), X, y, c, levels=2, cv=None).decision is None
 
 
 def test_categories_coded_as_numbers_are_not_drawn():
@@ -304,4 +304,4 @@ def test_categories_coded_as_numbers_are_not_drawn():
 
     X, y, c = noisy_lines(2, rows=120)
     model = make_pipeline(OneHotEncoder(), RobustLinearRegression())
-    assert sweep(model, np.floor(X), y, c, levels=2).decision is None
+    assert sweep(model, np.floor(X), y, c, levels=2, cv=None).decision is None

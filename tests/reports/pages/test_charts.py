@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.reports.pages.lines import Line, Mark, line_chart
 from counterpoise.reports.pages.rows import Bar, DotRow, bar_chart, dot_chart
-from counterpoise.reports.pages.svg import CYCLE, FAINT, INK, MUTED, WIDTH, contrast, legible
+from counterpoise.reports.pages.svg import CYCLE, FAINT, INK, MUTED, NARROW, SIZE, WIDTH, contrast, legible
+from counterpoise.reports.pages.templates import environment, rendered
 from counterpoise.reports.pages.words import Html
 from tests.reports.pages.hostile import NAMES
 
@@ -104,6 +105,28 @@ def test_every_chart_says_what_it_is_and_scales(kind):
     assert root.get("width") == "100%"
     assert root.get("viewBox").startswith(f"0 0 {WIDTH} ")
     assert re.findall(r"https?:[^\"]*", svg) == ["http://www.w3.org/2000/svg"]
+
+
+@pytest.mark.parametrize("kind", ["lines", "bars", "dots"])
+def test_a_page_has_every_chart_for_screens_and_for_phones(kind):
+    chart = charts("north")[kind]
+    broad, narrow = ElementTree.fromstring(
+        f"<div>{rendered(environment().from_string('{{ chart }}'), chart=chart)}</div>"
+    )
+    for root, name, width in ((broad, "broad", WIDTH), (narrow, "narrow", NARROW)):
+        assert root.get("class") == name
+        assert root.get("viewBox").startswith(f"0 0 {width} ")
+        # On a phone of 320 px with margins of 16 px words are 9 px or more.
+        assert SIZE * 288 / NARROW >= 9.0
+    ids = [part.get("id") for root in (broad, narrow) for part in root.iter() if part.get("id")]
+    assert len(set(ids)) == len(ids) == 4
+    assert {root.find(f"{SVG}title").text for root in (broad, narrow)} == {"north"}
+
+
+def test_an_id_is_used_once_for_both_widths():
+    chart = bar_chart([Bar("a", 1.0)], **ROW_WORDS, id="risks")
+    assert 'id="risks-title"' in chart
+    assert 'id="risks-narrow-title"' in chart.narrow
 
 
 @pytest.mark.parametrize("kind", ["lines", "bars", "dots"])
@@ -293,5 +316,5 @@ def test_a_series_keeps_its_colour_and_place():
 
 
 def test_series_differ_in_form_as_well():
-    svg = dot_chart([DotRow("a", {"p": 1.0, "q": 1.0, "r": 1.0, "s": 1.0})], **ROW_WORDS)
-    assert len({dot.get("d") for dot in drawn(svg, "dot")}) == 4
+    svg = dot_chart([DotRow("a", {"p": 1.0, "q": 1.0, "r": 1.0, "s": 1.0, "t": 1.0})], **ROW_WORDS)
+    assert len({dot.get("d") for dot in drawn(svg, "dot")}) == 5

@@ -178,7 +178,7 @@ ROWS = Table.of(
 def cells(markup):
     return [
         [re.sub("<[^>]+>", "", cell) for cell in re.findall(r"<t[hd][ >].*?</t[hd]>", row)]
-        for row in re.findall("<tr>(.*?)</tr>", markup)
+        for row in re.findall("<tr[^>]*>(.*?)</tr>", markup)
     ]
 
 
@@ -198,6 +198,14 @@ def test_a_table_can_be_scrolled_and_read_out():
     assert [th["scope"] for th in read.named("th")] == ["col"] * 6 + ["row"] * 2
     assert read.words["caption"] == "By <context>"
     assert read.words["p"] == "A note."
+
+
+def test_every_cell_knows_its_heading_for_where_rows_are_blocks():
+    read = Read(table(ROWS, headings={"count": "Samples"}))
+    labels = [cell["data-label"] for cell in read.named("td")]
+    assert labels == 2 * ["Samples", "share", "robust", "best", "since"]
+    assert {row["role"] for row in read.named("tr")} == {"row"}
+    assert {cell["role"] for cell in read.named("td")} == {"cell"}
 
 
 def test_words_are_aligned_left_and_numbers_right():

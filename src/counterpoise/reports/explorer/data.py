@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.reports.explorer.decision import AffineDecision, StockDecision
+from counterpoise.reports.explorer.held_out import HeldOutLevels
 from counterpoise.reports.explorer.levels import METHODS
 from counterpoise.reports.explorer.sweep import Scored, Sweep
 from counterpoise.reports.pages.scales import extent, labels, ticks
@@ -58,6 +59,7 @@ def embedded(sweep: Sweep) -> dict[str, Any]:
         "low": sweep.intervals[:, kept, 0],
         "high": sweep.intervals[:, kept, 1],
         "criteria": {criterion: _scored(sweep, one, kept, place) for criterion, one in sweep.by_criterion.items()},
+        "held_out": sweep.held_out and {criterion: _held_out(one) for criterion, one in sweep.held_out.items()},
         "decision": _affine(decision, place)
         if isinstance(decision, AffineDecision)
         else decision and _stock(decision, kept[drawn]),
@@ -117,7 +119,14 @@ def _scored(sweep: Sweep, one: Scored, kept: NDArray[np.intp], place: dict[int, 
     low, high = extent([0.0, *one.values[:, kept].ravel().tolist()])
     words = sweep.words
     unit = f" ({words.unit})" if words.unit else ""
-    what = "excess" if one.criterion == "excess" else words.risk
+    what = words.excess if one.criterion == "excess" else words.risk
+    seen = None if sweep.held_out is None else sweep.held_out[one.criterion]
+    paid, worst = np.where(one.paid, one.prices, 0.0), one.worst
+    largest = f"largest {what} of any {words.context}{unit}"
+    if seen is not None:
+        # The same axes for both curves.
+        paid, worst = np.append(paid, seen.price[:, 0]), np.append(worst, seen.worst[:, 0])
+        largest = f"largest {'excess' if one.criterion == 'excess' else 'risk'} of any {words.context}"
     return {
         **{name: getattr(one, name) for name in ("nominal", "prices", "paid", "worst", "objective", "gaps")},
         "weights": one.weights[:, kept],
@@ -126,10 +135,16 @@ def _scored(sweep: Sweep, one: Scored, kept: NDArray[np.intp], place: dict[int, 
         "what": what,
         "bars": [low, high],
         "axes": {
-            "x": _axis(np.where(one.paid, one.prices, 0.0), f"price of robustness, on average{unit}"),
-            "y": _axis(one.worst, f"largest {what} of any {words.context}{unit}"),
+            "x": _axis(paid, f"price of robustness, on average{unit}"),
+            "y": _axis(worst, largest),
         },
     }
+
+
+def _held_out(one: HeldOutLevels) -> dict[str, Any]:
+    """Return what levels come to on held-out rows: an estimate and the ends of its interval each."""
+    parts = {name: getattr(one, name) for name in ("mix", "worst", "mean", "price")}
+    return {**parts, "judged": one.judged, "knee": one.knee}
 
 
 def _axis(values: Any, name: str) -> dict[str, Any]:

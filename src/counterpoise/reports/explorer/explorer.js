@@ -5,12 +5,18 @@
   "use strict";
   const SVG = "http://www.w3.org/2000/svg";
   const WIDTH = 480, HEIGHT = 330, SIZE = 14, LINE = 18;
-  const GREY = "#8f8f8f", GRID = "#e4e4e4", AXIS = "#767676", MUTED = "#555555", ROBUST = "#0b6e4f", ERM = "#c8553d";
+  const GREY = "#8f8f8f", GRID = "#e4e4e4", AXIS = "#767676", MUTED = "#555555", ROBUST = "#0b6e4f", ERM = "#c44601";
+  const REGRET = "#aa4499", PALE = "#a3cbbb", KNEE = "#1a1a1a";
   // Shares of many contexts are small: the square root leaves room to see them.
   const ROOTED = DATA.names.length + DATA.others > 8;
   // What is shown: a level, or the level as fitted with bounds of one share, whose places follow those of all levels.
   const state = { index: DATA.chosen, method: DATA.method, criterion: DATA.criterion, bounds: null };
   const LEVELS = DATA.radii.length;
+  // On held-out rows, where contexts are not too small to judge any level.
+  const judgedLevels = () => {
+    const found = DATA.held_out?.[state.criterion];
+    return found && found.worst[0][0] !== null ? found : null;
+  };
   const level = () => Math.min(state.bounds ? DATA.chosen : state.index, LEVELS - 1);
 
   // --- parts -----------------------------------------------------------------------------------------------
@@ -112,26 +118,44 @@
 
   const MARKS = {
     erm: () => svg("path", { d: "M0-6L6 5H-6z", fill: ERM }),
-    every: () => svg("path", { d: "M-5-5h10v10h-10z", fill: "#2a9d8f" }),
+    every: () => svg("path", { d: "M-5-5h10v10h-10z", fill: REGRET }),
     fitted: () => svg("path", { d: "M0-8L8 0L0 8L-8 0z", fill: "none", stroke: "#1a1a1a", "stroke-width": 1.6 }),
     now: () => svg("circle", { class: "moves", r: 6, fill: ROBUST, stroke: "#fff", "stroke-width": 1.5 }),
+    trained: () => svg("circle", { class: "moves", r: 5, fill: PALE, stroke: "#fff", "stroke-width": 1.5 }),
+    knee: () => svg("circle", { r: 7.5, fill: "none", stroke: KNEE, "stroke-width": 2 }),
   };
 
   function drawTradeOff() {
     const own = DATA.criteria[state.criterion], plot = frame(find("path"), own.axes);
     const places = own.prices.map((price, k) => [plot.x(price), plot.y(own.worst[k])]);
-    plot.layer.append(svg("path", { d: line(places.slice(0, LEVELS)), fill: "none", stroke: ROBUST, "stroke-width": 2 }));
-    for (const [k, mark] of [[0, MARKS.erm()], [LEVELS - 1, MARKS.every()], [DATA.chosen, MARKS.fitted()]]) {
-      mark.setAttribute("transform", `translate(${places[k][0]} ${places[k][1]})`);
+    const judged = judgedLevels(), seen = judged?.price.map(([price], k) => [plot.x(price), plot.y(judged.worst[k][0])]);
+    const curve = (points, colour) => plot.layer.append(
+      svg("path", { d: line(points), fill: "none", stroke: colour, "stroke-width": 2 }));
+    curve(places.slice(0, LEVELS), seen ? PALE : ROBUST);
+    if (seen) curve(seen, ROBUST);
+    const marks = [[0, MARKS.erm()], [LEVELS - 1, MARKS.every()], [DATA.chosen, MARKS.fitted()]];
+    if (seen && judged.knee !== null) marks.push([judged.knee, MARKS.knee()]);
+    for (const [k, mark] of marks) {
+      mark.setAttribute("transform", `translate(${(seen ?? places)[k].join(" ")})`);
       plot.layer.append(mark);
     }
-    const point = MARKS.now();
+    const point = seen ? MARKS.trained() : MARKS.now(), other = MARKS.now();
+    const interval = svg("path", { id: "held-interval", stroke: ROBUST, "stroke-width": 1.5 });
     point.id = "point";
-    plot.layer.append(point);
+    other.id = "held-point";
+    plot.layer.append(...(seen ? [interval, point, other] : [point]));
     return () => {
-      const [cx, cy] = places[state.index];
-      set(point, { cx, cy, "data-x": own.prices[state.index], "data-y": own.worst[state.index] });
-      describe(find("path"), `Price ${number(own.prices[state.index])}, worst ${number(own.worst[state.index])}.`);
+      const [cx, cy] = places[state.index], k = state.index;
+      set(point, { cx, cy, "data-x": own.prices[k], "data-y": own.worst[k] });
+      describe(find("path"), `Price ${number(own.prices[k])}, worst ${number(own.worst[k])}.`);
+      const shown = seen && k < LEVELS;
+      for (const part of [interval, other]) part.setAttribute("visibility", shown ? "visible" : "hidden");
+      if (!shown) return;
+      const [price] = judged.price[k], [value, low, high] = judged.worst[k];
+      set(other, { cx: seen[k][0], cy: seen[k][1], "data-x": price, "data-y": value });
+      set(interval, { d: `M${seen[k][0]} ${plot.y(low)}V${plot.y(high)}` });
+      describe(find("path"), `Held out: price ${number(price)}, worst ${number(value)}. On the rows of the fit: price ` +
+        `${number(own.prices[k])}, worst ${number(own.worst[k])}.`);
     };
   }
 
@@ -245,12 +269,13 @@
   function fillLegends() {
     const dash = svg("path", { d: "M-9 0H9", stroke: ERM, "stroke-width": 2, "stroke-dasharray": "4 3" });
     find("path-legend").append(
-      key(MARKS.now(), "this level"), key(MARKS.fitted(), "as fitted"), key(MARKS.erm(), "ERM"),
-      key(MARKS.every(), DATA.largest),
+      key(MARKS.now(), DATA.held_out ? "this level, held out" : "this level"),
+      ...(DATA.held_out ? [key(MARKS.trained(), "on the rows of the fit"), key(MARKS.knee(), "knee")] : []),
+      key(MARKS.fitted(), "as fitted"), key(MARKS.erm(), "erm"), key(MARKS.every(), DATA.largest),
     );
     if (!DATA.decision) return;
     const list = find("picture-legend"), stock = DATA.decision.kind === "stock", grey = DATA.colours.includes(null);
-    list.append(key(svg("path", { d: "M-9 0H9", stroke: ROBUST, "stroke-width": 3 }), "this level"), key(dash, "ERM"));
+    list.append(key(svg("path", { d: "M-9 0H9", stroke: ROBUST, "stroke-width": 3 }), "this level"), key(dash, "erm"));
     const swatch = (colour) => svg("path", { d: stock ? "M-9-2h18v4h-18z" : "M-6-6h12v12h-12z", fill: colour });
     DATA.drawn.forEach((c) => DATA.colours[c] && list.append(key(swatch(DATA.colours[c]), named(DATA.names[c]))));
     if (grey || DATA.others) list.append(key(swatch(GREY), `other ${DATA.words.context}s`));
@@ -320,9 +345,10 @@
   function showVerdict() {
     const { index, method, criterion } = state, own = DATA.criteria[criterion], words = DATA.words;
     const unit = words.unit ? " " + words.unit : "", price = own.prices[index];
-    const pays = own.paid[index] ? `${number(price)}${unit} more than ERM` : "nothing";
+    const pays = own.paid[index] ? `${number(price)}${unit} more than erm` : "nothing";
     const loses = criterion === "excess"
-      ? `) loses ${number(own.worst[index])}${unit} above ${words.best}`
+      ? words.unit ? `) loses ${number(own.worst[index])}${unit} above ${words.best}`
+        : `) has a ${words.excess} of ${number(own.worst[index])}`
       : `) has a ${words.risk} of ${number(own.worst[index])}${unit}`;
     const lead = state.bounds ? bounded() : [DATA.leads[method][index]];
     find("verdict").replaceChildren(...lead, ` the worst ${words.context} (`,
@@ -332,6 +358,29 @@
     tell(find("worst"), number(own.worst[index]), own.worst[index]);
     tell(find("objective"), number(own.objective[index]), own.objective[index]);
     tell(find("gap"), own.gaps[index] === null ? "–" : number(own.gaps[index]), own.gaps[index]);
+  }
+
+  const interval = ([value, low, high], digits) =>
+    value === null ? "–" : number(value, digits) + (low === null || high === null ? "" : ` [${number(low)}, ${number(high)}]`);
+
+  function showHeldOut() {
+    const own = DATA.criteria[state.criterion];
+    document.querySelectorAll(".fitted-score").forEach((span) => { span.textContent = own.what; });
+    if (!DATA.held_out) return;
+    const found = DATA.held_out[state.criterion], k = state.index, what = state.criterion === "excess" ? "excess risk" : "risk";
+    const there = k < LEVELS;
+    document.querySelectorAll(".scored").forEach((span) => { span.textContent = what; });
+    for (const name of ["mix", "worst", "mean", "price"]) {
+      const values = there ? found[name][k] : [null, null, null];
+      tell(find("held-" + name), interval(values, name === "mean" ? 4 : 3), JSON.stringify(values));
+    }
+    const [price, low, high] = there ? found.price[k] : [null, null, null];
+    const noise = price !== null && low !== null && low <= 0 && high >= 0 && k > 0 ? " (within the noise)" : "";
+    const change = k === 0 ? "" : `, ${price > 0 ? "+" : ""}${number(price)} against erm${noise}`;
+    find("held-out").textContent = !there
+      ? "Bounds that are moved are judged on the rows of the fit alone."
+      : `${DATA.leads[state.method][k]}, on held-out rows the ${what} is ${interval(found.worst[k])} in the worst ${DATA.words.context} and ` +
+        `${interval(found.mix[k])} in the worst plausible mix; the mean risk is ${number(found.mean[k][0], 4)}${change}.`;
   }
 
   function showControls() {
@@ -401,6 +450,7 @@
     if (level === "erm") return 0;
     if (level === "every") return DATA.radii.length - 1;
     if (level === "fitted") return DATA.chosen;
+    if (level === "knee") return judgedLevels()?.knee ?? undefined;
     // A confidence whose set would be too small to meet what is known about the mix has no place.
     return DATA.stops[state.method].find(([confidence]) => confidence === Number(level))?.[1];
   }
@@ -411,6 +461,7 @@
     showControls();
     showBounds();
     showVerdict();
+    showHeldOut();
     showContexts();
     updates.forEach((update) => update());
   }

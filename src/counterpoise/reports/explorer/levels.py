@@ -143,12 +143,12 @@ class Levels:
         """Return each level in words: the confidence it has by a method."""
         by = f" by {method}"
         return self._described(
-            method, "ERM", self.largest, "{}" + by, lambda k, level: self._between(method, k, level, by)
+            method, "erm", self.largest, "{}" + by, lambda k, level: self._between(method, k, level, by)
         )
 
     def leads(self, method: RadiusMethod) -> list[str]:
         """Return how a sentence about each level begins."""
-        ends = "With the mix of the data (ERM)", f"With {self.largest} possible"
+        ends = "With the mix of the data (erm)", f"With {self.largest} possible"
         return self._described(
             method,
             *ends,

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from counterpoise.reports.explorer.bounds import why_none
 from counterpoise.reports.explorer.data import MOST_DRAWN, as_script, embedded
 from counterpoise.reports.explorer.decision import StockDecision
@@ -16,6 +19,8 @@ from counterpoise.reports.pages.scales import number
 from counterpoise.reports.pages.svg import INK, SIZE
 from counterpoise.reports.pages.words import Html, clean
 from counterpoise.table import Table
+
+Array = NDArray[np.float64]
 
 _TITLE = "How much robustness?"
 
@@ -38,6 +43,7 @@ def written(sweep: Sweep, title: str = "", settings: Mapping[str, Any] | None = 
         subtitle=f"From the mix of {sweep.words.context}s in the data to {sweep.levels.largest}",
         no_bounds="" if sweep.grids else why_none(len(sweep.contexts), sweep.words.context),
         sweep=sweep,
+        interpolated=_interpolated(sweep),
         words=sweep.words,
         stops=STOPS,
         methods=METHODS,
@@ -62,12 +68,33 @@ def _level_table(sweep: Sweep, one: Scored) -> Html:
     worst_in = f"worst {words.context}"
     columns |= {"price on average": one.prices[:n], "worst": one.worst[:n]}
     columns[worst_in] = [clean(sweep.contexts[c], 80) for c in one.worst_contexts[:n]]
-    made = "excess" if one.criterion == "excess" else words.risk
+    held_out = None if sweep.held_out is None else sweep.held_out[one.criterion]
+    if held_out is not None:
+        scored = "excess risk" if one.criterion == "excess" else "risk"
+        columns[f"held-out {scored}, worst plausible mix"] = _with_ends(held_out.mix)
+        columns[f"held-out {scored}, worst {words.context}"] = _with_ends(held_out.worst)
+        columns["held-out mean risk"] = _with_ends(held_out.mean)
+    made = words.excess if one.criterion == "excess" else words.risk
     unit = f", in {words.unit}" if words.unit else ""
     return table(
         Table.of(**columns),
         caption=f"What making the worst-case {made} small costs and brings{unit}",
-        headings={"radius": f"radius,{levels.measure}" if levels.measure == " bits" else "radius"},
+        headings={
+            "radius": f"radius,{levels.measure}" if levels.measure == " bits" else "radius",
+            "worst": f"largest {made}",
+        },
         formats={"radius": number},
         left=[worst_in],
     )
+
+
+def _interpolated(sweep: Sweep) -> int:
+    """Return how many levels were judged on held-out rows, where not all were."""
+    judged = {len(one.judged) for one in (sweep.held_out or {}).values()}
+    return max(judged, default=0) if judged != {len(sweep.levels.radii)} else 0
+
+
+def _with_ends(intervals: Array) -> NDArray[Any]:
+    """Return estimates with the ends of their intervals, in words."""
+    cells = [f"{number(value)} [{number(low)}, {number(high)}]" for value, low, high in intervals.tolist()]
+    return np.array(cells, dtype=object)

@@ -26,6 +26,7 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.judging.confidence import ConfidencePath, confidence_path
 from counterpoise.reports.explorer.bounds import ShareGrid, share_grids
 from counterpoise.reports.explorer.decision import AffineDecision, StockDecision
+from counterpoise.reports.explorer.held_out import HeldOutLevels, held_out_levels
 from counterpoise.reports.explorer.levels import Levels
 from counterpoise.reports.shares import Shares
 from counterpoise.sets import share_intervals
@@ -93,7 +94,8 @@ class Words:
 
     context: str = "context"
     subject: str = "the model"
-    risk: str = "risk"
+    risk: str = "training risk"
+    excess: str = "training excess"
     best: str = "its best"
     unit: str = ""
     measure: str = ""
@@ -121,6 +123,8 @@ class Sweep:
     words : Words
     allowed : Shares
         Of the set that was asked for.
+    held_out : mapping from criterion to HeldOutLevels, or None
+        What the levels come to on rows that their models were not fitted to, where that was asked for.
     """
 
     contexts: NDArray[Any]
@@ -133,6 +137,7 @@ class Sweep:
     words: Words = field(default_factory=Words)
     grids: Sequence[ShareGrid] = ()
     allowed: Shares | None = None
+    held_out: Mapping[Criterion, HeldOutLevels] | None = None
 
     @property
     def shares(self) -> Array:
@@ -141,7 +146,15 @@ class Sweep:
 
 
 def sweep(
-    model: Any, X: Any, y: Any, contexts: Any, *, sample_weight: Any = None, groups: Any = None, levels: int = 25
+    model: Any,
+    X: Any,
+    y: Any,
+    contexts: Any,
+    *,
+    sample_weight: Any = None,
+    groups: Any = None,
+    levels: int = 25,
+    cv: Any = 3,
 ) -> Sweep:
     """Fit a model at every level, under both criteria.
 
@@ -153,6 +166,8 @@ def sweep(
         As in ``fit``.
     levels : int
         How many steps from empirical risk minimisation to every mix, beside those at round confidences.
+    cv : int, splitter or None
+        Folds in which all levels are solved once more, to judge them on the rows left out; None leaves that out.
     """
     final = model.steps[-1][1] if isinstance(model, Pipeline) else model
     if not isinstance(final, RobustLinearModel):
@@ -180,6 +195,7 @@ def sweep(
         )
         for criterion in CRITERIA
     }
+    judged: dict[str, Any] = {"criteria": CRITERIA, "sample_weight": sample_weight, "groups": groups}
     models = {criterion: _in_order(path, ladder) for criterion, path in paths.items()}
     return Sweep(
         contexts=encoded.labels,
@@ -192,6 +208,7 @@ def sweep(
         words=Words(measure=next((words for kind, words in _MEASURES.items() if isinstance(final, kind)), "")),
         grids=grids,
         allowed=Shares(encoded.labels, counts, robustness, np.zeros(len(counts))),
+        held_out=None if cv is None else held_out_levels(model, X, y, contexts, ladder, cv=cv, **judged),
     )
 
 
@@ -259,7 +276,7 @@ def stock_sweep(plan: ProductPlan, money: Money, *, levels: int = 25) -> Sweep:
         by_criterion=scored,
         criterion=plan.robustness.criterion,
         decision=StockDecision.of(plan, orders),
-        words=Words("circumstance", "the order", "mean cost", "its best order", money.unit),
+        words=Words("circumstance", "the order", "mean cost", "excess cost", "its best order", money.unit),
         grids=grids,
         allowed=Shares(plan.contexts, plan.counts, plan.robustness, np.zeros(len(plan.counts))),
     )

@@ -29,7 +29,7 @@ def table(
     left: Collection[str] | None = None,
     most: int = 500,
 ) -> Html:
-    """Return a table in a box of its own, which scrolls where it is wider than the page.
+    """Return a table; where the page is too narrow for its columns, each row becomes a list of labelled cells.
 
     Parameters
     ----------
@@ -53,10 +53,15 @@ def table(
     return rendered(
         "reports/pages/table.html",
         caption=caption,
+        size=next((name for columns, name in _SIZES if len(table) <= columns), "many"),
         head=[(headings.get(name, name), Html(' class="left"' if name in left else "")) for name in table],
         rows=zip(*cells, strict=True),
         notes=[note for note in (more, table.note) if note],
     )
+
+
+_SIZES = ((4, "few"), (7, "some"))
+"""What a table is called with up to so many columns: how wide a page has to be for it."""
 
 
 def _values(column: Any) -> list[Any]:

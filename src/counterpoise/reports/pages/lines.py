@@ -19,6 +19,7 @@ from counterpoise.reports.pages.svg import (
     LINE,
     SIZE,
     WIDTH,
+    Picture,
     coordinate,
     heading_height,
     legible,
@@ -29,9 +30,9 @@ from counterpoise.reports.pages.words import Html, clean, fitted, width_of
 
 Numbers = Sequence[float] | NDArray[Any]
 
-_HEIGHT = 230.0
 _LABELLED = 10
-_NAMES = 130.0
+_NAMES = 0.27
+"""The part of the width that names at the ends of lines may take."""
 
 NAMED = 8
 """Lines that stand out where there are too many to name them all."""
@@ -109,7 +110,7 @@ def line_chart(
     x_ticks: Sequence[tuple[float, Any]] | None = None,
     alt: str,
     id: str | None = None,
-) -> Html:
+) -> Picture:
     """Draw lines, named at their right ends, over a common axis.
 
     Parameters
@@ -125,43 +126,60 @@ def line_chart(
     id : str, optional
         Unique in the page; None derives it from the content.
     """
+    words = {"title": title, "x_label": x_label, "y_label": y_label, "x_ticks": x_ticks, "alt": alt, "id": id}
     curves = _curves(lines)
-    marks = [mark for mark in marks if drawable(mark.at)]
+    drawn = [mark for mark in marks if drawable(mark.at)]
+    return Picture.at_both_widths(lambda width, end: _drawn(curves, drawn, width, end=end, **words))
+
+
+def _drawn(
+    curves: list[_Curve],
+    marks: Sequence[Mark],
+    width: int,
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+    x_ticks: Sequence[tuple[float, Any]] | None,
+    **told: Any,
+) -> Html:
+    """Return the chart in a width."""
     points = [point for curve in curves for run in curve.runs for point in run]
     named, others = _named(curves)
-    names = [fitted(clean(curve.line.name), _NAMES, SIZE) for curve in named] + ([others] if others else [])
-    right = WIDTH - (max(width_of(words, SIZE) for words in names) + 26 if names else 12)
+    room = _NAMES * width
+    names = [fitted(clean(curve.line.name), room, SIZE) for curve in named] + ([others] if others else [])
+    right = width - (max(width_of(words, SIZE) for words in names) + 26 if names else 12)
     heights = labelled(ticks(*extent(y for _, y in points)))
     left = max(width_of(words, SIZE) for _, words in heights) + 8
     x_ends = extent([*(x for x, _ in points), *(mark.at for mark in marks), *(at for at, _ in x_ticks or ())])
     x = Scale(*x_ends, left, right)
 
-    flags = [_flag(mark, x(mark.at)) for mark in marks]
+    flags = [_flag(mark, x(mark.at), width) for mark in marks]
     rows = stagger(flags)
-    head = heading_height(title) + (LINE if y_label else 0)
+    head = heading_height(title, width) + (LINE if y_label else 0)
     top = head + ((max(rows) + 1) * LINE + 2 if rows else 10)
-    y = Scale(heights[0][0], heights[-1][0], top + _HEIGHT, top)
+    y = Scale(heights[0][0], heights[-1][0], top + (260.0 if width == WIDTH else 220.0), top)
     wanted = [y(curve.last[1]) if curve.last else y.start for curve in named] + ([y.start] if others else [])
     places = spread(wanted, LINE - 2, y.end + 2, y.start)
     return picture(
         "reports/pages/lines.svg",
         title=title,
-        alt=alt,
+        width=width,
         height=y.start + LINE + (LINE if x_label else 0) + 8,
-        id=id,
+        **told,
         x=x,
         y=y,
         x_label=x_label,
         y_label=y_label,
         y_label_at=head - 4,
-        x_ticks=spaced(labelled(ticks(*x_ends)) if x_ticks is None else x_ticks, x),
+        x_ticks=spaced(labelled(ticks(*x_ends)) if x_ticks is None else x_ticks, x, width),
         y_ticks=heights,
         marks=list(zip(marks, flags, rows, strict=True)),
         # Faint lines first: what is asked for lies above what surrounds it.
         curves=sorted(curves, key=lambda curve: not curve.line.faint),
         is_empty=not points,
         ends=list(zip(named, places, strict=False)),
-        names=_NAMES,
+        names=room,
         others=others,
         others_at=places[-1] if others else 0.0,
     )
@@ -195,9 +213,9 @@ def _named(curves: list[_Curve]) -> tuple[list[_Curve], str]:
     return named, "" if not left else f"and {left} more" if named else f"{left} lines"
 
 
-def _flag(mark: Mark, x: float) -> Flag:
+def _flag(mark: Mark, x: float, width: int) -> Flag:
     """Return where the label of a mark goes: to the right of it where it fits there, else to the left."""
     words = clean(mark.label, 300)
-    right, left = WIDTH - x - 6, x - 6
-    width = min(width_of(words, SIZE), max(right, left))
-    return Flag(x, x + 4, x + 4 + width) if width <= right else Flag(x, x - 4 - width, x - 4)
+    right, left = width - x - 6, x - 6
+    taken = min(width_of(words, SIZE), max(right, left))
+    return Flag(x, x + 4, x + 4 + taken) if taken <= right else Flag(x, x - 4 - taken, x - 4)

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from counterpoise.reports.pages.scales import Scale, extent, labelled, number, ticks
-from counterpoise.reports.pages.svg import CYCLE, LINE, SIZE, WIDTH, heading_height, legible, picture, spaced
+from counterpoise.reports.pages.svg import CYCLE, LINE, SIZE, Picture, heading_height, legible, picture, spaced
 from counterpoise.reports.pages.words import Html, clean, fitted, width_of
 
 MOST_ROWS = 60
 _ROW = 24.0
-_NAMES = 150.0
+_NAMES = 240.0
+_MOST_NAMES = 0.4
+"""The part of the width that the names of rows may take at most."""
 _KEYS = 220.0
 
 
@@ -41,7 +43,7 @@ class DotRow:
     values: Mapping[str, float]
 
 
-def bar_chart(rows: Sequence[Bar], *, title: str, x_label: str, alt: str, id: str | None = None) -> Html:
+def bar_chart(rows: Sequence[Bar], *, title: str, x_label: str, alt: str, id: str | None = None) -> Picture:
     """Draw a horizontal bar for each row, from zero.
 
     Parameters
@@ -57,9 +59,13 @@ def bar_chart(rows: Sequence[Bar], *, title: str, x_label: str, alt: str, id: st
     shown = rows[:MOST_ROWS]
     room = max((width_of(number(row.value), SIZE) for row in shown), default=0.0)
     values = [0.0, *(value for row in shown for value in (row.value, row.low, row.high))]
-    end, top = WIDTH - room - 18, heading_height(title) + 4
     words = {"title": title, "alt": alt, "id": id, "x_label": x_label}
-    return _picture("reports/pages/bars.svg", rows, values, end, top, **words, room=room)
+
+    def drawn(width: int, end: str) -> Html:
+        place = {"stop": width - room - 18, "top": heading_height(title, width) + 4}
+        return _picture("reports/pages/bars.svg", rows, values, width, **place, **words, end=end, room=room)
+
+    return Picture.at_both_widths(drawn)
 
 
 def dot_chart(
@@ -70,7 +76,7 @@ def dot_chart(
     x_label: str,
     alt: str,
     id: str | None = None,
-) -> Html:
+) -> Picture:
     """Draw, for each row, a dot of each series on one horizontal line, with the series named on top.
 
     Parameters
@@ -88,13 +94,26 @@ def dot_chart(
     present = dict.fromkeys(name for row in rows[:MOST_ROWS] for name in row.values)
     colours = colours or {}
     names = [name for name in colours if name in present] + [name for name in present if name not in colours]
-    series, top = _legend({name: colours.get(name, CYCLE[k % len(CYCLE)]) for k, name in enumerate(names)}, title)
+    coloured = {name: colours.get(name, CYCLE[k % len(CYCLE)]) for k, name in enumerate(names)}
     values = [value for row in rows[:MOST_ROWS] for value in row.values.values()]
     words = {"title": title, "alt": alt, "id": id, "x_label": x_label}
-    return _picture("reports/pages/dots.svg", rows, values, WIDTH - 14.0, top, **words, series=series, keys=_KEYS)
+
+    def drawn(width: int, end: str) -> Html:
+        series, top = _legend(coloured, title, width)
+        place = {"stop": width - 14.0, "top": top}
+        own = {"end": end, "series": series, "keys": _KEYS}
+        return _picture("reports/pages/dots.svg", rows, values, width, **place, **words, **own)
+
+    return Picture.at_both_widths(drawn)
 
 
-_SHAPES = ("M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z", "M-6-6h12v12h-12z", "M0-6L6 0L0 6L-6 0z", "M0-8L8 6H-8z")
+_SHAPES = (
+    "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z",
+    "M-6-6h12v12h-12z",
+    "M0-6L6 0L0 6L-6 0z",
+    "M0-8L8 6H-8z",
+    "M0 8L-7-5H7z",
+)
 
 
 @dataclass(frozen=True)
@@ -109,38 +128,42 @@ class _Series:
     y: float
 
 
-def _legend(colours: Mapping[str, str], title: str) -> tuple[list[_Series], float]:
+def _legend(colours: Mapping[str, str], title: str, width: int) -> tuple[list[_Series], float]:
     """Return the series in lines below the title, and where the rows begin."""
     series: list[_Series] = []
-    top = heading_height(title)
+    top = heading_height(title, width)
     x, y = 10.0, top + 8
     for k, (name, colour) in enumerate(colours.items()):
-        width = width_of(fitted(clean(name), _KEYS, SIZE), SIZE)
-        if x > 10.0 and x + 14 + width > WIDTH:
+        taken = width_of(fitted(clean(name), _KEYS, SIZE), SIZE)
+        if x > 10.0 and x + 14 + taken > width:
             x, y = 10.0, y + LINE + 2
         series.append(_Series(name, legible(colour), _SHAPES[k % len(_SHAPES)], k % 2 == 1, x, y))
-        x += 14 + width + 24
+        x += 14 + taken + 24
     return series, y + LINE if series else top
 
 
 def _picture(
-    template: str, rows: Sequence[Bar | DotRow], values: list[Any], end: float, top: float, **given: Any
+    template: str, rows: Sequence[Bar | DotRow], values: list[Any], width: int, *, stop: float, top: float, **given: Any
 ) -> Html:
-    """Return a picture of the first rows, with their names to the left of an axis that ends at round numbers."""
-    shown = rows[:MOST_ROWS]
+    """Return a picture of the first rows, with their names to the left of an axis that ends at round numbers.
+
+    ``stop`` is where the axis ends, and ``top`` where the rows begin.
+    """
+    shown, names = rows[:MOST_ROWS], min(_NAMES, _MOST_NAMES * width)
     round_ones = ticks(*extent(values), most=5)
-    start = 2 + max((width_of(fitted(clean(row.name), _NAMES, SIZE), SIZE) for row in shown), default=0.0)
-    x = Scale(round_ones[0], round_ones[-1], max(start + 8, 24.0), end)
+    start = 2 + max((width_of(fitted(clean(row.name), names, SIZE), SIZE) for row in shown), default=0.0)
+    x = Scale(round_ones[0], round_ones[-1], max(start + 8, 24.0), stop)
     bottom = top + _ROW * len(shown)
     return picture(
         template,
+        width=width,
         height=bottom + 2 * LINE + 8,
         rows=[(row, top + _ROW * (k + 0.5)) for k, row in enumerate(shown)],
         more=len(rows) - len(shown),
         x=x,
-        ticks=spaced(labelled(round_ones), x),
+        ticks=spaced(labelled(round_ones), x, width),
         top=top,
         bottom=bottom,
-        names=_NAMES,
+        names=names,
         **given,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,9 +17,10 @@ from counterpoise.reports.pages.scales import Scale, drawable
 from counterpoise.reports.pages.templates import environment, prose
 from counterpoise.reports.pages.words import Html, clean, escaped, fitted, isolated, width_of, wrapped
 
-# A picture is as wide as the page allows. On a phone of 360 px 14 of 480 become 10 px, which can be read; on a screen
-# the page stops it at 36 rem, where they become 17 px, about the size of the text around it.
-WIDTH = 480
+# A picture is drawn twice, and the page shows the one that suits its width, as wide as the text. On a screen 14 of 720
+# are 15 px in a column of 768 px, a little less than the text around it; on a phone of 320 px 14 of 420 are 9.6 px.
+WIDTH = 720
+NARROW = 420
 SIZE = 14
 LINE = 18
 TICK = 110
@@ -43,13 +44,16 @@ def coordinate(value: float) -> Html:
 
 
 @cache
-def _drawing() -> Environment:
-    """Return how pictures are made: as pages are, with numbers that are places, to a tenth of a pixel."""
+def _drawing(width: int) -> Environment:
+    """Return how pictures of a width are made: as pages are, with numbers that are places, to a tenth of a pixel."""
     made = environment().overlay(finalize=lambda value: coordinate(value) if isinstance(value, float) else prose(value))
-    made.globals |= {name: value for name, value in globals().items() if name.isupper()} | {"drawable": drawable}
+    constants = {name: value for name, value in globals().items() if name.isupper()}
+    # Of its own: an overlay has the globals of what it lies over, and so would the other width.
+    made.globals = {**made.globals, **constants, "drawable": drawable, "WIDTH": width}
     made.filters |= {
         "whole": lambda words: clean(words, 300),
         "fitted": lambda words, width: fitted(words, width, SIZE),
+        "measured": lambda words: width_of(clean(words, 300), SIZE) + 1.0,
         "isolated": lambda words: escaped(isolated(words)),
         "legible": legible,
         "placed": lambda value, x: x(value),
@@ -58,16 +62,41 @@ def _drawing() -> Environment:
     return made
 
 
-def heading_height(title: str) -> float:
+class Picture(Html):
+    """A picture: for a screen, as it is; in a page, with the same picture for phones beside it.
+
+    The style of pages shows one of the two.
+    """
+
+    narrow: Html
+
+    def __new__(cls, broad: str, narrow: str) -> Picture:
+        made = super().__new__(cls, broad)
+        made.narrow = Html(narrow)
+        return made
+
+    @classmethod
+    def at_both_widths(cls, draw: Callable[[int, str], Html]) -> Picture:
+        """Return what is drawn for a width, the second argument being what the names of elements end in."""
+        return cls(draw(WIDTH, ""), draw(NARROW, "-narrow"))
+
+    def __html__(self) -> Html:
+        """Return both, which is what templates ask for."""
+        return Html(f"{self}{self.narrow}")
+
+
+def heading_height(title: str, width: int) -> float:
     """Return where a picture goes on below its title."""
-    return len(_heading(title)) * LINE + 4.0
+    return len(_heading(title, width)) * LINE + 4.0
 
 
-def _heading(title: str) -> list[str]:
-    return wrapped(clean(title), WIDTH - 12, SIZE * 1.05)
+def _heading(title: str, width: int) -> list[str]:
+    return wrapped(clean(title), width - 12, SIZE * 1.05, most=3)
 
 
-def picture(template: str, *, title: str, alt: str, height: float, id: str | None, **values: Any) -> Html:
+def picture(
+    template: str, *, title: str, alt: str, width: int, height: float, id: str | None, end: str, **values: Any
+) -> Html:
     """Return a picture, below its title, that says what it shows to those who cannot see it.
 
     Parameters
@@ -76,15 +105,17 @@ def picture(template: str, *, title: str, alt: str, height: float, id: str | Non
         What is drawn, with these values.
     id : str, optional
         Unique in the page; None derives it from the content.
+    end : str
+        What names of elements end in.
     """
-    drawing = Html(_drawing().get_template(template).render(**values))
+    drawing = Html(_drawing(width).get_template(template).render(**values))
     # From the content: the same picture has the same name in every run, and another picture another one.
     digest = hashlib.sha256(f"{title}\0{alt}\0{drawing}".encode("utf-8", "replace")).hexdigest()
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", id) if id else f"chart-{digest[:12]}"
-    told = {"title": clean(title), "alt": clean(alt, 2000), "lines": _heading(title)}
-    return Html(
-        _drawing().get_template("reports/pages/picture.svg").render(name=name, height=height, drawing=drawing, **told)
-    )
+    name = (re.sub(r"[^A-Za-z0-9_-]+", "-", id) if id else f"chart-{digest[:12]}") + end
+    told = {"title": clean(title), "alt": clean(alt, 2000), "lines": _heading(title, width)}
+    frame = _drawing(width).get_template("reports/pages/picture.svg")
+    kind = "narrow" if width == NARROW else "broad"
+    return Html(frame.render(name=name, kind=kind, height=height, drawing=drawing, **told))
 
 
 @dataclass(frozen=True)
@@ -97,8 +128,11 @@ class Tick:
     has_room: bool
 
 
-def spaced(ticks: Iterable[tuple[float, Any]], x: Scale) -> list[Tick]:
-    """Return the ticks that are on a scale; a label that would run into the one before it is left out."""
+def spaced(ticks: Iterable[tuple[float, Any]], x: Scale, width: int) -> list[Tick]:
+    """Return the ticks that are on a scale, in a picture of a width.
+
+    A label that would run into the one before it is left out.
+    """
     placed: list[Tick] = []
     free = -math.inf
     for value, words in sorted(ticks, key=lambda tick: tick[0]):
@@ -106,7 +140,7 @@ def spaced(ticks: Iterable[tuple[float, Any]], x: Scale) -> list[Tick]:
         if not x.start - 0.5 <= at <= x.end + 0.5:
             continue
         half = width_of(fitted(clean(words), TICK, SIZE), SIZE) / 2
-        middle = min(max(at, half), WIDTH - half)
+        middle = min(max(at, half), width - half)
         placed.append(Tick(at, words, middle, middle - half >= free))
         if placed[-1].has_room:
             free = middle + half + 8
