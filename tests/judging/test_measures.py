@@ -146,3 +146,11 @@ def test_shares_are_written_in_percent_and_their_changes_in_points():
     assert accuracy.text(0.0126, "+") == "+1.3"
     assert rmse.text(12345.6) == "12,346"
     assert rmse.text(math.nan) == "–"
+
+
+def test_a_change_is_written_as_finely_as_what_changes_is_read():
+    accuracy, rmse = MEASURES["classification"][0], MEASURES["regression"][0]
+    assert accuracy.change_text((0.0126, -0.001, 0.03), 0.8) == "+1.3 [-0.1, +3.0]"
+    assert rmse.change_text((-7.54e-05, -0.000218, 6.84e-05), 0.736) == "-0.0001 [-0.0002, +0.0001]"
+    assert rmse.change_text((-1e-9, math.nan, math.nan), 157.3) == "+0.0"
+    assert rmse.change_text((-1234.5, -2000.0, -3.0), 1e6) == "-1,234.5 [-2,000.0, -3.0]"

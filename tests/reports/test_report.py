@@ -67,11 +67,11 @@ REPORTS = {"two classes": two, "four classes": four, "a line": line}
 
 
 class Page(HTMLParser):
-    """The tags, the words of a page, and its tables as rows of cells."""
+    """The tags, the words of a page, and its tables as rows of cells, with their captions."""
 
     def __init__(self, html):
         super().__init__()
-        self.tags, self.words, self.tables, self.inside = [], [], [], []
+        self.tags, self.words, self.tables, self.captions, self.inside = [], [], [], [], []
         self.feed(html)
 
     def handle_starttag(self, tag, attrs):
@@ -79,6 +79,7 @@ class Page(HTMLParser):
         self.inside.append(tag)
         if tag == "table":
             self.tables.append([])
+            self.captions.append("")
         elif tag == "tr":
             self.tables[-1].append([])
         elif tag in ("td", "th"):
@@ -96,6 +97,13 @@ class Page(HTMLParser):
             self.words.append(data)
         if "td" in self.inside or "th" in self.inside:
             self.tables[-1][-1][-1] += data
+        if "caption" in self.inside:
+            self.captions[-1] += data
+
+    def table(self, caption):
+        """Return the one table whose caption begins so."""
+        (found,) = (k for k, one in enumerate(self.captions) if one.startswith(caption))
+        return self.tables[found]
 
     @property
     def text(self):
@@ -159,7 +167,8 @@ def test_a_row_for_each_context_worst_first(name):
 @pytest.mark.parametrize("name", REPORTS)
 def test_the_tables_show_these_numbers(name):
     report = REPORTS[name]()
-    contexts, methods, shares, _ = Page(report.html).tables
+    page = Page(report.html)
+    contexts, methods, shares = (page.table(one) for one in ("Risks", "Excess risk", "The share of each context"))
     for cells, row in zip(shares[1:], report.shares.rows.rows(), strict=True):
         assert cells[0] == shown(row["context"])
         assert cells[1] == f"{row['share']:.1%}"
@@ -228,7 +237,9 @@ def test_names_with_full_stops_do_not_cut_sentences():
     shown = Page(report.html).text
     verdict = report.comparison.verdict
     rest = " ".join(verdict[verdict.index("In the worst single") : verdict.index("To be kept: ")].split())
-    assert f"On held-out rows of a cross-validation. {rest}" in shown
+    remarks = " ".join(report.comparison.remarks.split())
+    assert remarks.endswith(rest)
+    assert f"On held-out rows. {remarks}" in shown
     assert " ".join(report.advice.split()) in shown
 
 
@@ -267,6 +278,93 @@ def test_hostile_names_are_only_text():
     assert "<script" not in report._repr_html_()
 
 
+# --- natural units ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_page_begins_with_the_headline_in_natural_units(name):
+    report = REPORTS[name]()
+    assert report.headline == report.comparison.headline
+    page = Page(report.html)
+    leading = page.text
+    for words in (report.headline, report.advice):
+        assert leading.index(" ".join(words.split())) < leading.index(" ".join(report.verdict.split()))
+    assert page.captions[0].startswith("RMSE" if name == "a line" else "Accuracy")
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_first_table_is_the_leading_measure_worst_first(name):
+    report = REPORTS[name]()
+    glance, measures = report.glance.rows, report.comparison.measures
+    measure = report.comparison.measure
+    assert glance["context"][0] == "all"
+    assert glance["n"][0] == len(report.y) == glance["n"][1:].sum()
+    for row in glance.rows():
+        for method in report.glance.methods:
+            assert row[method] == row_of(measures, method=method, context=row["context"])[measure.name]
+    order = glance["robust"][1:] if measure.higher_is_better else -glance["robust"][1:]
+    assert np.all(np.diff(order) >= 0)
+    cells = Page(report.html).tables[0]
+    assert [line[0] for line in cells[1:]] == glance["context"].tolist()
+    assert {"robust", "erm"} <= set(report.glance.methods)
+    assert [line[1] for line in cells[1:]] == [str(n) for n in glance["n"]]
+    assert [line[-1] for line in cells[1:]] == glance["size"].tolist()
+
+
+def test_only_the_first_contexts_are_in_the_first_table():
+    rng = np.random.default_rng(0)
+    c = np.repeat(np.arange(12), 25)
+    X = rng.normal(size=(len(c), 2))
+    y = X[:, 0] * (c % 3) + rng.normal(size=len(c))
+    report = Report(RobustLinearRegression(reference="cross-fit"), X, y, c, **QUICK)
+    page = Page(report.html)
+    assert len(page.tables[0]) == 1 + 1 + 8
+    assert "and 4 more contexts below" in page.text
+    assert len(page.table("Every measure")) == 1 + 1 + 12
+
+
+def test_classes_are_judged_by_calibration_and_numbers_by_residuals():
+    assert two().residuals is None
+    assert line().calibration is None
+    assert "Predicted and observed share of well" in two().html
+    assert "What came minus what the robust model predicted" in line().html
+    assert two().metrics["calibration"][0]["context"] == "all"
+    mean = row_of(line().residuals.summary, context="all")["mean"]
+    assert mean == pytest.approx(row_of(line().comparison.measures, method="robust", context="all")["bias"])
+
+
+def test_the_context_served_worst_is_explained():
+    report = line()
+    worst = row_of(report.comparison.summary, method="robust")["worst_context"]
+    n = np.count_nonzero(report.contexts == worst)
+    assert report.why.startswith(f"The robust model serves {worst} ({n} rows) worst.")
+    assert report.effects.context == worst
+    assert report.metrics["effects"] == plain_rows(report.effects.rows)
+    assert " ".join(report.why.split()) in Page(report.html).text
+
+
+def test_later_rows_stand_beside_shuffled_ones():
+    X, y, c = rows(360)
+    report = Report(RobustLinearRegression(), X, y, c, time=np.arange(360), cuts=2, keeps="best", **QUICK)
+    assert report.judged is report.comparison.forward
+    page = Page(report.html)
+    for words in (report.comparison.agreement, report.comparison.drift.words, "Shuffled rows and later rows"):
+        assert " ".join(words.split()) in page.text
+    heading = page.tables[0][0]
+    assert heading[-2:] == ["robust, shuffled", "erm, shuffled"]
+    assert page.tables[0][1][1] == str(len(report.comparison.forward.rows))
+    assert len([one for one in page.captions if one.startswith("Excess risk")]) == 2
+    metrics = json.loads(json.dumps(report.metrics, allow_nan=False))
+    assert metrics["agreement"] == report.comparison.agreement
+    assert metrics["measures"] == plain_rows(report.comparison.forward.measures)
+    assert metrics["shuffled"]["measures"] == plain_rows(report.comparison.measures)
+    assert "drift" in metrics
+
+
+def test_without_times_nothing_is_promised_of_later_rows():
+    assert "whether this holds later is not known" in Page(two().html).text
+
+
 # --- one file --------------------------------------------------------------------------------------------------------
 
 
@@ -283,7 +381,8 @@ def test_the_page_asks_nothing_of_anywhere(name):
     policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
     assert "default-src 'none'" in policy
     assert "script-src" not in policy
-    assert tags.count("svg") == 4
+    assert tags.count("figure") == 7
+    assert tags.count("svg") >= 7
 
 
 def test_two_hundred_contexts_are_less_than_two_megabytes(monkeypatch):
@@ -343,10 +442,11 @@ def test_a_fitted_model_is_not_fitted_again_and_an_unfitted_one_not_touched():
     assert again.html == report.html
 
 
+# As columns without names are called, which the page names.
 FRAMES = {
-    "pandas": lambda X: pd.DataFrame(X, columns=["a", "<b>"]),
-    "pandas with an index": lambda X: pd.DataFrame(X, columns=["a", "b"], index=range(1000, 1000 + len(X))),
-    "polars": lambda X: pl.DataFrame(X, schema=["a", "b"]),
+    "pandas": lambda X: pd.DataFrame(X, columns=["x0", "x1"]),
+    "pandas with an index": lambda X: pd.DataFrame(X, columns=["x0", "x1"], index=range(1000, 1000 + len(X))),
+    "polars": lambda X: pl.DataFrame(X, schema=["x0", "x1"]),
     "lists": lambda X: X.tolist(),
 }
 
@@ -371,6 +471,9 @@ def test_any_learner_that_was_made_robust_has_a_report():
     X, y, c = two_classes()
     report = Report(ContextRobust(LogisticRegression(), cv=3), X, y, c, cv=3, levels=3)
     assert "ContextRobust" in report.html
+    # Nothing is known about the inside of a learner.
+    assert report.effects is None
+    assert "What the features do" not in report.html
     json.dumps(report.metrics, allow_nan=False)
 
 
@@ -395,3 +498,22 @@ def test_a_model_of_other_contexts_is_refused():
     fitted = RobustLogisticRegression().fit(X[c != "east"], y[c != "east"], contexts=c[c != "east"])
     with pytest.raises(InvalidInputError, match="east"):
         _ = Report(fitted, X, y, c, **QUICK).html
+
+
+def test_a_fitted_model_is_not_judged_by_rows_it_was_not_fitted_to():
+    X, y, c = two_classes()
+    fitted = RobustLogisticRegression().fit(X[:200], y[:200], contexts=c[:200])
+    later = Report(fitted, X[200:], y[200:], c[200:], **QUICK)
+    for ask in (lambda: later.comparison, lambda: later.verdict, lambda: later.html, lambda: later.path):
+        with pytest.raises(InvalidInputError, match=r"not to these rows: .*\.evaluate\(model, X, y, contexts\)"):
+            ask()
+    # As many rows, but of other contexts.
+    with pytest.raises(InvalidInputError, match="rows here and"):
+        _ = Report(fitted, X[40:], y[40:], c[40:], **QUICK).fitted
+    assert Report(fitted, X[:200], y[:200], c[:200], **QUICK).fitted is fitted
+
+
+def test_a_model_that_was_fitted_with_weights_may_be_reported_on():
+    X, y, c = two_classes()
+    fitted = RobustLogisticRegression().fit(X, y, contexts=c, sample_weight=np.linspace(0.5, 1.5, len(y)))
+    assert Report(fitted, X, y, c, **QUICK).fitted is fitted

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from counterpoise.contexts import sorted_codes
+from counterpoise.contexts import Contexts, encode, plain, shown, sorted_codes
 from counterpoise.core.fit import LinearFit, fit_problem, found_references, settled_reference
 from counterpoise.core.objective import ReferenceRisks
 from counterpoise.core.problem import Adjust, LinearProblem, Reference, ReferenceKind
@@ -85,6 +86,32 @@ class Scoring:
     adjustments: Array
     scored: ReferenceRisks
     bracket: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ContextGradients:
+    """How the risk of each context changes with the coefficients of a model.
+
+    Attributes
+    ----------
+    contexts : ndarray of shape (n_contexts,)
+        Labels, in order.
+    counts : ndarray of shape (n_contexts,)
+        Their rows.
+    coef : ndarray of shape (n_contexts, *coef_.shape)
+        Derivatives in the coefficients, ridge included. Where one is negative, the context would gain by a larger
+        coefficient.
+    coef_error : ndarray of the shape of ``coef``
+        Standard errors of these means over rows; NaN for a context of one row.
+    intercept, intercept_error : ndarray of shape (n_contexts, n_outputs)
+    """
+
+    contexts: NDArray[Any]
+    counts: NDArray[np.intp]
+    coef: Array
+    coef_error: Array
+    intercept: Array
+    intercept_error: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -422,6 +449,38 @@ default="auto"
         with speaking_as(self):
             return loss.lowest(loss.checked_target(unwrapped(on_host(y))))
 
+    def context_gradients(self, X: Any, y: Any, contexts: Any) -> ContextGradients:
+        """Return the gradient of each context's risk at the fitted coefficients, and its standard error.
+
+        At the solution the gradients cancel under the least favourable mix, ``context_weights_``: contexts whose
+        gradients differ in sign pull a coefficient in opposite directions.
+
+        Parameters
+        ----------
+        X, y, contexts
+            Rows in memory, those of the fit or others.
+        """
+        z = self._linear(X)
+        X = validate_data(self, on_host(X), accept_sparse="csr", dtype=_FLOATS, reset=False)
+        with speaking_as(self):
+            contexts = encode(contexts, len(z))
+            slope = self._loss().gradient(self._target_codes(y), z).reshape(len(z), -1)
+        coef, coef_error = _mean_products(contexts, slope, X)
+        intercept, intercept_error = _mean_products(contexts, slope, np.ones((len(z), 1)))
+        shape = (len(contexts.labels), *self.coef_.shape)
+        return ContextGradients(
+            contexts.labels,
+            contexts.counts,
+            coef.reshape(shape) + self.alpha * self.coef_,
+            coef_error.reshape(shape),
+            intercept[..., 0],
+            intercept_error[..., 0],
+        )
+
+    def _target_codes(self, y: Any) -> Array:
+        """Return targets as the loss takes them."""
+        return self._loss().checked_target(unwrapped(on_host(y)))
+
     def _plain(self, model: Any, **fitted: Any) -> Any:
         """Return a scikit-learn model with the same answers."""
         model.coef_, model.intercept_ = self.coef_.copy(), np.copy(self.intercept_)
@@ -431,6 +490,22 @@ default="auto"
         for name, value in fitted.items():
             setattr(model, name, value)
         return model
+
+
+def _mean_products(contexts: Contexts, slopes: Array, X: Any) -> tuple[Array, Array]:
+    """Return the mean of slope times feature in each context, for each output and feature, and its standard error."""
+    n = np.maximum(contexts.counts, 1.0)
+    at = (contexts.codes, np.arange(len(contexts.codes)))
+
+    def mean(weights: Array, columns: Any) -> Array:
+        one = sparse.csr_array((weights / n[contexts.codes], at), shape=(len(n), len(weights))) @ columns
+        return np.asarray(one.toarray() if sparse.issparse(one) else one)
+
+    squares = X.multiply(X) if sparse.issparse(X) else np.square(X)
+    means = np.stack([mean(slope, X) for slope in slopes.T], axis=1)
+    second = np.stack([mean(slope**2, squares) for slope in slopes.T], axis=1)
+    degrees = np.where(n > 1, n - 1.0, np.nan)[:, None, None]
+    return means, np.sqrt(np.maximum(second - means**2, 0.0) / degrees)
 
 
 class RobustLogisticRegression(ScoredOnHost, ClassifierMixin, RobustLinearModel):  # type: ignore[misc]
@@ -467,6 +542,17 @@ class RobustLogisticRegression(ScoredOnHost, ClassifierMixin, RobustLinearModel)
         )
         known = self._loss().value(np.maximum(codes, 0.0), z)
         return np.where(codes >= 0, known, -np.log(least_probability(len(codes))))
+
+    def _target_codes(self, y: Any) -> Array:
+        labels = np.asarray(unwrapped(on_host(y)))
+        strange = np.flatnonzero(~np.isin(labels, self.classes_))
+        if strange.size:
+            first = int(strange[0])
+            raise InvalidInputError(
+                f"y in row {first} is {shown(plain(labels[first])):.60}, which was not among the classes of the fit. "
+                "Leave such rows out."
+            )
+        return np.searchsorted(self.classes_, labels).astype(np.float64)
 
     def lowest_losses(self, y: Any) -> Array:
         """Return zeros: a class may be certain."""

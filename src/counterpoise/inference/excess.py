@@ -340,6 +340,15 @@ class HeldOut:
             pairs, shares = PairedMeans.of(values[:, None], codes, 1, self.weight, self.groups), np.ones(1)
         return mean_interval(Excess(pairs, slice(0, 1), np.empty(0)), shares, self.confidence)
 
+    def means(self, values: Array) -> Table:
+        """Return the mean of a number of each row in each context, with ends that hold for all contexts together.
+
+        Columns are ``context``, ``n``, ``mean``, ``low`` and ``high``; a context of one unit has no ends.
+        """
+        excess = drawn_excess(self.pairs(values[:, None], _events(values, values[:, None], None)))[0]
+        found = self._by_context(excess, [""])
+        return Table({name: found[own] for name, own in _MEANS.items()})
+
     def pairs(self, values: Array, event: float | Array = 0.0) -> PairedMeans:
         """Return the means of columns of losses in each context; see :meth:`PairedMeans.of`."""
         return PairedMeans.of(values, self.contexts.codes, len(self.contexts.labels), self.weight, self.groups, event)
@@ -368,6 +377,9 @@ class HeldOut:
                 f"{', '.join(f'{shown(label):.30}' for label in self.contexts.labels[:5])}. Pass one share for each."
             )
         return WorstMix(mix, excess.known)
+
+
+_MEANS = {"context": "context", "n": "n", "mean": "excess", "low": "low", "high": "high"}
 
 
 def _events(losses: Array, competitors: Array, same: int | None) -> Array:

@@ -276,6 +276,28 @@ class Measure:
             return f"{100.0 * value:{sign}.1f}{'' if sign else '%'}"
         return written(value, sign, digits=3)
 
+    def decimals(self, before: float) -> int:
+        """Return the decimals of a value worth reading, those of its first three digits; of a share in percent, one."""
+        if self.unit == "%":
+            return 1
+        size = abs(before)
+        return max(0, 2 - math.floor(math.log10(size))) if 0.0 < size < math.inf else 3
+
+    def change_text(self, change: Sequence[float], before: float) -> str:
+        """Return a change, and the ends of its interval where it has one, as finely as what changes is read.
+
+        Parameters
+        ----------
+        change : sequence of estimate, lower and upper end
+            Of a share, they are written in percentage points.
+        before : float
+            What changes.
+        """
+        scale, decimals = (100.0, 1) if self.unit == "%" else (1.0, self.decimals(before) + 1)
+        # Zero without a sign of its own.
+        value, low, high = (f"{round(scale * one, decimals) + 0.0:+,.{decimals}f}" for one in change)
+        return value if math.isnan(change[1]) else f"{value} [{low}, {high}]"
+
 
 _ACCURACY = Measure("accuracy", "share of rows whose class was named", "%", True, lambda rows: rows.wrong)
 _AUC = Measure("AUC", "chance that a row of the class has the higher probability of two", "", True, whole=_auc)

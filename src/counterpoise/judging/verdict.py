@@ -109,10 +109,8 @@ def headline(by_context: Table, changes: Table, measure: Measure, validation: st
 
 
 def _changed(row: dict[str, Any], measure: Measure) -> str:
-    value, low, high = (measure.text(one, "+") for one in interval_in(row, "change"))
     points = " points" if measure.unit == "%" else ""
-    interval = f" [{low}, {high}]" if not np.isnan(row["change_low"]) else ""
-    return f"{value}{points}{interval}: {row['size']}"
+    return f"{measure.change_text(interval_in(row, 'change'), row['before'])}{points}: {row['size']}"
 
 
 def _rows(n: int) -> str:

@@ -15,15 +15,20 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from counterpoise.contexts import plain, shown
+from counterpoise.contexts import encode, plain, shown
 from counterpoise.core.objective import Certificate
 from counterpoise.core.robustness import Mixes
 from counterpoise.estimators.learners import fit_routed, innermost, step_name
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.inference.choice import Choice
 from counterpoise.inference.intervals import ENDS, interval_in
 from counterpoise.judging.comparison import Comparison, compare
 from counterpoise.judging.confidence import ConfidencePath, confidence_path
-from counterpoise.judging.verdict import change_in_words
+from counterpoise.judging.measures import Judged
+from counterpoise.judging.verdict import SHUFFLED, change_in_words, worst_served
+from counterpoise.reports.at_a_glance import Glance
+from counterpoise.reports.calibration import Calibration
+from counterpoise.reports.effects import Effects
 from counterpoise.reports.methods import COLOURS, MODELS, WORDS
 from counterpoise.reports.pages.document import page, save, table, versions
 from counterpoise.reports.pages.lines import NAMED, Line, Mark, line_chart, lines_of
@@ -31,6 +36,7 @@ from counterpoise.reports.pages.rows import Bar, DotRow, bar_chart, dot_chart
 from counterpoise.reports.pages.scales import number
 from counterpoise.reports.pages.templates import prose
 from counterpoise.reports.pages.words import Html
+from counterpoise.reports.residuals import Residuals
 from counterpoise.reports.shares import Shares
 from counterpoise.sets import RADIUS_TICKS, ContextSet, along_radii
 from counterpoise.table import Table, jsonable, plain_rows
@@ -62,7 +68,7 @@ class Report:
         What the reader should know first.
     cv, time, cuts, gap, groups, context_known, n_jobs, progress
         Of the comparison with the baselines, see :func:`counterpoise.compare`; a model with ``draws="groups"`` is
-        fitted with the groups.
+        fitted with the groups. With times, methods are also judged on later rows, by which one of them is kept.
     risk : str
         What a risk is the mean of, in words.
     levels : int
@@ -73,6 +79,13 @@ class Report:
     keeps : str
         The method whose model the reader will use; ``"best"`` is the one that held-out rows speak for, see
         :attr:`counterpoise.judging.comparison.Comparison.choice`. By default the model is what the report is about.
+    plain : estimator, optional
+        The plain model, where it is fitted to the same rows already.
+
+    Notes
+    -----
+    A model that is fitted already is reported on with the rows it was fitted to. How it does on others is what
+    :func:`counterpoise.evaluate` says.
     """
 
     model: Any
@@ -96,10 +109,21 @@ class Report:
     gap: Any = None
     context_known: bool | None = None
     progress: Callable[[float], None] | None = None
+    plain: Any = None
 
     @cached_property
     def fitted(self) -> Any:
         """The model, fitted."""
+        if self._is_fitted:
+            return self.model
+        labels = {"contexts": self.contexts}
+        if innermost(self.model).get_params().get("draws") == "groups":
+            labels["groups"] = self.groups
+        return fit_routed(clone(self._asked), self.X, self.y, **labels)
+
+    @cached_property
+    def _is_fitted(self) -> bool:
+        """Whether the model is fitted already; if so, it must have been to these rows."""
         own = innermost(self.model)
         if not hasattr(own, "get_params") or "radius" not in own.get_params():
             raise InvalidInputError(
@@ -108,13 +132,12 @@ class Report:
         try:
             check_is_fitted(self.model)
         except NotFittedError:
-            labels = {"contexts": self.contexts}
-            if own.get_params().get("draws") == "groups":
-                labels["groups"] = self.groups
-            return fit_routed(clone(self._asked), self.X, self.y, **labels)
+            return False
         if self.mix is not None:
             raise InvalidInputError("the model is fitted already, to a mix of its own. Pass mix= to it before it is.")
-        return self.model
+        if self.n_rows is None:
+            _check_same_rows(own, self.contexts)
+        return True
 
     @cached_property
     def _asked(self) -> Any:
@@ -126,6 +149,7 @@ class Report:
     @cached_property
     def _judged(self) -> Any:
         """What is compared and followed: the model, or where there is but a sample one like it."""
+        _ = self._is_fitted
         prefix = step_name(self.model)
         if self.n_rows is None:
             if innermost(self._asked).get_params().get("draws") != "groups":
@@ -162,6 +186,69 @@ class Report:
         )
 
     @property
+    def judged(self) -> Comparison:
+        """The comparison that decides: on later rows where there are times, else on rows held out at random."""
+        return self.comparison.decisive
+
+    @property
+    def headline(self) -> str:
+        """What the context that is served worst gains and all rows pay, in natural units."""
+        return self.comparison.headline
+
+    @cached_property
+    def glance(self) -> Glance:
+        """Every context in natural units, method beside method."""
+        return Glance.of(self.comparison, self.shares, self.kept, self.fitted)
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """Predicted probabilities beside what came, by context; None where there are none."""
+        rows = self._predictions
+        certain = rows.predicted.classes is None or rows.predicted.certain
+        return None if certain else Calibration.of(rows, self.judged.held_out, self.judged.validation)
+
+    @cached_property
+    def residuals(self) -> Residuals | None:
+        """What came minus what was predicted, by context; None for classes."""
+        rows = self._predictions
+        return (
+            None
+            if rows.predicted.classes is not None
+            else Residuals.of(rows, self.judged.held_out, self.judged.validation)
+        )
+
+    @property
+    def _predictions(self) -> Judged:
+        """The rows judged, with what the robust model predicts of them."""
+        return Judged.of(self.judged.y, self.judged.outcomes["robust"].predicted)
+
+    @cached_property
+    def effects(self) -> Effects | None:
+        """What coefficients do, and which contexts pull at them; None where the model is not linear."""
+        rows = {"badly_served": self._worst_served, "groups": self.groups, "erm": self.plain}
+        return Effects.of(self.fitted, self.X, self.y, self.contexts, **rows)
+
+    @property
+    def _worst_served(self) -> Any:
+        """The context with the largest excess risk under the robust model, of those large enough to name."""
+        rows = self.judged.by_context.where(method="robust")
+        names = {"context": "context", "units": "units", "excess": "excess", "low": "excess_low"}
+        return worst_served(Table({name: rows[own] for name, own in names.items()}))[0]
+
+    @property
+    def why(self) -> str:
+        """Why the context that the robust model serves worst is: its level, and the effects it would have otherwise."""
+        worst = self._worst_served
+        level = "" if self.residuals is None else self.residuals.level(worst)
+        level = level if self.calibration is None else self.calibration.level(worst)
+        effects = "" if self.effects is None else self.effects.why
+        if not level and not effects:
+            return ""
+        n = next(row["n"] for row in self.judged.brackets.rows() if row["context"] == plain(worst))
+        words = f"The robust model serves {shown(worst)} ({n:,} {'row' if n == 1 else 'rows'}) worst."
+        return " ".join(one for one in (words, level, effects) if one)
+
+    @property
     def kept(self) -> str:
         """The method whose model is kept."""
         return self.comparison.chosen if self.keeps == BEST else self.keeps
@@ -169,15 +256,15 @@ class Report:
     @property
     def advice(self) -> str:
         """Which model is kept, or would better be, and why."""
-        kept, chosen, choice = MODELS[self.kept], MODELS[self.comparison.chosen], self.comparison.decisive.choice
+        kept, chosen, choice = MODELS[self.kept], MODELS[self.comparison.chosen], self.judged.choice
         if self.kept != self.comparison.chosen:
             return f"{kept} is kept, as asked; held-out rows speak for {chosen}.".capitalize()
         asked = "" if self.keeps == BEST else ", as asked"
-        return f"{kept.capitalize()} is kept{asked}: {choice.because(MODELS)}."
+        return f"{kept.capitalize()} is kept{asked}: {_reason(choice, self._own.criterion, self.judged.validation)}."
 
     @property
     def _headroom(self) -> dict[str, Any]:
-        found = self.comparison.headroom
+        found = self.judged.headroom
         numbers = {name: getattr(found, name) for name in ("p_value", "estimate", "lower", "upper", "negligible")}
         return {"verdict": found.verdict, **{name: jsonable(value) for name, value in numbers.items()}}
 
@@ -195,8 +282,8 @@ class Report:
         of empirical risk minimisation. ``least_in_sample`` is the other end of what is known of the least risk, and
         ``too_small`` tells where the two are too far apart to judge the context.
         """
-        held_out = {name: self.comparison.by_context.where(method=name) for name in ("robust", "erm")}
-        ours, brackets = held_out["robust"], self.comparison.brackets
+        held_out = {name: self.judged.by_context.where(method=name) for name in ("robust", "erm")}
+        ours, brackets = held_out["robust"], self.judged.brackets
         order = np.argsort(-ours["excess"], kind="stable")
         own = self._own
         at = self._places(ours["context"])
@@ -233,7 +320,7 @@ class Report:
     @cached_property
     def verdict(self) -> str:
         """What the worst plausible mix gains and what the average pays, in one sentence."""
-        summary = self.comparison.summary
+        summary = self.judged.summary
         ours, plain_ = (next(row for row in summary.rows() if row["method"] == name) for name in ("robust", "erm"))
         _, low, high = interval_in(ours, "mix_excess_change")
         change = "" if math.isnan(low) else f" (a change between {_signed(low)} and {_signed(high)})"
@@ -252,7 +339,9 @@ class Report:
             "reports/report.html",
             self.title or "A model for an uncertain mix of contexts",
             self._facts,
+            subtitle=self._subtitle,
             report=self,
+            glance=self.glance,
             scored=self._scored,
             proof=self._proof,
             shares=self.shares,
@@ -260,16 +349,29 @@ class Report:
             contexts_table=self._contexts_table(),
             baselines_chart=self._baselines_chart(),
             baselines_table=self._baselines_table(),
+            shuffled_table=self._baselines_table(self.comparison) if self.comparison.forward is not None else "",
             path_chart=self._path_chart(),
             weights_chart=self._weights_chart(),
         )
+
+    @property
+    def _subtitle(self) -> str:
+        """What was judged, and how."""
+        own, n = self._own, len(self.y) if self.n_rows is None else self.n_rows
+        folds = f", {self.cv} folds" if isinstance(self.cv, int) and self.judged.forward is None else ""
+        judged = f"{len(self.judged.rows):,} {self.judged.validation}"
+        if self.comparison.forward is None and self.judged.validation == SHUFFLED:
+            judged = f"{judged} of a cross-validation{folds}"
+        else:
+            judged = f"{judged} after {self.cuts} cuts in time"
+        return f"{n:,} rows in {len(own.contexts_):,} contexts. Judged by {judged}."
 
     def save(self, path: str | Path, force: bool = False) -> Path:
         """Write the page; a file that exists is replaced only with ``force``."""
         return save(path, lambda: self.html, force)
 
     def _repr_html_(self) -> str:
-        return f'<p class="verdict">{prose(self.verdict)}</p>{self._contexts_table()}{self._baselines_table()}'
+        return f'<p class="verdict">{prose(self.headline)}</p>{self.glance.html}<p>{prose(self.advice)}</p>'
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -277,19 +379,51 @@ class Report:
         sample = {} if self.n_rows is None else {"sample": {"rows": len(self.y), "of": self.n_rows}}
         proof = self._proof
         return {
+            "headline": self.headline,
             "verdict": self.verdict,
             "kept": self.kept,
-            "candidates": plain_rows(self.comparison.decisive.choice.candidates),
+            "candidates": plain_rows(self.judged.choice.candidates),
             "headroom": self._headroom,
             **sample,
             "contexts": plain_rows(self.by_context),
-            "methods": plain_rows(self.comparison.summary),
+            "methods": plain_rows(self.judged.summary),
+            **self._natural,
             "radius_bits": jsonable(self._own.radius_) if self.shares.unit == "bits" else None,
             "mixes": self.shares.json,
             "certificate": proof
             and {"lower": jsonable(proof.lower), "upper": jsonable(proof.upper), "scope": proof.scope},
             "settings": {name: str(value) for name, value in self._facts.items()},
         }
+
+    @property
+    def _natural(self) -> dict[str, Any]:
+        """What JSON holds in natural units, and about later rows."""
+        effects, drift = self.effects, self.comparison.drift
+        found: dict[str, Any] = {
+            "measure": self.judged.measure.name,
+            "validation": self.judged.validation,
+            "measures": plain_rows(self.judged.measures),
+            "changes": plain_rows(self.judged.changes),
+            "why": self.why,
+        }
+        if self.calibration is not None:
+            found["calibration"] = plain_rows(self.calibration.summary)
+        if self.residuals is not None:
+            found["residuals"] = plain_rows(self.residuals.summary)
+        if effects is not None:
+            found["effects"] = plain_rows(effects.rows)
+        if self.comparison.forward is not None:
+            found["agreement"] = self.comparison.agreement
+            found["shuffled"] = {
+                "methods": plain_rows(self.comparison.summary),
+                "measures": plain_rows(self.comparison.measures),
+                "changes": plain_rows(self.comparison.changes),
+            }
+        if drift is not None:
+            found["drift"] = plain_rows(drift.table)
+        if self.judged.known_contexts is not None:
+            found["known_contexts"] = plain_rows(self.judged.known_contexts)
+        return found
 
     def _contexts_chart(self) -> Html:
         rows = self.by_context
@@ -323,7 +457,7 @@ class Report:
         )
 
     def _baselines_chart(self) -> Html:
-        summary = self.comparison.summary
+        summary = self.judged.summary
         columns = {
             "mix_excess": "worst plausible mix",
             "worst_excess": "worst context",
@@ -344,8 +478,9 @@ class Report:
             ),
         )
 
-    def _baselines_table(self) -> Html:
-        summary = self.comparison.summary
+    def _baselines_table(self, comparison: Comparison | None = None) -> Html:
+        comparison = comparison or self.judged
+        summary = comparison.summary
         cells = {
             "method": summary["method"],
             "worst plausible mix": _with_interval(summary, "mix_excess"),
@@ -359,7 +494,7 @@ class Report:
             Table(cells),
             left=["method", "in"],
             formats={"method": WORDS.__getitem__, "in": shown},
-            caption=f"Excess risk{self._of} on held-out rows, with {self.comparison.level} intervals; changes are "
+            caption=f"Excess risk{self._of} on {comparison.validation}, with {comparison.level} intervals; changes are "
             "against erm",
         )
 
@@ -437,6 +572,41 @@ class Report:
             **({} if self._own.get_params().get("mix") is None else {"mixes": self.shares.where}),
             **versions("numpy", "scipy", "scikit-learn", "pyarrow"),
         }
+
+
+def _reason(choice: Choice, criterion: str, validation: str) -> str:
+    """Say why a method is kept, in a clause without the numbers, which are about risk."""
+    simplest, *others = choice.candidates.rows()
+    if not others or any(math.isnan(row["change"]) or row["change"] == row["error"] == 0.0 for row in others):
+        return choice.because(MODELS)
+    score = f"{'excess risk' if criterion == 'excess' else 'risk'} in the worst plausible mix"
+    if choice.chosen == simplest["candidate"]:
+        return f"on {validation} no other lowers the {score} by more than the error of the comparison"
+    row = next(row for row in others if row["candidate"] == choice.chosen)
+    return f"on {validation} it lowers the {score} beyond the error of the comparison with {MODELS[row['against']]}"
+
+
+def _check_same_rows(own: Any, contexts: Any) -> None:
+    """Refuse rows that are not those a model was fitted to, as far as their contexts tell."""
+    counts = np.asarray(own.context_counts_)
+    fitted = {plain(label): count for label, count in zip(own.contexts_.tolist(), counts.tolist(), strict=True)}
+    encoded = encode(contexts, may_overlap=True)
+    given = {plain(label): count for label, count in zip(encoded.labels.tolist(), encoded.counts.tolist(), strict=True)}
+    # The sum of weights does not tell how many rows there were.
+    weighted = counts.dtype.kind == "f"
+    differs = [
+        label
+        for label in (*given, *fitted)
+        if label not in given or label not in fitted or (not weighted and given[label] != fitted[label])
+    ]
+    if not differs:
+        return
+    first = differs[0]
+    raise InvalidInputError(
+        f"the model is fitted already, and not to these rows: context {shown(first):.60} has {given.get(first, 0):,} "
+        f"rows here and {fitted.get(first, 0):,} in the fit. For how it does on other rows, use "
+        "counterpoise.evaluate(model, X, y, contexts); for a report about these rows, pass a model that is not fitted."
+    )
 
 
 def _signed(value: float) -> str:

@@ -43,6 +43,26 @@ class DotRow:
     values: Mapping[str, float]
 
 
+@dataclass(frozen=True)
+class Box:
+    """How numbers are spread: quantiles in increasing order around the middle half, and the mean with its interval.
+
+    Attributes
+    ----------
+    name : str
+    quantiles : tuple of five floats
+        End of the lower whisker, lower quartile, median, upper quartile, end of the upper whisker.
+    mean, low, high : float
+        NaN ends where there is no interval.
+    """
+
+    name: Any
+    quantiles: tuple[float, float, float, float, float]
+    mean: float
+    low: float
+    high: float
+
+
 def bar_chart(rows: Sequence[Bar], *, title: str, x_label: str, alt: str, id: str | None = None) -> Picture:
     """Draw a horizontal bar for each row, from zero.
 
@@ -107,6 +127,36 @@ def dot_chart(
     return Picture.at_both_widths(drawn)
 
 
+def box_chart(
+    rows: Sequence[Box], *, colour: str, title: str, x_label: str, alt: str, id: str | None = None
+) -> Picture:
+    """Draw a box over the middle half of each row's numbers, whiskers, and a dot for the mean with its interval.
+
+    An interval that reaches beyond boxes and whiskers is drawn to the edge.
+
+    Parameters
+    ----------
+    rows : sequence of Box
+        Sixty are drawn; how many more there are is said.
+    colour : str
+        Of means, ``#rrggbb``.
+    title, x_label : str
+    alt : str
+        What the picture shows, for those who cannot see it.
+    id : str, optional
+        Unique in the page; None derives it from the content.
+    """
+    values = [0.0, *(value for row in rows[:MOST_ROWS] for value in (*row.quantiles, row.mean))]
+    words = {"title": title, "alt": alt, "id": id, "x_label": x_label}
+
+    def drawn(width: int, end: str) -> Html:
+        place = {"stop": width - 14.0, "top": heading_height(title, width) + 4}
+        own = {"end": end, "colour": legible(colour)}
+        return _picture("reports/pages/boxes.svg", rows, values, width, **place, **words, **own)
+
+    return Picture.at_both_widths(drawn)
+
+
 _SHAPES = (
     "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z",
     "M-6-6h12v12h-12z",
@@ -143,7 +193,14 @@ def _legend(colours: Mapping[str, str], title: str, width: int) -> tuple[list[_S
 
 
 def _picture(
-    template: str, rows: Sequence[Bar | DotRow], values: list[Any], width: int, *, stop: float, top: float, **given: Any
+    template: str,
+    rows: Sequence[Bar | DotRow | Box],
+    values: list[Any],
+    width: int,
+    *,
+    stop: float,
+    top: float,
+    **given: Any,
 ) -> Html:
     """Return a picture of the first rows, with their names to the left of an axis that ends at round numbers.
 
