@@ -18,6 +18,7 @@ from counterpoise.core.solvers import Solution
 from counterpoise.core.solvers._base import solution_at
 from counterpoise.exceptions import EmptySetError
 from counterpoise.sets import ContextSet, RadiusMethod, implied_confidence, radius_ladder, radius_of, share_intervals
+from counterpoise.stock.earnings import StockBacktest
 from counterpoise.stock.problem import StockProblem
 from counterpoise.table import Table
 
@@ -234,12 +235,15 @@ class StockPlan:
     notes : tuple of str
         What the reader should know about the data.
     capacity : float, optional
+    backtest : StockBacktest, optional
+        What the orders of every rule would have earned on periods held out.
     """
 
     plans: tuple[ProductPlan, ...]
     money: Money
     notes: tuple[str, ...] = ()
     capacity: float | None = None
+    backtest: StockBacktest | None = None
 
     def __getitem__(self, product: Any) -> ProductPlan:
         for plan in self.plans:
