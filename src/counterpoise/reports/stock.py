@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import shown
 from counterpoise.exceptions import EmptySetError
-from counterpoise.reports.methods import COLOURS, WORDS
+from counterpoise.inference.intervals import interval_in
+from counterpoise.reports.methods import COLOURS
 from counterpoise.reports.pages.document import page, table, versions
 from counterpoise.reports.pages.lines import NAMED, Line, Mark, line_chart, lines_of
 from counterpoise.reports.pages.words import Html
 from counterpoise.reports.shares import Shares, allowed_words
 from counterpoise.sets import RADIUS_TICKS, along_radii
+from counterpoise.stock.earnings import StockBacktest
 from counterpoise.stock.plans import ProductPlan, StockPlan, units
 from counterpoise.table import Table
 
@@ -27,16 +29,25 @@ CHARTED = 12
 
 _NOTES = 20
 _MARKED = ("robust", "erm", "minimax-risk")
-_MARKS = {"robust": "robust", "erm": "average", "minimax-risk": "worst case"}
 
 
-def written(plan: StockPlan, settings: Mapping[str, Any] | None = None) -> str:
+def written(
+    plan: StockPlan,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    circumstance: str = "circumstance",
+    known: str | None = None,
+) -> str:
     """Return a plan as one page of HTML that needs nothing else.
 
     Parameters
     ----------
     settings : mapping, optional
         What the plan was made from and with, listed at the end.
+    circumstance : str
+        What contexts are of, such as weekday.
+    known : str, optional
+        Why the context is known when ordering, or looks chosen, as a clause.
     """
     several = len(plan.plans) > 1
     shown_plans = sorted(plan.plans, key=lambda one: -_at_stake(one))[:CHARTED] if several else list(plan.plans)
@@ -47,12 +58,81 @@ def written(plan: StockPlan, settings: Mapping[str, Any] | None = None) -> str:
         {**(settings or {}), **versions("numpy")},
         subtitle="A plan for an uncertain mix of circumstances",
         plan=plan,
+        held=None if plan.backtest is None else _held_out(plan, plan.backtest, circumstance, known),
         money=plan.money,
         proven={end: sum(getattr(proof, end) for proof in proofs) for end in ("upper", "lower")},
         most_notes=_NOTES,
         orders=table(plan.levels, **_styled(plan, LEVELS)) if several else "",
         products=[_product(plan, one) for one in shown_plans],
     )
+
+
+def _held_out(plan: StockPlan, judged: StockBacktest, circumstance: str, known: str | None) -> dict[str, Any]:
+    """Return what the page shows of periods held out."""
+    final = judged.final
+    products = final.products if len(plan.plans) > 1 else None
+    parts = {"contexts": final.contexts, "blocks": final.blocks, "products": products}
+    return {
+        "sentences": [judged.profit, judged.worst],
+        "agreement": judged.agreement,
+        "advice": judged.advice(circumstance, known),
+        "notes": judged.notes,
+        "later": judged.later is not None,
+        "judged": f"{final.n_rows:,} rows at {final.n_units:,} times" if judged.later else f"{final.n_rows:,} rows",
+        "methods": table(earnings_table(judged), caption=f"Amounts in {plan.money.unit}", left=["method"]),
+        **{name: "" if part is None else _profits(plan, part) for name, part in parts.items()},
+    }
+
+
+def _profits(plan: StockPlan, profits: Table) -> Html:
+    """Return profits of the methods by context, product or block."""
+    names = {"context": shown, "product": shown, "first": _moment, "last": _moment}
+    counts = ("rows", "trained_on")
+    formats = {name: names.get(name, units if name in counts else plan.money.number) for name in profits}
+    return table(
+        profits,
+        formats=formats,
+        headings={"context": "circumstance", "first": "from", "last": "to", "trained_on": "rows before"},
+        caption=f"Profit in {plan.money.unit}",
+        left=list(names),
+    )
+
+
+def _moment(value: Any) -> str:
+    """Return a time in words: a date where it is midnight."""
+    return str(value).removesuffix(" 00:00:00").removesuffix("T00:00:00.000000")
+
+
+def earnings_table(judged: StockBacktest) -> Table:
+    """Return what every method earned, on later and on shuffled periods, in words."""
+    money = judged.money
+    kinds = {"later": judged.later, "shuffled": judged.shuffled}
+    kept = {f", {kind}" if judged.later else "": one.methods for kind, one in kinds.items() if one is not None}
+
+    def span(row: Mapping[str, Any], name: str) -> str:
+        value, low, high = interval_in(row, name)
+        if np.isnan(value) or row["method"] == "erm":
+            return "–"
+        return f"{value:+,.2f} [{money.number(low)}, {money.number(high)}]"
+
+    def lowest(row: Mapping[str, Any]) -> str:
+        return f"{money.number(row['lowest_profit'])} ({shown(row['lowest_in']):.40}, {row['lowest_rows']:,} rows)"
+
+    columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
+        "profit": lambda row: money.number(row["profit"]),
+        "against erm": lambda row: span(row, "gain"),
+        "lowest profit": lowest,
+        "in the worst mix": lambda row: money.number(row["mix_profit"]),
+        "missed in the worst mix": lambda row: money.number(row["mix_missed"]),
+    }
+    later_only = ("lowest profit", "in the worst mix")
+    first = next(iter(kept.values()))
+    cells: dict[str, list[str]] = {"method": first["method"].tolist()}
+    for heading, words in columns.items():
+        for kind, rows in kept.items():
+            if heading not in later_only or rows is first:
+                cells[f"{heading}{kind}"] = [words(row) for row in rows.rows()]
+    return Table({name: np.array(column, dtype=object) for name, column in cells.items()})
 
 
 def _at_stake(plan: ProductPlan) -> float:
@@ -100,7 +180,7 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
     suffering = np.argsort(-one.excess(one.order), kind="stable")[:2]
     weighty = np.argsort(-weights, kind="stable")[:NAMED]
     prominent = {*suffering, *weighty[: NAMED - len(set(suffering) - set(weighty))]}
-    marks = [Mark(orders[rule], f"{_MARKS[rule]} {units(orders[rule])}", COLOURS[rule]) for rule in _MARKED]
+    marks = [Mark(orders[rule], f"{rule} {units(orders[rule])}", COLOURS[rule]) for rule in _MARKED]
     return line_chart(
         lines_of(one.contexts.tolist(), curves.levels, curves.excess, prominent),
         title="Excess cost of every level, circumstance by circumstance",
@@ -109,8 +189,8 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
         marks=marks,
         alt=(
             "One line per circumstance, each falling to 0 at its own best order and rising beyond. The robust order "
-            f"is {units(orders['robust'])}, the order for the average {units(orders['erm'])}, the order for the worst "
-            f"case {units(orders['minimax-risk'])}."
+            f"is {units(orders['robust'])}, the plain order (erm) {units(orders['erm'])}, that of minimax risk "
+            f"{units(orders['minimax-risk'])}."
         ),
     )
 
@@ -170,7 +250,7 @@ def formats(plan: StockPlan) -> dict[str, Callable[[Any], str]]:
     """Return how each kind of thing is written."""
     return {
         "name": shown,
-        "rule": lambda rule: WORDS[rule],
+        "rule": str,
         "units": units,
         "money": plan.money.number,
         "share": lambda share: f"{share:.1%}",

@@ -30,6 +30,9 @@ Window = tuple[Rows, Rows]
 MEAN_DEMAND, PER_CONTEXT = "mean-demand", "per-context"
 """The naive order, and one order for each context, for whoever knows it when ordering."""
 
+JUDGED = ("robust", "erm", PER_CONTEXT, MEAN_DEMAND, *RULES[2:])
+"""Whose profits are compared, in the order in which they are listed."""
+
 _SEED = 0
 """Periods are dealt to the same folds every time."""
 
@@ -113,7 +116,7 @@ class _Paid:
     @classmethod
     def of(cls, ordering: Ordering, past: PastSales, windows: list[Window], notes: list[str]) -> _Paid:
         """Order and sell, window after window."""
-        profits = {method: np.full(len(past), np.nan) for method in (*RULES, MEAN_DEMAND, PER_CONTEXT)}
+        profits = {method: np.full(len(past), np.nan) for method in JUDGED}
         kept = []
         for train, test in windows:
             draws = ordering.robustness.draws

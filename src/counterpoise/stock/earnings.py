@@ -130,7 +130,7 @@ class StockBacktest:
             f"{money(row['lowest_profit'])} ({shown(row['lowest_in']):.60}, {row['lowest_rows']:,} rows)"
             for row in (ours, plain)
         )
-        first = f"In the circumstance that earns least it is {low}, against {other} with the plain order."
+        first = f"Where least is earned, the robust order earns {low} and the plain order {other}."
         if math.isnan(change.estimate):
             return first
         missed = f"{money(ours['mix_missed'])} against {money(plain['mix_missed'])}"
@@ -145,7 +145,7 @@ class StockBacktest:
             bought = f"there is no practical difference: {missed} is missed"
         else:
             bought = f"the two cannot be told apart: {missed} is missed {self._span(change)}"
-        return f"{first} In the worst plausible mix, compared with one order per circumstance, {bought}."
+        return f"{first} In the worst plausible mix, measured against one order per circumstance, {bought}."
 
     @property
     def agreement(self) -> str:
@@ -189,8 +189,22 @@ class StockBacktest:
                 f"all around ({self.money(then)})."
             )
 
-    def informed(self, circumstance: str = "circumstance") -> str:
-        """Say what one order per context would earn, for whoever knows it when ordering."""
+    def advice(self, circumstance: str = "circumstance", known: str | None = None) -> str:
+        """Say what one order per context would earn, for whoever knows it when ordering.
+
+        Parameters
+        ----------
+        circumstance : str
+            What contexts are of, such as weekday.
+        known : str, optional
+            Why the context is known when ordering, or looks chosen, as a clause.
+        """
+        words = self._informed(circumstance)
+        if known is None:
+            return f"If {circumstance} is known when ordering, {words}."
+        return f"{known[0].upper()}{known[1:]}. {words[0].upper()}{words[1:]}."
+
+    def _informed(self, circumstance: str) -> str:
         row, plain = self.final.of("per-context"), self.final.of("erm")
         gain, money = interval_in(row, "gain"), self.money
         earned = f"one order per {circumstance} earns {money(row['profit'])} per {money.period}"
