@@ -158,15 +158,16 @@ def _limit(value: float | None) -> str:
 
 
 def _print(plan: StockPlan, by: str, why: str | None) -> None:
-    from counterpoise.reports.stock import CHOICES, LEVELS, REASONS, earnings_table, plain_table
+    from counterpoise.reports.stock import CHOICES, LEVELS, REASONS, aligned, earnings_table, plain_table
 
     if len(plan.plans) > 1 or plan.backtest is not None:
         tell(f"{plan.summary}\n")
     if plan.backtest is not None:
         judged = plan.backtest
-        for words in (*judged.headlines, judged.advice(by, why), *judged.notes):
-            tell(words)
-        tell(f"\nHeld out (amounts in {plan.money.unit}):\n{earnings_table(judged)}\n")
+        for words in (judged.recommendation(by, why), *judged.headlines, judged.advice(by, why), *judged.notes):
+            if words:
+                tell(words)
+        tell(f"\nHeld out (amounts in {plan.money.unit}):\n{aligned(earnings_table(judged))}\n")
     for one in plan.plans[:_SHOWN]:
         own = plan.only(one)
         if len(plan.plans) > 1 or plan.backtest is None:
@@ -188,7 +189,12 @@ def _profit(plan: StockPlan, by: str, why: str | None) -> dict[str, Any]:
     profit: dict[str, Any] = {"unit": plan.money.unit, "summary": plan.summary}
     if plan.backtest is not None:
         judged = plan.backtest
-        profit |= {"headlines": judged.headlines, "context_known": why, "one_order_per_context": judged.advice(by, why)}
+        profit |= {
+            "recommendation": judged.recommendation(by, why),
+            "headlines": judged.headlines,
+            "context_known": why,
+            "one_order_per_context": judged.advice(by, why),
+        }
         for kind, one in (("later", judged.later), ("shuffled", judged.shuffled)):
             if one is not None:
                 parts = {"contexts": one.contexts, "products": one.products, "blocks": one.blocks}

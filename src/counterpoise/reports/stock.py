@@ -51,14 +51,16 @@ def written(
     """
     several = len(plan.plans) > 1
     shown_plans = sorted(plan.plans, key=lambda one: -_at_stake(one))[:CHARTED] if several else list(plan.plans)
+    held = None if plan.backtest is None else _held_out(plan, plan.backtest, circumstance, known)
+    single = not several and not (held and held["recommendation"])
     proofs = [one.orders["robust"].certificate for one in plan.plans]
     return page(
         "reports/stock.html",
-        "How much to order" if several else f"Order {units(plan.plans[0].order)}",
+        f"Order {units(plan.plans[0].order)}" if single else "How much to order",
         {**(settings or {}), **versions("numpy")},
         subtitle="A plan for an uncertain mix of circumstances",
         plan=plan,
-        held=None if plan.backtest is None else _held_out(plan, plan.backtest, circumstance, known),
+        held=held,
         money=plan.money,
         proven={end: sum(getattr(proof, end) for proof in proofs) for end in ("upper", "lower")},
         most_notes=_NOTES,
@@ -73,13 +75,15 @@ def _held_out(plan: StockPlan, judged: StockBacktest, circumstance: str, known: 
     products = final.products if len(plan.plans) > 1 else None
     parts = {"contexts": final.contexts, "blocks": final.blocks, "products": products}
     return {
-        "sentences": [judged.profit, judged.worst],
+        "sentences": [words for words in (judged.profit, judged.worst, judged.best) if words],
+        "recommendation": judged.recommendation(circumstance, known),
         "agreement": judged.agreement,
         "advice": judged.advice(circumstance, known),
         "notes": judged.notes,
         "later": judged.later is not None,
         "judged": f"{final.n_rows:,} rows at {final.n_units:,} times" if judged.later else f"{final.n_rows:,} rows",
-        "methods": table(earnings_table(judged), caption=f"Amounts in {plan.money.unit}", left=["method"]),
+        "methods": table(earnings_table(judged), caption=f"Profit in {plan.money.unit}", left=["method"]),
+        "worst": table(worst_table(judged), caption=f"Where it is worst, in {plan.money.unit}", left=["method"]),
         **{name: "" if part is None else _profits(plan, part) for name, part in parts.items()},
     }
 
@@ -105,33 +109,39 @@ def _moment(value: Any) -> str:
 
 def earnings_table(judged: StockBacktest) -> Table:
     """Return what every method earned, on later and on shuffled periods, in words."""
-    money = judged.money
+    return _by_kind(
+        judged,
+        {
+            "profit": lambda row: judged.number(row["profit"]),
+            "against erm": lambda row: (
+                "–" if row["method"] == "erm" else judged.interval_words(interval_in(row, "gain"))
+            ),
+        },
+    )
+
+
+def worst_table(judged: StockBacktest) -> Table:
+    """Return what every method earned and missed where that is worst, in words."""
+    return _by_kind(
+        judged,
+        {
+            "lowest profit": lambda row: (
+                f"{judged.number(row['lowest_profit'])} ({shown(row['lowest_in']):.40}, {row['lowest_rows']:,} rows)"
+            ),
+            "in the worst mix": lambda row: judged.number(row["mix_profit"]),
+            "missed in the worst mix": lambda row: judged.number(row["mix_missed"]),
+        },
+    )
+
+
+def _by_kind(judged: StockBacktest, columns: Mapping[str, Callable[[Mapping[str, Any]], str]]) -> Table:
+    """Return columns for later and for shuffled periods, side by side."""
     kinds = {"later": judged.later, "shuffled": judged.shuffled}
-    kept = {f", {kind}" if judged.later else "": one.methods for kind, one in kinds.items() if one is not None}
-
-    def span(row: Mapping[str, Any], name: str) -> str:
-        value, low, high = interval_in(row, name)
-        if np.isnan(value) or row["method"] == "erm":
-            return "–"
-        return f"{value:+,.2f} [{money.number(low)}, {money.number(high)}]"
-
-    def lowest(row: Mapping[str, Any]) -> str:
-        return f"{money.number(row['lowest_profit'])} ({shown(row['lowest_in']):.40}, {row['lowest_rows']:,} rows)"
-
-    columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
-        "profit": lambda row: money.number(row["profit"]),
-        "against erm": lambda row: span(row, "gain"),
-        "lowest profit": lowest,
-        "in the worst mix": lambda row: money.number(row["mix_profit"]),
-        "missed in the worst mix": lambda row: money.number(row["mix_missed"]),
-    }
-    later_only = ("lowest profit", "in the worst mix")
-    first = next(iter(kept.values()))
-    cells: dict[str, list[str]] = {"method": first["method"].tolist()}
+    kept = {kind: one for kind, one in kinds.items() if one is not None}
+    cells: dict[str, list[str]] = {"method": judged.final.methods["method"].tolist()}
     for heading, words in columns.items():
-        for kind, rows in kept.items():
-            if heading not in later_only or rows is first:
-                cells[f"{heading}{kind}"] = [words(row) for row in rows.rows()]
+        for kind, one in kept.items():
+            cells[heading if len(kept) == 1 else f"{heading}, {kind}"] = [words(row) for row in one.methods.rows()]
     return Table({name: np.array(column, dtype=object) for name, column in cells.items()})
 
 
@@ -280,6 +290,14 @@ def plain_table(plan: StockPlan, rows: Table, columns: Mapping[str, tuple[str, s
     return Table(
         {kept[name][0]: _aligned(words, *kept[name]) for name, words in cells.items()},
         f"and {rows.n_rows - most} more, in the report" if rows.n_rows > most else "",
+    )
+
+
+def aligned(words: Table) -> Table:
+    """Return a table of words with all but its first column at the right, for a terminal."""
+    first = next(iter(words))
+    return Table(
+        {name: column if name == first else _aligned(column.tolist(), name, "") for name, column in words.items()}
     )
 
 

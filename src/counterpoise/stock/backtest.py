@@ -129,6 +129,9 @@ class _Paid:
                 continue
             kept.append((train, test))
             pieces = ordering.terms.pieces(past.sales[test])
+            new = int(np.isnan(orders["erm"]).sum())
+            if new:
+                notes.append(f"{new:,} rows were not judged, of products that were not sold before them.")
             for method, levels in orders.items():
                 profits[method][test] = -Hinges().value(pieces, levels)
         return cls(profits, kept)
@@ -163,19 +166,16 @@ def _naive(ordering: Ordering, plans: Sequence[ProductPlan]) -> list[float]:
 def _informed(ordering: Ordering, plans: Sequence[ProductPlan], train: PastSales, test: PastSales) -> Array:
     """Return the best order for each row's product in its context; that of the plain rule where it is new."""
     levels = _per_row(plans, test, [float(plan.orders["erm"].theta[0]) for plan in plans])
-    own: dict[tuple[Any, Any], float] = {}
-    if ordering.capacity is None:
-        for plan in plans:
-            own |= {
-                (plan.product, label): float(level)
-                for label, level in zip(plan.contexts.tolist(), plan.stock.context_levels, strict=True)
-            }
-    else:
+    own = {
+        (plan.product, label): float(level)
+        for plan in plans
+        for label, level in zip(plan.contexts.tolist(), plan.stock.context_levels, strict=True)
+    }
+    if ordering.capacity is not None:
         alone = replace(ordering, robustness=METHODS["erm"])
         for c, label in enumerate(train.contexts.labels.tolist()):
-            rows = np.flatnonzero(train.contexts.codes == c)
-            if len(rows):
-                found = alone.plans(train.where(rows), ("erm",))
+            if sum(level for (_, of), level in own.items() if of == label) > ordering.capacity:
+                found = alone.plans(train.where(np.flatnonzero(train.contexts.codes == c)), ("erm",))
                 own |= {(plan.product, label): float(plan.orders["erm"].theta[0]) for plan in found}
     labels = test.contexts.labels.tolist()
     for product, rows in test.by_product:

@@ -92,102 +92,138 @@ class StockBacktest:
     @property
     def headlines(self) -> list[str]:
         """What robustness costs and buys, and whether shuffled and later periods agree."""
-        return [self.profit, self.worst, *([self.agreement] if self.later is not None else [])]
+        return [words for words in (self.profit, self.worst, self.best, self.agreement) if words]
 
     @property
     def profit(self) -> str:
         """What is earned on average, and what robustness costs of that."""
         ours, plain = self.final.of("robust"), self.final.of("erm")
-        money = self.money
-        where = self.where[0].upper() + self.where[1:]
-        earned = (
-            f"{where} the robust order earns {money(ours['profit'])} per {money.period} and the plain order "
-            f"{money(plain['profit'])}"
+        gain, size = interval_in(ours, "gain"), _SMALL * abs(plain["profit"])
+        if gain == _NOTHING:
+            difference = "the orders are the same, or as good"
+        elif _within(gain, size):
+            difference = f"{self._signed(gain)}, no practical difference (less than 1%)"
+        elif gain.upper < 0:
+            difference = f"robustness costs {self._interval(gain, -1.0)}"
+        elif gain.lower > 0:
+            difference = f"robustness earns {self._interval(gain)} more"
+        else:
+            difference = f"{self._signed(gain)}, so that the two cannot be told apart"
+        return (
+            f"{_capital(self.where)} the robust order earns {self._amount(ours['profit'])} per {self.money.period} and "
+            f"the plain order {self._amount(plain['profit'])}: {difference}."
         )
-        gain = interval_in(ours, "gain")
-        return f"{earned}: {self._difference(gain, plain['profit'])}."
-
-    def _difference(self, gain: Interval, size: float) -> str:
-        """Say what a gain over the plain order comes to."""
-        money, span = self.money, self._span(gain)
-        if gain == (0.0, 0.0, 0.0):
-            return "the same orders, or as good"
-        if max(abs(gain.lower), abs(gain.upper)) <= _SMALL * abs(size):
-            return f"{self._signed(gain.estimate)} {span}, no practical difference (less than 1%)"
-        if gain.upper < 0:
-            return f"robustness costs {money(-gain.estimate)} {self._span(gain, -1.0)}"
-        if gain.lower > 0:
-            return f"robustness earns {money(gain.estimate)} {span} more"
-        return f"{self._signed(gain.estimate)} {span}, which cannot be told apart"
 
     @property
     def worst(self) -> str:
         """What the worst context and the worst plausible mix earn, and what robustness buys there."""
         ours, plain = self.final.of("robust"), self.final.of("erm")
-        money = self.money
-        change = interval_in(ours, "mix_missed_change")
         low, other = (
-            f"{money(row['lowest_profit'])} ({shown(row['lowest_in']):.60}, {row['lowest_rows']:,} rows)"
+            f"{self._amount(row['lowest_profit'])} ({shown(row['lowest_in']):.60}, {row['lowest_rows']:,} rows)"
             for row in (ours, plain)
         )
-        first = f"Where least is earned, the robust order earns {low} and the plain order {other}."
+        return (
+            f"Where least is earned, the robust order earns {low} and the plain order {other}. {self._bought()}".strip()
+        )
+
+    @property
+    def best(self) -> str:
+        """Name another single order that clearly earns more than the plain one; empty where there is none."""
+        others = [row for row in self.final.methods.rows() if row["method"] not in ("robust", "erm", "per-context")]
+        row = max(others, key=lambda row: row["profit"])
+        gain = interval_in(row, "gain")
+        if (
+            not gain.lower > _SMALL * abs(self.final.of("erm")["profit"])
+            or gain.estimate <= self.final.of("robust")["gain"]
+        ):
+            return ""
+        more = f"{self._interval(gain)} more than the plain order"
+        return f"Of the single orders, that of {row['method']} earns most: {more}."
+
+    def _bought(self) -> str:
+        """Say what robustness buys in the worst plausible mix."""
+        ours, plain = self.final.of("robust"), self.final.of("erm")
+        change = interval_in(ours, "mix_missed_change")
         if math.isnan(change.estimate):
-            return first
-        missed = f"{money(ours['mix_missed'])} against {money(plain['mix_missed'])}"
-        size = abs(plain["mix_missed"])
-        if change == (0.0, 0.0, 0.0):
-            bought = f"the two miss the same ({money(plain['mix_missed'])})"
-        elif change.upper < 0:
-            bought = f"robustness buys {money(-change.estimate)} {self._span(change, -1.0)}: {missed} is missed"
-        elif change.lower > 0:
-            bought = f"robustness makes it worse by {money(change.estimate)} {self._span(change)}: {missed} is missed"
-        elif size > 0 and max(abs(change.lower), abs(change.upper)) <= _SMALL * size:
-            bought = f"there is no practical difference: {missed} is missed"
-        else:
-            bought = f"the two cannot be told apart: {missed} is missed {self._span(change)}"
-        return f"{first} In the worst plausible mix, measured against one order per circumstance, {bought}."
+            return ""
+        first, second = self._amount(ours["mix_missed"]), self._amount(plain["mix_missed"])
+        if plain["mix_missed"] <= _SMALL * abs(plain["profit"]) and change.lower > -_SMALL * abs(plain["profit"]):
+            return (
+                "In the worst plausible mix one order per circumstance would hardly earn more than the plain order "
+                f"({self._signed_amount(plain['mix_missed'])}): there is little to be robust against."
+            )
+        missed = "In the worst plausible mix, against one order per circumstance,"
+        if change == _NOTHING:
+            return f"{missed} both miss {second}."
+        missed = f"{missed} the robust order misses {first} and the plain order {second}"
+        if change.upper < 0:
+            return f"{missed}: robustness buys {self._interval(change, -1.0)}."
+        if change.lower > 0:
+            return f"{missed}: robustness buys nothing, and misses {self._interval(change)} more."
+        if _within(change, _SMALL * abs(plain["profit"])):
+            return f"{missed}, no practical difference (less than 1% of the profit)."
+        return f"{missed}, which cannot be told apart ({self._signed(change)})."
 
     @property
     def agreement(self) -> str:
-        """Whether gains seen on shuffled periods carried over to later ones."""
-        if self.later is None:
-            return ""
-        return " ".join(self._agreements())
+        """Whether what shuffled periods show carried over to later ones."""
+        return "" if self.later is None else " ".join(self._agreements(self.later))
 
-    def _agreements(self) -> Iterator[str]:
-        assert self.later is not None
-        ours, before = self.later.of("robust"), self.shuffled.of("robust")
-        bought, seen = (interval_in(row, "mix_missed_change") for row in (ours, before))
-        paid, expected = (interval_in(row, "gain") for row in (ours, before))
-        told = False
-        if _sign(seen) != _sign(bought) and not math.isnan(bought.estimate):
-            told = True
+    def _agreements(self, later: Earnings) -> Iterator[str]:
+        now, then = later.of("robust"), self.shuffled.of("robust")
+        found = {
+            "what is missed in the worst plausible mix": [interval_in(row, "mix_missed_change") for row in (then, now)],
+            "profit": [interval_in(row, "gain") for row in (then, now)],
+        }
+        told, sizes = 0, []
+        for what, (before, after) in found.items():
+            if math.isnan(after.estimate) or math.isnan(before.estimate):
+                continue
+            changed = f"{what} by {self._signed(before)} shuffled and {self._signed(after)} later"
+            better = 1 if what == "profit" else -1
+            signs = better * _sign(before), better * _sign(after)
+            if signs[0] != signs[1]:
+                told += 1
+                yield f"{_DISAGREE[signs]}: robustness changes {changed}."
+            elif before.lower > after.upper or after.lower > before.upper:
+                sizes.append(changed)
+        if sizes:
             yield (
-                f"{_DISAGREE[_sign(seen), _sign(bought)]}: shuffled, robustness changes what is missed in the worst "
-                f"plausible mix by {self._signed(seen.estimate)} {self._span(seen)}, later by "
-                f"{self._signed(bought.estimate)} {self._span(bought)}."
+                "Shuffled and later periods agree on the direction but not on the size: robustness changes "
+                f"{', and '.join(sizes)}."
             )
-        if _sign(expected) != _sign(paid):
-            told = True
-            yield (
-                f"On average profit they disagree as well: {self._signed(expected.estimate)} {self._span(expected)} "
-                f"shuffled, {self._signed(paid.estimate)} {self._span(paid)} later."
-                if _sign(seen) != _sign(bought)
-                else f"Shuffled and later periods disagree on the average: robustness changes profit by "
-                f"{self._signed(expected.estimate)} {self._span(expected)} shuffled and "
-                f"{self._signed(paid.estimate)} {self._span(paid)} later."
-            )
-        if not told:
+        elif not told:
             yield "Shuffled and later periods agree on what robustness costs and buys."
-        then, now = self.shuffled.of("erm")["profit"], self.later.of("erm")["profit"]
-        if abs(now - then) > _MOVED * abs(then):
+        was, is_now = self.shuffled.of("erm")["profit"], later.of("erm")["profit"]
+        if is_now < was - _MOVED * abs(was):
             yield (
-                f"The plain order earns {self.money(now)} when found from earlier periods only and {self.money(then)} "
-                "when found from all around: demand moves, so that past orders go stale."
-                if now < then
-                else f"The plain order earns more when found from earlier periods only ({self.money(now)}) than from "
-                f"all around ({self.money(then)})."
+                f"The plain order earns {self._amount(is_now)} when found from earlier periods only, and "
+                f"{self._amount(was)} when found from periods on both sides: demand moves, and past orders go stale."
             )
+
+    def recommendation(self, circumstance: str = "circumstance", known: str | None = None) -> str:
+        """Say what held-out periods speak for; empty where they do not decide.
+
+        Parameters
+        ----------
+        circumstance, known
+            See :meth:`advice`.
+        """
+        ours, plain = self.final.of("robust"), self.final.of("erm")
+        informed, gain = interval_in(self.final.of("per-context"), "gain"), interval_in(ours, "gain")
+        change = interval_in(ours, "mix_missed_change")
+        if known is not None and informed.lower > _SMALL * abs(plain["profit"]):
+            if "known when" in known:
+                return f"Order by {circumstance}, rather than one amount for all."
+            return f"If {circumstance} is known when ordering, order by it, rather than one amount for all."
+        if gain == _NOTHING:
+            return ""
+        if change.upper < 0 and not change.upper >= -_SMALL * abs(plain["profit"]):
+            price = f" at a price of {self._amount(-gain.estimate)} per {self.money.period}" if gain.upper < 0 else ""
+            return f"Robustness does what it is for{price}: order by it if the mix may change."
+        if gain.upper < 0 and not change.upper < 0:
+            return f"{_capital(self.where)} robustness costs profit and buys nothing: the plain order does better."
+        return ""
 
     def advice(self, circumstance: str = "circumstance", known: str | None = None) -> str:
         """Say what one order per context would earn, for whoever knows it when ordering.
@@ -201,42 +237,72 @@ class StockBacktest:
         """
         words = self._informed(circumstance)
         if known is None:
-            return f"If {circumstance} is known when ordering, {words}."
-        return f"{known[0].upper()}{known[1:]}. {words[0].upper()}{words[1:]}."
+            return f"If {circumstance} is known when ordering: {words}."
+        # A column keeps its name at the start of a sentence.
+        reason = known if known.startswith(circumstance) else _capital(known)
+        return f"{reason}. {_capital(words)}."
 
     def _informed(self, circumstance: str) -> str:
-        row, plain = self.final.of("per-context"), self.final.of("erm")
-        gain, money = interval_in(row, "gain"), self.money
-        earned = f"one order per {circumstance} earns {money(row['profit'])} per {money.period}"
-        against = f"than the plain order's {money(plain['profit'])}"
-        if gain.lower > 0:
-            return f"{earned} {self.where}, {money(gain.estimate)} {self._span(gain)} more {against}"
-        if gain.upper < 0:
-            return f"{earned} {self.where}, {money(-gain.estimate)} {self._span(gain, -1.0)} less {against}"
-        return (
-            f"{earned} {self.where}, which cannot be told apart from the plain order's {money(plain['profit'])} "
-            f"({self._signed(gain.estimate)} {self._span(gain)})"
+        row = self.final.of("per-context")
+        gain = interval_in(row, "gain")
+        earned = (
+            f"one order per {circumstance} earns {self._amount(row['profit'])} per {self.money.period} {self.where}"
         )
+        if gain.lower > 0:
+            return f"{earned}, {self._interval(gain)} more than the plain order"
+        if gain.upper < 0:
+            return f"{earned}, {self._interval(gain, -1.0)} less than the plain order"
+        return f"{earned}, which cannot be told apart from the plain order's profit ({self._signed(gain)})"
 
-    def _signed(self, amount: float) -> str:
-        return f"{'+' if amount > 0 else ''}{self.money(amount)}"
+    def number(self, amount: float) -> str:
+        """Return an amount with as many decimals as the profit of the plain order calls for."""
+        size = abs(self.final.of("erm")["profit"])
+        decimals = 2 if size >= 1 or size == 0 else min(2 - math.floor(math.log10(size)), 12)
+        # Minus nothing is nothing.
+        return "–" if math.isnan(amount) else f"{round(amount, decimals) + 0.0:,.{decimals}f}"
 
-    def _span(self, interval: Interval, sign: float = 1.0) -> str:
+    def interval_words(self, interval: Interval) -> str:
+        """Return a signed change with its interval, without the currency."""
+        ends = "" if math.isnan(interval.lower) else f" [{self.number(interval.lower)}, {self.number(interval.upper)}]"
+        return f"{'+' if interval.estimate > 0 else ''}{self.number(interval.estimate)}{ends}"
+
+    def _amount(self, amount: float) -> str:
+        return f"{self.number(amount)} {self.money.currency}".rstrip()
+
+    def _signed_amount(self, amount: float) -> str:
+        return f"{'+' if amount > 0 else ''}{self._amount(amount)}"
+
+    def _interval(self, interval: Interval, sign: float = 1.0) -> str:
+        words = self._amount(sign * interval.estimate)
         if math.isnan(interval.lower):
-            return ""
+            return words
         low, high = sorted((sign * interval.lower, sign * interval.upper))
-        return f"[{self.money.number(low)}, {self.money.number(high)}]"
+        return f"{words} [{self.number(low)}, {self.number(high)}]"
 
+    def _signed(self, interval: Interval) -> str:
+        return f"{'+' if interval.estimate > 0 else ''}{self._interval(interval)}"
+
+
+_NOTHING = (0.0, 0.0, 0.0)
 
 _DISAGREE = {
-    (-1, 0): "Gains seen on shuffled periods did not carry over to later ones",
-    (-1, 1): "Gains seen on shuffled periods turned into losses in later ones",
-    (0, -1): "Later periods show a gain that shuffled ones do not",
-    (1, -1): "Later periods show a gain where shuffled ones show a loss",
-    (0, 1): "Later periods show a loss that shuffled ones do not",
-    (1, 0): "The loss seen on shuffled periods is not seen in later ones",
+    (1, 0): "Gains seen on shuffled periods did not carry over to later ones",
+    (1, -1): "Gains seen on shuffled periods turned into losses in later ones",
+    (0, 1): "Later periods show a gain that shuffled ones do not",
+    (-1, 1): "Later periods show a gain where shuffled ones show a loss",
+    (0, -1): "Later periods show a loss that shuffled ones do not",
+    (-1, 0): "The loss seen on shuffled periods is not seen in later ones",
 }
-"""What became of a change of what is missed, by its sign on shuffled and on later periods."""
+"""What became of a gain (1) or a loss (-1) of robustness: by its sign on shuffled and on later periods."""
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _within(interval: Interval, size: float) -> bool:
+    """Whether an interval lies within a size of zero; one without ends does not."""
+    return max(abs(interval.lower), abs(interval.upper)) <= size
 
 
 def _sign(interval: Interval) -> int:
