@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from counterpoise.tables.pooling import Pool
     from counterpoise.tables.reading import DataFile
 
-_LOOKED_AT = 100
-"""Cells of a column that are looked at to find dates."""
+_LOOKED_AT = 1e5
+"""Bytes of a file that are looked at to find dates, about."""
 
 _FEWEST = 20
 """Rows from which orders are judged on some that are held out."""
@@ -188,16 +188,23 @@ def _known_mix(
     )
 
 
-def date_column(data: DataFile, used: Collection[str | None]) -> str | None:
-    """Return a column of dates that no option names."""
+def date_column(file: Path, used: Collection[str | None]) -> str | None:
+    """Return a column of dates that no option names, by the first rows of a file."""
+    from counterpoise.tables.reading import open_table
+    from counterpoise.tables.reading.on_disk import with_file
     from counterpoise.times import as_times
 
-    for name in data.raw.column_names:
-        if name not in used:
-            head = data.raw[name].slice(0, _LOOKED_AT)
-            values = np.array([value for value in head.to_pylist() if value is not None], dtype=object)
-            if len(values) and as_times(values) is not None:
-                return str(name)
+    table = open_table(file)
+    places = range(len(table.names) - len(table.members[0].keys))
+    found = with_file(
+        table.members[0].path, table.kinds[0], lambda one: next(iter(one.pieces(list(places), _LOOKED_AT)), None)
+    )
+    if found is None:
+        return None
+    for name, column in zip(table.names, found[0].columns, strict=False):
+        cells = [cell for cell in column.slice(0, 100).to_pylist() if cell not in (None, "")]
+        if name not in used and cells and as_times(np.array(cells, dtype=object)) is not None:
+            return name
     return None
 
 

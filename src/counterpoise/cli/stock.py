@@ -10,13 +10,17 @@ import typer
 from counterpoise.cli._base import NOT_BY_HALVES, app, say, spoken, tell, tell_json
 from counterpoise.cli._options import (
     Confidence,
+    Cuts,
     DrawsOption,
+    Gap,
     Group,
     MixFrom,
     Radius,
     SetOption,
     Share,
+    Time,
     checked_draws,
+    checked_gap,
     checked_radius,
     known_mix,
 )
@@ -55,19 +59,9 @@ def stock(
     mix_from: MixFrom = None,
     ball: SetOption = "kl",
     group: Group = None,
-    time: Annotated[
-        str | None,
-        typer.Option(help="Column of dates or numbers: orders are judged on later periods, and the set is sized."),
-    ] = None,
-    cuts: Annotated[int, typer.Option(help="With --time: how many blocks of later periods are judged.")] = 4,
-    gap: Annotated[
-        float | None,
-        typer.Option(
-            help="With --time: periods this close before a block, in days or the units of the column, are not used for "
-            "its orders.",
-            show_default="none",
-        ),
-    ] = None,
+    time: Time = None,
+    cuts: Cuts = 4,
+    gap: Gap = None,
     known: Annotated[
         list[str] | None,
         typer.Option(help="Context column that is known when ordering; repeatable.", show_default="calendars"),
@@ -110,7 +104,7 @@ def stock(
         Sized(checked_draws(draws), group, time, tuple(context), mix),
         validate=True,
         cuts=cuts,
-        gap=gap,
+        gap=checked_gap(gap),
         salvage=salvage,
         shortage=shortage,
         max_stock=max_stock,
@@ -134,7 +128,7 @@ def stock(
     if mix is not None and mix.census is not None:
         settings["mix from"] = mix.census.described
     if time is not None:
-        settings["time"] = f"{time}, {cuts} cuts" + ("" if gap is None else f", a gap of {gap:g}")
+        settings["time"] = f"{time}, {cuts} cuts" + ("" if gap is None else f", a gap of {gap}")
     encoded = encode(sales["contexts"])
     by = " x ".join(context)
     why = why_known(encoded.labels, encoded.counts, by, known or (), when="ordering")
@@ -146,7 +140,7 @@ def stock(
     else:
         _print(plan, by, why)
         dates = (
-            None if time is not None else date_column(data, [demand, cost, price, *context, *(product or ()), group])
+            None if time is not None else date_column(file, [demand, cost, price, *context, *(product or ()), group])
         )
         if dates is not None:
             tell(f"Note: column {dates} holds dates; with --time {dates} orders are judged on later periods too.")
