@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.contexts import shown
+from counterpoise.contexts import objects, shown
 from counterpoise.exceptions import EmptySetError
 from counterpoise.inference.intervals import interval_in
 from counterpoise.reports.methods import COLOURS
@@ -28,6 +28,9 @@ CHARTED = 12
 """Products that are drawn; the tables hold all."""
 
 _NOTES = 20
+_ACROSS = 12
+"""Contexts that fit side by side."""
+
 _MARKED = ("robust", "erm", "minimax-risk")
 
 
@@ -79,6 +82,7 @@ def _held_out(plan: StockPlan, judged: StockBacktest, circumstance: str, known: 
         "recommendation": judged.recommendation(circumstance, known),
         "agreement": judged.agreement,
         "advice": judged.advice(circumstance, known),
+        "informed": "" if known is None else _informed_orders(plan, circumstance),
         "notes": judged.notes,
         "later": judged.later is not None,
         "judged": f"{final.n_rows:,} rows at {final.n_units:,} times" if judged.later else f"{final.n_rows:,} rows",
@@ -86,6 +90,27 @@ def _held_out(plan: StockPlan, judged: StockBacktest, circumstance: str, known: 
         "worst": table(worst_table(judged), caption=f"Where it is worst, in {plan.money.unit}", left=["method"]),
         **{name: "" if part is None else _profits(plan, part) for name, part in parts.items()},
     }
+
+
+def _informed_orders(plan: StockPlan, circumstance: str) -> Html | str:
+    """Return the best order of each context: a row for each, or for each product where there are several."""
+    contexts = list(dict.fromkeys(label for one in plan.plans for label in one.contexts.tolist()))
+    several = len(plan.plans) > 1
+    if plan.capacity is not None or (several and len(contexts) > _ACROSS):
+        return ""
+    own = [dict(zip(one.contexts.tolist(), one.stock.context_levels, strict=True)) for one in plan.plans]
+    if several:
+        columns = {"product": objects([one.product for one in plan.plans])}
+        columns |= {shown(label): np.array([found.get(label, np.nan) for found in own]) for label in contexts}
+    else:
+        columns = {circumstance: objects(contexts), "order": np.array([own[0][label] for label in contexts])}
+    first = next(iter(columns))
+    return table(
+        Table(columns),
+        formats={name: shown if name == first else units for name in columns},
+        caption=f"One order per {circumstance}",
+        left=[first],
+    )
 
 
 def _profits(plan: StockPlan, profits: Table) -> Html:

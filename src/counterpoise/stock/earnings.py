@@ -90,6 +90,11 @@ class StockBacktest:
         return "on shuffled periods held out" if self.later is None else "in later periods"
 
     @property
+    def _small(self) -> float:
+        """A difference per period that makes none in practice."""
+        return _SMALL * abs(float(self.final.of("erm")["profit"]))
+
+    @property
     def headlines(self) -> list[str]:
         """What robustness costs and buys, and whether shuffled and later periods agree."""
         return [words for words in (self.profit, self.worst, self.best, self.agreement) if words]
@@ -98,10 +103,10 @@ class StockBacktest:
     def profit(self) -> str:
         """What is earned on average, and what robustness costs of that."""
         ours, plain = self.final.of("robust"), self.final.of("erm")
-        gain, size = interval_in(ours, "gain"), _SMALL * abs(plain["profit"])
+        gain = interval_in(ours, "gain")
         if gain == _NOTHING:
             difference = "the orders are the same, or as good"
-        elif _within(gain, size):
+        elif _within(gain, self._small):
             difference = f"{self._signed(gain)}, no practical difference (less than 1%)"
         elif gain.upper < 0:
             difference = f"robustness costs {self._interval(gain, -1.0)}"
@@ -132,10 +137,7 @@ class StockBacktest:
         others = [row for row in self.final.methods.rows() if row["method"] not in ("robust", "erm", "per-context")]
         row = max(others, key=lambda row: row["profit"])
         gain = interval_in(row, "gain")
-        if (
-            not gain.lower > _SMALL * abs(self.final.of("erm")["profit"])
-            or gain.estimate <= self.final.of("robust")["gain"]
-        ):
+        if not gain.lower > self._small or gain.estimate <= self.final.of("robust")["gain"]:
             return ""
         more = f"{self._interval(gain)} more than the plain order"
         return f"Of the single orders, that of {row['method']} earns most: {more}."
@@ -147,7 +149,7 @@ class StockBacktest:
         if math.isnan(change.estimate):
             return ""
         first, second = self._amount(ours["mix_missed"]), self._amount(plain["mix_missed"])
-        if plain["mix_missed"] <= _SMALL * abs(plain["profit"]) and change.lower > -_SMALL * abs(plain["profit"]):
+        if plain["mix_missed"] <= self._small and change.lower > -self._small:
             return (
                 "In the worst plausible mix one order per circumstance would hardly earn more than the plain order "
                 f"({self._signed_amount(plain['mix_missed'])}): there is little to be robust against."
@@ -156,12 +158,12 @@ class StockBacktest:
         if change == _NOTHING:
             return f"{missed} both miss {second}."
         missed = f"{missed} the robust order misses {first} and the plain order {second}"
+        if _within(change, self._small):
+            return f"{missed}, no practical difference (less than 1% of the profit)."
         if change.upper < 0:
             return f"{missed}: robustness buys {self._interval(change, -1.0)}."
         if change.lower > 0:
             return f"{missed}: robustness buys nothing, and misses {self._interval(change)} more."
-        if _within(change, _SMALL * abs(plain["profit"])):
-            return f"{missed}, no practical difference (less than 1% of the profit)."
         return f"{missed}, which cannot be told apart ({self._signed(change)})."
 
     @property
@@ -185,7 +187,7 @@ class StockBacktest:
             if signs[0] != signs[1]:
                 told += 1
                 yield f"{_DISAGREE[signs]}: robustness changes {changed}."
-            elif before.lower > after.upper or after.lower > before.upper:
+            elif (before.lower > after.upper or after.lower > before.upper) and not _within(after, self._small):
                 sizes.append(changed)
         if sizes:
             yield (
@@ -209,19 +211,17 @@ class StockBacktest:
         circumstance, known
             See :meth:`advice`.
         """
-        ours, plain = self.final.of("robust"), self.final.of("erm")
+        ours = self.final.of("robust")
         informed, gain = interval_in(self.final.of("per-context"), "gain"), interval_in(ours, "gain")
         change = interval_in(ours, "mix_missed_change")
-        if known is not None and informed.lower > _SMALL * abs(plain["profit"]):
+        if known is not None and informed.lower > self._small:
             if "known when" in known:
                 return f"Order by {circumstance}, rather than one amount for all."
             return f"If {circumstance} is known when ordering, order by it, rather than one amount for all."
-        if gain == _NOTHING:
-            return ""
-        if change.upper < 0 and not change.upper >= -_SMALL * abs(plain["profit"]):
+        if change.upper < 0 and not _within(change, self._small):
             price = f" at a price of {self._amount(-gain.estimate)} per {self.money.period}" if gain.upper < 0 else ""
             return f"Robustness does what it is for{price}: order by it if the mix may change."
-        if gain.upper < 0 and not change.upper < 0:
+        if gain.upper < 0 and not _within(gain, self._small):
             return f"{_capital(self.where)} robustness costs profit and buys nothing: the plain order does better."
         return ""
 
