@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from counterpoise import compare, confidence_radius
@@ -248,3 +249,20 @@ def test_explore_interrupted_writes_nothing(sales, tmp_path, monkeypatch):
     assert code == 130
     assert "Nothing is left half written" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_command_takes_o_for_where_its_result_goes():
+    for name, command in get_command(app).commands.items():
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {"--out", "-o"} <= options, name
+
+
+@small_contexts
+def test_compare_writes_what_it_prints_as_json(file, tmp_path):
+    asked = ("compare", file, *ILL, "--drop", "family", *QUICK, "-o", tmp_path / "new" / "comparison.json")
+    code, printed, said = called(*asked, "--json")
+    assert code == 0, said
+    assert json.loads((tmp_path / "new" / "comparison.json").read_text(encoding="utf-8")) == json.loads(printed)
+    code, printed, said = called(*asked)
+    assert (code, printed) == (2, "")
+    assert "--force" in said

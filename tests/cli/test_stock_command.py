@@ -415,3 +415,71 @@ def test_names_do_not_steer_the_terminal(folder):
     assert "red" in out
     assert "\x1b" not in out + err
     assert "\a" not in out + err
+
+
+# Periods held out
+
+
+def weekly(n=140):
+    """Return daily sales of a shop that is busy at the weekend."""
+    days = np.datetime64("2024-01-01") + np.arange(n)
+    weekday = np.array(["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"])[np.arange(n) % 7]
+    busy = np.isin(weekday, ["Sat", "Sun"])
+    units = np.round(np.where(busy, 60.0, 20.0) + 3.0 * np.random.default_rng(2).normal(size=n))
+    return {"units": units, "weekday": weekday, "day": days.astype(str), "part": weekday}
+
+
+WEEKLY = ("--demand", "units", "--cost", "2", "--price", "5", "--currency", "EUR", "--period", "day")
+
+
+def test_later_and_shuffled_periods_are_printed_in_money_and_lead_the_json(folder):
+    write_csv(folder / "shop.csv", weekly())
+    asked = ("stock", "shop.csv", *WEEKLY, "--context", "weekday", "--time", "day", "--cuts", "2", "--gap", "7")
+    code, out, err = called(*asked)
+    assert code == 0, err
+    assert "In later periods the robust order earns" in out
+    assert "Order by weekday" in out
+    assert "weekday is a calendar: it is known when ordering. One order per weekday earns" in out
+    code, out, err = called(*asked, "--json", "--force")
+    assert code == 0, err
+    printed = json.loads(out)
+    assert next(iter(printed)) == "profit"
+    profit = printed["profit"]
+    assert profit["unit"] == "EUR per day"
+    assert {row["method"] for row in profit["later"]["methods"]} >= {"robust", "erm", "per-context", "mean-demand"}
+    assert len(profit["later"]["blocks"]) == 2
+    assert profit["context_known"] == "weekday is a calendar: it is known when ordering"
+    page = (folder / "stock-report.html").read_text(encoding="utf-8")
+    for words in profit["headlines"]:
+        assert words in page.replace("&#39;", "'").replace("&amp;", "&")
+
+
+def test_a_column_of_dates_is_offered_once_orders_are_judged(folder):
+    write_csv(folder / "shop.csv", weekly())
+    _, out, _ = called("stock", "shop.csv", *WEEKLY, "--context", "weekday")
+    assert "--time day" in out
+    assert "On shuffled periods held out" in out
+    _, out, _ = called("stock", "shop.csv", *WEEKLY, "--context", "weekday", "--time", "day", "--force")
+    assert "--time day" not in out
+
+
+def test_a_context_that_is_said_to_be_known_is_taken_for_known(folder):
+    code, out, err = called("stock", "sales.csv", *PLAIN, "--known", "weather", "--json")
+    assert code == 0, err
+    assert "known when ordering" in json.loads(out)["profit"]["context_known"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--known", "store"), ["--known", "store", "--context"]),
+        (("--time", "store", "--cuts", "2"), ["2 different times", "cuts"]),
+        (("--time", "store", "--cuts", "1", "--gap", "9"), ["gap", "9"]),
+        (("--time", "store", "--cuts", "0"), ["cuts"]),
+    ],
+)
+def test_periods_that_cannot_be_held_out_are_one_line(folder, options, words):
+    code, out, err = called("stock", "sales.csv", *PLAIN, *options)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert all(word in err for word in words)

@@ -110,7 +110,12 @@ def tell(words: str) -> None:
 def tell_json(result: Any) -> None:
     """Write a result for machines; where the output's encoding may lack letters, in the escapes of JSON."""
     lacks_none = getattr(sys.stdout, "encoding", None) in ("utf-8", "UTF-8")
-    typer.echo(json.dumps(result, indent=1, ensure_ascii=not lacks_none, allow_nan=False))
+    typer.echo(as_text(result, ensure_ascii=not lacks_none))
+
+
+def as_text(result: Any, ensure_ascii: bool = False) -> str:
+    """Return a result for machines as text."""
+    return json.dumps(result, indent=1, ensure_ascii=ensure_ascii, allow_nan=False)
 
 
 def say(words: str = "") -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from counterpoise.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from counterpoise.sets import Mix
@@ -15,6 +18,12 @@ if TYPE_CHECKING:
     from counterpoise.tables.known_mix import KnownMix
     from counterpoise.tables.pooling import Pool
     from counterpoise.tables.reading import DataFile
+
+_LOOKED_AT = 1e5
+"""Bytes of a file that are looked at to find dates, about."""
+
+_FEWEST = 20
+"""Rows from which orders are judged on some that are held out."""
 
 
 def read_sales(
@@ -42,29 +51,26 @@ def read_sales(
         "price": _amounts(data, price, "--price"),
         "contexts": read_labels(data, context, "--context"),
         "products": read_labels(data, product, "--product") if product else None,
-        "groups": _groups(data, group, time),
+        **_belonging(data, group, time),
     }
 
 
-def _groups(data: DataFile, group: str | None, time: str | None) -> Any:
-    """Return which rows belong together, by labels that sort in the order of time where that is known."""
+def _belonging(data: DataFile, group: str | None, time: str | None) -> dict[str, Any]:
+    """Return when rows were, and which belong together, by labels that sort in the order of time where it is known."""
     from counterpoise.contexts import encode
     from counterpoise.tables.tabular.seen_draws import check_moments, natural
 
-    if group is None and time is None:
-        return None
     if time is None:
-        assert group is not None
-        return natural(data.labels(group, "--group"))
+        return {"groups": None if group is None else natural(data.labels(group, "--group")), "time": None}
     times = data.labels(time, "--time")
     check_moments(times, f"column {time!r} of {data.path.name} (--time)")
     moments = natural(times)
     if group is None:
-        return moments
+        return {"groups": moments, "time": moments}
     groups = encode(data.labels(group, "--group"), role="group").codes
     # Numbered by the first time of each.
     _, first = np.unique(groups[np.argsort(moments, kind="stable")], return_index=True)
-    return np.argsort(np.argsort(first))[groups]
+    return {"groups": np.argsort(np.argsort(first))[groups], "time": moments}
 
 
 @dataclass(frozen=True)
@@ -128,12 +134,30 @@ class Sized:
         return doubts_of_order(order, places, contexts.counts, self.context, level, robustness.radius)
 
 
-def sized_plan(sales: dict[str, Any], sized: Sized, pool: Pool | None = None, **terms: Any) -> StockPlan:
-    """Plan stock, with a note on what sizes the set."""
+def sized_plan(
+    sales: dict[str, Any], sized: Sized, pool: Pool | None = None, *, validate: bool = False, **terms: Any
+) -> StockPlan:
+    """Plan stock, with a note on what sizes the set.
+
+    Parameters
+    ----------
+    validate : bool
+        Whether to judge orders on periods held out: later ones where times are known.
+    """
     from counterpoise.stock.planning import plan_stock
 
     mix, known = _known_mix(sales, sized, pool, terms)
-    plan = plan_stock(**sales, draws=sized.switch, mix=mix, **terms)
+    # A few rows show nothing once some of them are held out.
+    judged = validate and (sales["time"] is not None or len(sales["demand"]) >= _FEWEST)
+    time = sales["time"] if validate else None
+    given = {**sales, "time": time, "draws": sized.switch, "mix": mix, **terms}
+    try:
+        plan = plan_stock(**given, validate=judged)
+    except InvalidInputError:
+        if time is not None or not judged:
+            raise
+        # Held-out periods were not asked for: where they are what cannot be had, there is a plan without them.
+        plan = plan_stock(**given, validate=False)
     notes = sized.note(plan, sales) if sized.switch == "groups" else sized.doubts(plan, sales)
     return replace(plan, notes=(*notes, *known, *plan.notes))
 
@@ -162,6 +186,26 @@ def _known_mix(
         radius=terms["radius"],
         draws=robustness.sized(contexts.codes, sales["groups"]).counted,
     )
+
+
+def date_column(file: Path, used: Collection[str | None]) -> str | None:
+    """Return a column of dates that no option names, by the first rows of a file."""
+    from counterpoise.tables.reading import open_table
+    from counterpoise.tables.reading.on_disk import with_file
+    from counterpoise.times import as_times
+
+    table = open_table(file)
+    places = range(len(table.names) - len(table.members[0].keys))
+    found = with_file(
+        table.members[0].path, table.kinds[0], lambda one: next(iter(one.pieces(list(places), _LOOKED_AT)), None)
+    )
+    if found is None:
+        return None
+    for name, column in zip(table.names, found[0].columns, strict=False):
+        cells = [cell for cell in column.slice(0, 100).to_pylist() if cell not in (None, "")]
+        if name not in used and cells and as_times(np.array(cells, dtype=object)) is not None:
+            return name
+    return None
 
 
 def _amounts(data: DataFile, given: str, role: str) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from counterpoise.cli import _options as options
-from counterpoise.cli._base import Speaker, app, spoken, tell, tell_json
+from counterpoise.cli._base import NOT_BY_HALVES, Speaker, app, as_text, spoken, tell, tell_json
 from counterpoise.cli._cluster import Cluster, on_cluster
 
 if TYPE_CHECKING:
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 @app.command()
 @options.grouped
-@spoken("Nothing was written.")
+@spoken(NOT_BY_HALVES)
 def compare(
     file: options.File,
     columns: options.Columns,
@@ -25,6 +28,10 @@ def compare(
     thorough: options.Thorough = False,
     jobs: options.Jobs = 1,
     cluster: Cluster = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Also write the result as JSON.", show_default="no file")
+    ] = None,
+    force: options.Force = False,
     as_json: options.AsJson = False,
     *,
     speaker: Speaker,
@@ -39,13 +46,16 @@ def compare(
 
     Rows of one patient stay in one fold:
 
-    `counterpoise compare visits.csv --target ill --context clinic --group patient --json`
+    `counterpoise compare visits.csv --target ill --context clinic --group patient -o comparison.json`
     """
+    from counterpoise.files import check_output, whole
     from counterpoise.judging.comparison import compare as compared
     from counterpoise.table import plain_rows
     from counterpoise.tables.tabular.fitting import read_problem
     from counterpoise.tables.tabular.model_folder import Validation
 
+    if out is not None:
+        check_output(out, force)
     n_jobs = options.checked_jobs(jobs, cluster)
     validation = Validation(folds=folds, cuts=cuts, gap=options.checked_gap(gap), thorough=thorough)
     problem = read_problem(file, columns.asked(model, columns.target), speaker)
@@ -68,7 +78,7 @@ def compare(
                 **validation.of(times),
             )
         )
-    if as_json:
+    if as_json or out is not None:
         result = {
             "verdict": comparison.verdict,
             "kept": comparison.chosen,
@@ -81,9 +91,15 @@ def compare(
             **_mixes(comparison),
             "notes": list(problem.notes),
         }
+    if as_json:
         tell_json(result)
     else:
         tell(str(comparison))
+    if out is not None:
+        check_output(out, force)
+        whole(out, lambda path: path.write_text(f"{as_text(result)}\n", encoding="utf-8"))
+        if not as_json:
+            tell(f"The result is in {out}.")
 
 
 def _later(comparison: Comparison) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def reproduce(
     runs: Annotated[int | None, typer.Option(help="Monte Carlo runs of each experiment (50; with --quick 5).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
     jobs: Annotated[int, typer.Option(help="Processes; -1 is one per core.")] = -1,
-    out: Annotated[Path, typer.Option(help="Where figures, table and page go.")] = Path("reproduction"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where figures, table and page go.")] = Path("reproduction"),
     quick: Annotated[bool, typer.Option("--quick", help="A first look in a minute: fewer runs and steps.")] = False,
     mnist: Annotated[Path | None, typer.Option(help="Folder of the four standard MNIST files.")] = None,
     features: Annotated[str, typer.Option(help="Of the images: autoencoder or pca.")] = "autoencoder",

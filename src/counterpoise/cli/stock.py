@@ -10,7 +10,9 @@ import typer
 from counterpoise.cli._base import NOT_BY_HALVES, app, say, spoken, tell, tell_json
 from counterpoise.cli._options import (
     Confidence,
+    Cuts,
     DrawsOption,
+    Gap,
     Group,
     MixFrom,
     Radius,
@@ -18,10 +20,12 @@ from counterpoise.cli._options import (
     Share,
     Time,
     checked_draws,
+    checked_gap,
     checked_radius,
     known_mix,
 )
-from counterpoise.cli._sales import Sized, read_sales, sized_plan
+from counterpoise.cli._sales import Sized, date_column, read_sales, sized_plan
+from counterpoise.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from counterpoise.stock.plans import StockPlan
@@ -56,6 +60,12 @@ def stock(
     ball: SetOption = "kl",
     group: Group = None,
     time: Time = None,
+    cuts: Cuts = 4,
+    gap: Gap = None,
+    known: Annotated[
+        list[str] | None,
+        typer.Option(help="Context column that is known when ordering; repeatable.", show_default="calendars"),
+    ] = None,
     min_rows: Annotated[int, typer.Option(help="Refuse circumstances with fewer rows.")] = 2,
     currency: Annotated[str, typer.Option(help="What amounts are in, such as EUR.")] = "",
     period: Annotated[str, typer.Option(help="What a row is, such as day.")] = "row",
@@ -73,16 +83,28 @@ def stock(
 
     `counterpoise stock sales.parquet --demand units --cost 0.4 --price 1 --context store --product sku --integer
     --currency EUR --period day`
+
+    What these orders would have earned in later periods:
+
+    `counterpoise stock sales.csv --demand units --cost 0.4 --price 1 --context weekday --time date`
     """
+    from counterpoise.contexts import encode
     from counterpoise.files import check_output, whole
+    from counterpoise.judging.known_contexts import why_known
     from counterpoise.reports.stock import written
 
     check_output(out, force)
-    known = known_mix(share, mix_from, ball, context, draws)
+    mix = known_mix(share, mix_from, ball, context, draws)
+    strange = [name for name in known or () if name not in context]
+    if strange:
+        raise InvalidInputError(f"--known names {strange[0]!r:.60}, which is no --context ({', '.join(context):.200}).")
     data, sales = read_sales(file, demand, cost, price, context, product, group, time)
     plan = sized_plan(
         sales,
-        Sized(checked_draws(draws), group, time, tuple(context), known),
+        Sized(checked_draws(draws), group, time, tuple(context), mix),
+        validate=True,
+        cuts=cuts,
+        gap=checked_gap(gap),
         salvage=salvage,
         shortage=shortage,
         max_stock=max_stock,
@@ -103,15 +125,25 @@ def stock(
         "limits": f"{_limit(max_stock)} of one product, {_limit(capacity)} of all"
         + (", whole units" if integer else ""),
     }
-    if known is not None and known.census is not None:
-        settings["mix from"] = known.census.described
-    page = written(plan, settings)
+    if mix is not None and mix.census is not None:
+        settings["mix from"] = mix.census.described
+    if time is not None:
+        settings["time"] = f"{time}, {cuts} cuts" + ("" if gap is None else f", a gap of {gap}")
+    encoded = encode(sales["contexts"])
+    by = " x ".join(context)
+    why = why_known(encoded.labels, encoded.counts, by, known or (), when="ordering")
+    page = written(plan, settings, circumstance=by, known=why)
     check_output(out, force)
     whole(out, lambda path: path.write_text(page, encoding="utf-8"))
     if as_json:
-        tell_json({**_plain(plan), "settings": settings})
+        tell_json({**_profit(plan, by, why), **_plain(plan), "settings": settings})
     else:
-        _print(plan)
+        _print(plan, by, why)
+        dates = (
+            None if time is not None else date_column(file, [demand, cost, price, *context, *(product or ()), group])
+        )
+        if dates is not None:
+            tell(f"Note: column {dates} holds dates; with --time {dates} orders are judged on later periods too.")
     say(f"The report is in {out}.")
 
 
@@ -119,14 +151,21 @@ def _limit(value: float | None) -> str:
     return "no limit" if value is None else f"{value:g}"
 
 
-def _print(plan: StockPlan) -> None:
-    from counterpoise.reports.stock import CHOICES, LEVELS, REASONS, plain_table
+def _print(plan: StockPlan, by: str, why: str | None) -> None:
+    from counterpoise.reports.stock import CHOICES, LEVELS, REASONS, aligned, earnings_table, plain_table
 
-    if len(plan.plans) > 1:
+    if len(plan.plans) > 1 or plan.backtest is not None:
         tell(f"{plan.summary}\n")
+    if plan.backtest is not None:
+        judged = plan.backtest
+        for words in (judged.recommendation(by, why), *judged.headlines, judged.advice(by, why), *judged.notes):
+            if words:
+                tell(words)
+        tell(f"\nHeld out (amounts in {plan.money.unit}):\n{aligned(earnings_table(judged))}\n")
     for one in plan.plans[:_SHOWN]:
         own = plan.only(one)
-        tell(f"{plan.verdict(one)}\n")
+        if len(plan.plans) > 1 or plan.backtest is None:
+            tell(f"{plan.verdict(one)}\n")
         tell(f"Why (amounts in {plan.money.unit}):\n{plain_table(plan, own.reasons, REASONS)}\n")
         tell(f"What other rules would order:\n{plain_table(plan, own.choices, CHOICES)}\n")
     if len(plan.plans) > _SHOWN:
@@ -135,6 +174,34 @@ def _print(plan: StockPlan) -> None:
         tell(f"Note: {note}")
     if len(plan.notes) > _NOTES:
         tell(f"Note: and {len(plan.notes) - _NOTES} more, in the report and in --json.")
+
+
+def _profit(plan: StockPlan, by: str, why: str | None) -> dict[str, Any]:
+    """Return what orders earn per period, first on periods held out, as what JSON can hold."""
+    from counterpoise.table import jsonable, plain_rows
+
+    profit: dict[str, Any] = {"unit": plan.money.unit, "summary": plan.summary}
+    if plan.backtest is not None:
+        judged = plan.backtest
+        profit |= {
+            "recommendation": judged.recommendation(by, why),
+            "headlines": judged.headlines,
+            "context_known": why,
+            "one_order_per_context": judged.advice(by, why),
+        }
+        for kind, one in (("later", judged.later), ("shuffled", judged.shuffled)):
+            if one is not None:
+                parts = {"contexts": one.contexts, "products": one.products, "blocks": one.blocks}
+                profit[kind] = {
+                    "rows": one.n_rows,
+                    "units": one.n_units,
+                    "methods": plain_rows(one.methods),
+                    **{name: plain_rows(part) for name, part in parts.items() if part is not None},
+                }
+        profit["notes"] = list(judged.notes)
+    totals = {rule: plan.choices.where(rule=rule)["average_profit"].sum() for rule in ("robust", "erm")}
+    profit["on_these_rows"] = {rule: jsonable(float(total)) for rule, total in totals.items()}
+    return {"profit": profit}
 
 
 def _plain(plan: StockPlan) -> dict[str, Any]:

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.contexts import shown
+from counterpoise.contexts import objects, shown
 from counterpoise.exceptions import EmptySetError
-from counterpoise.reports.methods import COLOURS, WORDS
+from counterpoise.inference.intervals import interval_in
+from counterpoise.reports.methods import COLOURS
 from counterpoise.reports.pages.document import page, table, versions
 from counterpoise.reports.pages.lines import NAMED, Line, Mark, line_chart, lines_of
 from counterpoise.reports.pages.words import Html
 from counterpoise.reports.shares import Shares, allowed_words
 from counterpoise.sets import RADIUS_TICKS, along_radii
+from counterpoise.stock.earnings import StockBacktest
 from counterpoise.stock.plans import ProductPlan, StockPlan, units
 from counterpoise.table import Table
 
@@ -26,32 +28,146 @@ CHARTED = 12
 """Products that are drawn; the tables hold all."""
 
 _NOTES = 20
+_ACROSS = 12
+"""Contexts that fit side by side."""
+
 _MARKED = ("robust", "erm", "minimax-risk")
 
 
-def written(plan: StockPlan, settings: Mapping[str, Any] | None = None) -> str:
+def written(
+    plan: StockPlan,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    circumstance: str = "circumstance",
+    known: str | None = None,
+) -> str:
     """Return a plan as one page of HTML that needs nothing else.
 
     Parameters
     ----------
     settings : mapping, optional
         What the plan was made from and with, listed at the end.
+    circumstance : str
+        What contexts are of, such as weekday.
+    known : str, optional
+        Why the context is known when ordering, or looks chosen, as a clause.
     """
     several = len(plan.plans) > 1
     shown_plans = sorted(plan.plans, key=lambda one: -_at_stake(one))[:CHARTED] if several else list(plan.plans)
+    held = None if plan.backtest is None else _held_out(plan, plan.backtest, circumstance, known)
+    single = not several and not (held and held["recommendation"])
     proofs = [one.orders["robust"].certificate for one in plan.plans]
     return page(
         "reports/stock.html",
-        "How much to order" if several else f"Order {units(plan.plans[0].order)}",
+        f"Order {units(plan.plans[0].order)}" if single else "How much to order",
         {**(settings or {}), **versions("numpy")},
         subtitle="A plan for an uncertain mix of circumstances",
         plan=plan,
+        held=held,
         money=plan.money,
         proven={end: sum(getattr(proof, end) for proof in proofs) for end in ("upper", "lower")},
         most_notes=_NOTES,
-        orders=table(plan.levels, **_styled(plan, LEVELS, "What to order")) if several else "",
+        orders=table(plan.levels, **_styled(plan, LEVELS)) if several else "",
         products=[_product(plan, one) for one in shown_plans],
     )
+
+
+def _held_out(plan: StockPlan, judged: StockBacktest, circumstance: str, known: str | None) -> dict[str, Any]:
+    """Return what the page shows of periods held out."""
+    final = judged.final
+    products = final.products if len(plan.plans) > 1 else None
+    parts = {"contexts": final.contexts, "blocks": final.blocks, "products": products}
+    return {
+        "sentences": [words for words in (judged.profit, judged.worst, judged.best) if words],
+        "recommendation": judged.recommendation(circumstance, known),
+        "agreement": judged.agreement,
+        "advice": judged.advice(circumstance, known),
+        "informed": "" if known is None else _informed_orders(plan, circumstance),
+        "notes": judged.notes,
+        "later": judged.later is not None,
+        "judged": f"{final.n_rows:,} rows at {final.n_units:,} times" if judged.later else f"{final.n_rows:,} rows",
+        "methods": table(earnings_table(judged), caption=f"Profit in {plan.money.unit}", left=["method"]),
+        "worst": table(worst_table(judged), caption=f"Where it is worst, in {plan.money.unit}", left=["method"]),
+        **{name: "" if part is None else _profits(plan, part) for name, part in parts.items()},
+    }
+
+
+def _informed_orders(plan: StockPlan, circumstance: str) -> Html | str:
+    """Return the best order of each context: a row for each, or for each product where there are several."""
+    contexts = list(dict.fromkeys(label for one in plan.plans for label in one.contexts.tolist()))
+    several = len(plan.plans) > 1
+    if plan.capacity is not None or (several and len(contexts) > _ACROSS):
+        return ""
+    own = [dict(zip(one.contexts.tolist(), one.stock.context_levels, strict=True)) for one in plan.plans]
+    if several:
+        columns = {"product": objects([one.product for one in plan.plans])}
+        columns |= {shown(label): np.array([found.get(label, np.nan) for found in own]) for label in contexts}
+    else:
+        columns = {circumstance: objects(contexts), "order": np.array([own[0][label] for label in contexts])}
+    first = next(iter(columns))
+    return table(
+        Table(columns),
+        formats={name: shown if name == first else units for name in columns},
+        caption=f"One order per {circumstance}",
+        left=[first],
+    )
+
+
+def _profits(plan: StockPlan, profits: Table) -> Html:
+    """Return profits of the methods by context, product or block."""
+    names = {"context": shown, "product": shown, "first": _moment, "last": _moment}
+    counts = ("rows", "trained_on")
+    formats = {name: names.get(name, units if name in counts else plan.money.number) for name in profits}
+    return table(
+        profits,
+        formats=formats,
+        headings={"context": "circumstance", "first": "from", "last": "to", "trained_on": "rows before"},
+        caption=f"Profit in {plan.money.unit}",
+        left=list(names),
+    )
+
+
+def _moment(value: Any) -> str:
+    """Return a time in words: a date where it is midnight."""
+    return str(value).removesuffix(" 00:00:00").removesuffix("T00:00:00.000000")
+
+
+def earnings_table(judged: StockBacktest) -> Table:
+    """Return what every method earned, on later and on shuffled periods, in words."""
+    return _by_kind(
+        judged,
+        {
+            "profit": lambda row: judged.number(row["profit"]),
+            "against erm": lambda row: (
+                "–" if row["method"] == "erm" else judged.interval_words(interval_in(row, "gain"))
+            ),
+        },
+    )
+
+
+def worst_table(judged: StockBacktest) -> Table:
+    """Return what every method earned and missed where that is worst, in words."""
+    return _by_kind(
+        judged,
+        {
+            "lowest profit": lambda row: (
+                f"{judged.number(row['lowest_profit'])} ({shown(row['lowest_in']):.40}, {row['lowest_rows']:,} rows)"
+            ),
+            "in the worst mix": lambda row: judged.number(row["mix_profit"]),
+            "missed in the worst mix": lambda row: judged.number(row["mix_missed"]),
+        },
+    )
+
+
+def _by_kind(judged: StockBacktest, columns: Mapping[str, Callable[[Mapping[str, Any]], str]]) -> Table:
+    """Return columns for later and for shuffled periods, side by side."""
+    kinds = {"later": judged.later, "shuffled": judged.shuffled}
+    kept = {kind: one for kind, one in kinds.items() if one is not None}
+    cells: dict[str, list[str]] = {"method": judged.final.methods["method"].tolist()}
+    for heading, words in columns.items():
+        for kind, one in kept.items():
+            cells[heading if len(kept) == 1 else f"{heading}, {kind}"] = [words(row) for row in one.methods.rows()]
+    return Table({name: np.array(column, dtype=object) for name, column in cells.items()})
 
 
 def _at_stake(plan: ProductPlan) -> float:
@@ -62,15 +178,14 @@ def _at_stake(plan: ProductPlan) -> float:
 def _product(plan: StockPlan, one: ProductPlan) -> dict[str, Any]:
     """Return what the page shows of one product."""
     own, charged = plan.only(one), one.charge > 0
-    of = f", {shown(one.product):.60}" if len(plan.plans) > 1 else ""
     return {
         "name": f"{shown(one.product):.100}",
         "verdict": plan.verdict(one),
         "shares": shares_of(one),
         "proof": one.orders["robust"].certificate,
         "charged": charged,
-        "reasons": table(_with_allowed(own.reasons), **_styled(plan, REASONS, f"Circumstance by circumstance{of}")),
-        "choices": table(own.choices, **_styled(plan, CHOICES, f"Rule by rule{of}")),
+        "reasons": table(_with_allowed(own.reasons), **_styled(plan, REASONS)),
+        "choices": table(own.choices, **_styled(plan, CHOICES)),
         "curves": risk_curves(plan, one),
         "path": "" if charged else level_path(plan, one),
     }
@@ -100,7 +215,7 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
     suffering = np.argsort(-one.excess(one.order), kind="stable")[:2]
     weighty = np.argsort(-weights, kind="stable")[:NAMED]
     prominent = {*suffering, *weighty[: NAMED - len(set(suffering) - set(weighty))]}
-    marks = [Mark(orders[rule], f"{WORDS[rule]} {units(orders[rule])}", COLOURS[rule]) for rule in _MARKED]
+    marks = [Mark(orders[rule], f"{rule} {units(orders[rule])}", COLOURS[rule]) for rule in _MARKED]
     return line_chart(
         lines_of(one.contexts.tolist(), curves.levels, curves.excess, prominent),
         title="Excess cost of every level, circumstance by circumstance",
@@ -109,7 +224,7 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
         marks=marks,
         alt=(
             "One line per circumstance, each falling to 0 at its own best order and rising beyond. The robust order "
-            f"is {units(orders['robust'])}, the order for the average {units(orders['erm'])}, that of minimax risk "
+            f"is {units(orders['robust'])}, the plain order (erm) {units(orders['erm'])}, that of minimax risk "
             f"{units(orders['minimax-risk'])}."
         ),
     )
@@ -144,10 +259,10 @@ LEVELS = {
     "order": ("order", "units"),
     "average_profit": ("average profit", "money"),
     "worst_profit": ("lowest profit", "money"),
-    "worst_profit_in": ("lowest profit in", "name"),
+    "worst_profit_in": ("in", "name"),
     "average_excess": ("average excess cost", "money"),
     "worst_excess": ("largest excess cost", "money"),
-    "worst_excess_in": ("largest excess in", "name"),
+    "worst_excess_in": ("in", "name"),
 }
 CHOICES = {"rule": ("rule", "rule"), **LEVELS}
 REASONS = {
@@ -170,7 +285,7 @@ def formats(plan: StockPlan) -> dict[str, Callable[[Any], str]]:
     """Return how each kind of thing is written."""
     return {
         "name": shown,
-        "rule": lambda rule: WORDS[rule],
+        "rule": str,
         "units": units,
         "money": plan.money.number,
         "share": lambda share: f"{share:.1%}",
@@ -178,11 +293,11 @@ def formats(plan: StockPlan) -> dict[str, Callable[[Any], str]]:
     }
 
 
-def _styled(plan: StockPlan, columns: Mapping[str, tuple[str, str]], caption: str) -> dict[str, Any]:
+def _styled(plan: StockPlan, columns: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     written = formats(plan)
     return {
         "headings": {name: heading for name, (heading, _) in columns.items()},
-        "caption": f"{caption} (amounts in {plan.money.unit})",
+        "caption": f"Amounts in {plan.money.unit}",
         "formats": {name: written[kind] for name, (_, kind) in columns.items()},
         "left": [name for name, (_, kind) in columns.items() if kind in ("name", "rule")],
     }
@@ -200,6 +315,14 @@ def plain_table(plan: StockPlan, rows: Table, columns: Mapping[str, tuple[str, s
     return Table(
         {kept[name][0]: _aligned(words, *kept[name]) for name, words in cells.items()},
         f"and {rows.n_rows - most} more, in the report" if rows.n_rows > most else "",
+    )
+
+
+def aligned(words: Table) -> Table:
+    """Return a table of words with all but its first column at the right, for a terminal."""
+    first = next(iter(words))
+    return Table(
+        {name: column if name == first else _aligned(column.tolist(), name, "") for name, column in words.items()}
     )
 
 

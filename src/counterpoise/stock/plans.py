@@ -18,6 +18,7 @@ from counterpoise.core.solvers import Solution
 from counterpoise.core.solvers._base import solution_at
 from counterpoise.exceptions import EmptySetError
 from counterpoise.sets import ContextSet, RadiusMethod, implied_confidence, radius_ladder, radius_of, share_intervals
+from counterpoise.stock.earnings import StockBacktest
 from counterpoise.stock.problem import StockProblem
 from counterpoise.table import Table
 
@@ -234,12 +235,15 @@ class StockPlan:
     notes : tuple of str
         What the reader should know about the data.
     capacity : float, optional
+    backtest : StockBacktest, optional
+        What the orders of every rule would have earned on periods held out.
     """
 
     plans: tuple[ProductPlan, ...]
     money: Money
     notes: tuple[str, ...] = ()
     capacity: float | None = None
+    backtest: StockBacktest | None = None
 
     def __getitem__(self, product: Any) -> ProductPlan:
         for plan in self.plans:
@@ -285,33 +289,33 @@ class StockPlan:
             for name in ("order", "average_profit", "worst_excess")
         )
         return (
-            f"Order {units(order['robust'])} in all, of {len(self.plans)} products (for the average: "
-            f"{units(order['erm'])}). The average profit is {self.money(profit['robust'])} instead of "
-            f"{self.money(profit['erm'])} per {self.money.period}; what each product loses in its worst circumstance "
-            f"adds up to {self.money(worst['robust'])} instead of {self.money(worst['erm'])}."
+            f"Order {units(order['robust'])} in all, of {len(self.plans)} products (the plain rule: "
+            f"{units(order['erm'])}). On these rows that earns {self.money(profit['robust'])} per {self.money.period} "
+            f"instead of {self.money(profit['erm'])}; what each product misses in its worst circumstance adds up to "
+            f"{self.money(worst['robust'])} instead of {self.money(worst['erm'])}."
         )
 
     def verdict(self, plan: ProductPlan) -> str:
         """Return the recommendation for one product in a sentence or two."""
         rows = {row["rule"]: row for row in plan.choices}
         ours, plain = rows["robust"], rows["erm"]
-        per = f" per {self.money.period}"
         of = "" if plan.product is None else f" of {shown(plan.product):.80}"
-        first = f"Order {units(ours['order'])}{of}."
+        first = f"Order {units(ours['order'])}{of}. On these rows that earns"
+        earned = f"{self.money(ours['average_profit'])} per {self.money.period}"
         if len(plan.contexts) == 1:
-            return f"{first} All rows are of one context, so there is nothing to be robust against."
-        least = f"{self.money(ours['worst_excess'])}{per}"
+            return f"{first} {earned}. All rows are of one context, so there is nothing to be robust against."
+        least = f"{self.money(ours['worst_excess'])} per {self.money.period}"
         if abs(ours["order"] - plain["order"]) <= 1e-9 * max(abs(plain["order"]), 1.0):
             return (
-                f"{first} That is what the average of the data asks for too: in the worst circumstance "
-                f"({_in(ours)}) it loses {least} against the best order there."
+                f"{first} {earned}, and it is what the plain rule orders too. In the worst circumstance ({_in(ours)}) "
+                f"it misses {least} against the best order there."
             )
         given = ours["average_excess"] - plain["average_excess"]
-        cost = f"costs {self.money(given)}" if given > 0 else f"saves {self.money(-given)}"
+        more = f"{self.money(given)} less" if given > 0 else f"{self.money(-given)} more"
         return (
-            f"{first} Compared with ordering for the average of the data ({units(plain['order'])}), that {cost}{per} "
-            f"on average; and in the worst circumstance it loses {least} against the best order there ({_in(ours)}), "
-            f"where ordering for the average loses {self.money(plain['worst_excess'])} ({_in(plain)})."
+            f"{first} {earned}, {more} than the plain order ({units(plain['order'])}). In the worst circumstance "
+            f"({_in(ours)}) it misses {least} against the best order there; the plain order misses "
+            f"{self.money(plain['worst_excess'])} ({_in(plain)})."
         )
 
     def __repr__(self) -> str:
