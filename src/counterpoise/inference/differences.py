@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from counterpoise.inference.intervals import (
     MIX_DRAWS,
@@ -87,7 +86,7 @@ def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[
         if spread == 0.0:
             return [(quantile(kappa, level), 0.0) for level in levels]
         paired = np.einsum("bck,ck->b", others, q) - error
-        return [_balanced(kappa, paired / spread, level) for level in levels]
+        return _balanced(kappa, paired / spread, levels)
 
     def upper(q: Array, scale: Array, spread: Array, kappa: float, multiple: float) -> Array:
         own = np.einsum("bck,ck->b", q, ours)
@@ -149,9 +148,15 @@ def _apart(scenarios: Array, order: NDArray[np.intp], most: int) -> list[int]:
     return chosen
 
 
-def _balanced(first: Array, second: Array, level: float) -> tuple[float, float]:
-    """Return limits of two statistics that hold together at a level, each as often exceeded as the other."""
-    # Values that rounding alone keeps apart have one rank.
-    ranks = [rankdata(np.round(values, 9), method="min") - 1.0 for values in (first, second)]
-    place = min(math.ceil(quantile(np.maximum(*ranks), level)), len(first) - 1)
-    return float(np.sort(first)[place]), float(np.sort(second)[place])
+def _balanced(first: Array, second: Array, levels: tuple[float, ...]) -> list[tuple[float, float]]:
+    """Return limits of two statistics that hold together at each level, each as often exceeded as the other."""
+    larger = np.maximum(_ranks(first), _ranks(second))
+    places = [min(math.ceil(quantile(larger, level)), len(first) - 1) for level in levels]
+    ordered = np.sort(first), np.sort(second)
+    return [(float(ordered[0][place]), float(ordered[1][place])) for place in places]
+
+
+def _ranks(values: Array) -> NDArray[np.intp]:
+    """Return how many values are smaller than each; those that rounding alone keeps apart have one rank."""
+    values = np.round(values, 9)
+    return np.searchsorted(np.sort(values), values)
