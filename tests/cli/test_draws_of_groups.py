@@ -14,6 +14,8 @@ from counterpoise.judging import comparison
 from counterpoise.tables.tabular import model_folder
 from tests.tables.tabular.test_draw_search import COLUMNS, ORDERED
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 SAID = f"are worth about {ORDERED:.2g} draws of weather"
 
 

@@ -15,6 +15,8 @@ from counterpoise.stock import planning
 from counterpoise.tables.tabular import model_folder
 from tests.reports.explorer.examples import data_in
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 MODEL = ("--target", "units", "--only", "warm")
 STOCK = ("--demand", "units", "--cost", "4", "--price", "10")
 SEASONS = {"winter": 60, "spring": 90, "summer": 50, "a=b c": 40}

@@ -13,6 +13,8 @@ from counterpoise.judging import comparison
 from tests.reports.explorer.examples import data_in
 from tests.tables.tabular.examples import patients, posed_file, save
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 QUICK = ("--folds", "2", "--reference", "in-sample", "--radius", "0.1")
 ILL = ("--target", "ill", "--context", "hospital", "--drop", "days", "--drop", "cost")
 
