@@ -94,7 +94,7 @@ def test_stock_sizes_its_set(file, tmp_path):
     assert json.loads(printed)["notes"] == []
 
 
-def test_explore_sizes_its_set(file, tmp_path):
+def test_explore_sizes_its_set(file, tmp_path, few_levels):
     model = ("--target", "hires", "--only", "warm", "--reference", "in-sample")
     stock = ("--demand", "units", "--cost", 1, "--price", 4)
     for k, about in enumerate((model, stock)):

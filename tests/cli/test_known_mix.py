@@ -305,7 +305,7 @@ def test_stock_of_several_products_bounds_each(file, tmp_path):
 
 
 @pytest.mark.parametrize("about", [MODEL, STOCK])
-def test_explore_writes_a_page_with_bounds(about, file, census, tmp_path):
+def test_explore_writes_a_page_with_bounds(about, file, census, tmp_path, few_levels):
     out = tmp_path / "page.html"
     told = ("--context", "season", "--share", "winter=0.2..0.35", "--mix-from", census)
     code, _, said = called("explore", file, *about, *told, "-o", out)
