@@ -5,6 +5,7 @@ import io
 import re
 import runpy
 import shlex
+import shutil
 from contextlib import redirect_stdout
 from functools import cache
 from itertools import dropwhile
@@ -20,6 +21,7 @@ import counterpoise as cpo
 from counterpoise import losses, sets
 from counterpoise.cli import app
 from counterpoise.core import solvers
+from tests.draws import fewer_draws
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -210,23 +212,40 @@ def tables():
     }
 
 
+def write_tables(folder):
+    for name, text in tables().items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """Return a folder in which the first fit of the pages was typed."""
+    folder = tmp_path_factory.mktemp("fitted")
+    write_tables(folder)
+    fit = next(words for _, words in COMMANDS if words[0] == "fit")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        fewer_draws(patch.setattr)
+        assert CliRunner().invoke(app, fit, catch_exceptions=False).exit_code == 0
+    return folder
+
+
 COMMANDS = [(page, words) for page in (README, *PAGES) for words in typed_lines(page, "counterpoise")]
 
 
 @pytest.mark.parametrize(
     ("page", "words"), COMMANDS, ids=[f"{named(p)} {w[0]} {k}" for k, (p, w) in enumerate(COMMANDS)]
 )
-def test_commands_do_what_they_are_typed_for(page, words, elsewhere):
+def test_commands_do_what_they_are_typed_for(page, words, elsewhere, monkeypatch, request):
+    fewer_draws(monkeypatch.setattr)
     if words[0] == "reproduce":
         # It takes minutes, and has tests of its own; here it only has to be understood.
         typer.main.get_command(app).commands["reproduce"].make_context("reproduce", words[1:])
         return
-    for name, text in tables().items():
-        (elsewhere / name).parent.mkdir(exist_ok=True)
-        (elsewhere / name).write_text(text + "\n", encoding="utf-8")
+    write_tables(elsewhere)
     if words[0] == "predict":
-        fit = next(words for page, words in COMMANDS if words[0] == "fit")
-        assert CliRunner().invoke(app, fit, catch_exceptions=False).exit_code == 0
+        shutil.copytree(request.getfixturevalue("fitted"), elsewhere, dirs_exist_ok=True)
     result = CliRunner().invoke(app, words, catch_exceptions=False)
     assert result.exit_code == 0, result.output
 

@@ -14,6 +14,8 @@ from counterpoise.judging import comparison
 from counterpoise.tables.tabular import model_folder
 from tests.tables.tabular.test_draw_search import COLUMNS, ORDERED
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 SAID = f"are worth about {ORDERED:.2g} draws of weather"
 
 
@@ -92,7 +94,7 @@ def test_stock_sizes_its_set(file, tmp_path):
     assert json.loads(printed)["notes"] == []
 
 
-def test_explore_sizes_its_set(file, tmp_path):
+def test_explore_sizes_its_set(file, tmp_path, few_levels):
     model = ("--target", "hires", "--only", "warm", "--reference", "in-sample")
     stock = ("--demand", "units", "--cost", 1, "--price", 4)
     for k, about in enumerate((model, stock)):

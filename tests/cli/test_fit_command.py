@@ -18,6 +18,8 @@ from counterpoise.tables.tabular.saved import FILES
 from tests.reports.pages.hostile import NAMES
 from tests.tables.tabular.examples import OTHERS, patients, posed_file, save
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 QUICK = ("--folds", "2", "--reference", "in-sample", "--radius", "0.1")
 
 

@@ -15,6 +15,8 @@ from counterpoise.stock import planning
 from counterpoise.tables.tabular import model_folder
 from tests.reports.explorer.examples import data_in
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 MODEL = ("--target", "units", "--only", "warm")
 STOCK = ("--demand", "units", "--cost", "4", "--price", "10")
 SEASONS = {"winter": 60, "spring": 90, "summer": 50, "a=b c": 40}
@@ -303,7 +305,7 @@ def test_stock_of_several_products_bounds_each(file, tmp_path):
 
 
 @pytest.mark.parametrize("about", [MODEL, STOCK])
-def test_explore_writes_a_page_with_bounds(about, file, census, tmp_path):
+def test_explore_writes_a_page_with_bounds(about, file, census, tmp_path, few_levels):
     out = tmp_path / "page.html"
     told = ("--context", "season", "--share", "winter=0.2..0.35", "--mix-from", census)
     code, _, said = called("explore", file, *about, *told, "-o", out)

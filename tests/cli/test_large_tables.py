@@ -16,6 +16,8 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.tables.reading import memory, read_table
 from tests.tables.tabular.examples import patients, save
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 ASKED = ["--target", "ill", "--context", "hospital", "--drop", "days", "--drop", "cost", "--folds", "2"]
 
 

@@ -14,6 +14,8 @@ from counterpoise.judging import comparison
 from tests.reports.explorer.examples import data_in
 from tests.tables.tabular.examples import patients, posed_file, save
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 QUICK = ("--folds", "2", "--reference", "in-sample", "--radius", "0.1")
 ILL = ("--target", "ill", "--context", "hospital", "--drop", "days", "--drop", "cost")
 
@@ -199,7 +201,7 @@ def test_explore_writes_a_page_of_stock(sales, tmp_path):
     assert data_in(html)
 
 
-def test_explore_pools_rare_contexts(tmp_path):
+def test_explore_pools_rare_contexts(tmp_path, few_levels):
     columns = {**patients(), "units": np.arange(150) % 17}
     columns["hospital"] = np.repeat(["north", "south", "east", "west"], [80, 50, 11, 9])
     path = save(columns, tmp_path / "p.csv")

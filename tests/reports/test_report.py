@@ -29,7 +29,10 @@ from counterpoise.table import plain_rows
 from tests.reports.pages.hostile import NAMES
 
 # Reports of few rows are the point here, not a mistake.
-pytestmark = pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning"),
+    pytest.mark.usefixtures("few_draws"),
+]
 
 LABELS = [name for name in NAMES if isinstance(name, str)]
 QUICK = {"cv": 3, "levels": 5}

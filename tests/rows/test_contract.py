@@ -1,5 +1,7 @@
 """The contract of rows: every home agrees with a plain loop in high precision, for every loss."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from mpmath import mp, mpf
@@ -140,21 +142,33 @@ def close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * size)
 
 
+@cache
+def looped(loss, fit_intercept):
+    """Return some rows, parameters of all contexts, and what the loop finds at those of the first, and at each."""
+    X, y, codes = make(loss, 3, 2, 5, (3, 9))
+    target, rng = loss.checked_target(y), np.random.default_rng(1)
+    weight = rng.random(len(codes)) + 0.1
+    own = rng.normal(size=(3, loss.n_outputs * (2 + fit_intercept)))
+    given = X, target, codes, weight
+    with mp.workdps(50):
+        at_one = plain_loop(*given, loss, fit_intercept, np.tile(own[0], (3, 1)))
+        at_each = plain_loop(*given, loss, fit_intercept, own)
+    for one in (*given, own, *at_one, *at_each):
+        one.flags.writeable = False
+    return given, own, at_one, at_each
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("home", HOMES)
 @pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "none"])
 def test_sums_are_those_of_a_plain_loop(home, loss, fit_intercept, tmp_path):
     if home == "device" and loss.name not in ON_DEVICE:
         pytest.skip("no hinged loss is fitted on a device")
-    X, y, codes = make(loss, 3, 2, 5, (3, 9))
-    target, rng = loss.checked_target(y), np.random.default_rng(1)
-    weight = rng.random(len(codes)) + 0.1
+    given, own, at_one, at_each = looped(loss, fit_intercept)
+    X, target, codes, weight = (one.copy() for one in given)
     rows = HOMES[home](X, target, codes, weight, loss, fit_intercept, tmp_path)
     shape, p = rows.coefficients, np.array([0.2, 0.5, 0.3])
-    own = rng.normal(size=(3, shape.n_parameters))
-    with mp.workdps(50):
-        at_one = plain_loop(X, target, codes, weight, loss, fit_intercept, np.tile(own[0], (3, 1)))
-        at_each = plain_loop(X, target, codes, weight, loss, fit_intercept, own)
+    assert shape.n_parameters == own.shape[1]
     assert (rows.n_contexts, shape.n_features, shape.fit_intercept) == (3, 2, fit_intercept)
     close(rows.reach, np.abs(X).max(axis=0))
     for sums, (values, gradients, sizes, hessians, moments) in ((rows.at(own[0]), at_one), (rows.at(own), at_each)):

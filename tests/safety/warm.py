@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from counterpoise import cli
+from tests.draws import fewer_draws
 
 for name in (
     "core.path",
@@ -34,7 +35,8 @@ for name in (
 for name in ("matplotlib.figure", "pyarrow.parquet", "pyarrow.csv", "rich.console", "rich.progress"):
     importlib.import_module(name)
 
-# A path of few levels: what is tested is when it ends, not what it finds.
+# A path of few levels and intervals of few draws: what is tested is when they end, not what they find.
+fewer_draws()
 report = sys.modules["counterpoise.reports.report"]
 report.confidence_path = partial(
     lambda path, *given, **named: path(*given, **{**named, "levels": 3}), report.confidence_path

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from counterpoise.inference.intervals import (
     MIX_DRAWS,
@@ -29,6 +28,9 @@ _FINALISTS = 4
 
 _NEARLY_SAME = 0.01
 """Total variation between scenarios of which one will do."""
+
+_ENTRIES = 200_000
+"""Of errors drawn of means, up to which draws of several scenarios are looked at together."""
 
 _ROUNDING = 1e-7
 """Share of standard errors below which that of a difference is none."""
@@ -80,14 +82,22 @@ def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[
         apart = other.tails * np.sqrt(np.maximum(squares, 0.0))
         return np.where(apart > least[:, None, None], apart, 0.0), np.where(paired > least, paired, 0.0)
 
-    def limits(q: Array, scale: Array, spread: float) -> list[tuple[float, float]]:
-        """Return how many standard errors both bounds need to hold together, at each level."""
-        error = np.einsum("bck,ck->b", drawn, q)
-        kappa = worst.excesses(centre, others - error[:, None, None], scale)
-        if spread == 0.0:
-            return [(quantile(kappa, level), 0.0) for level in levels]
-        paired = np.einsum("bck,ck->b", others, q) - error
-        return [_balanced(kappa, paired / spread, level) for level in levels]
+    def limits(q: Array, scale: Array, spread: Array) -> list[list[tuple[float, float]]]:
+        """Return how many standard errors both bounds of each scenario need to hold together, at each level."""
+        found, step = [], 1 if worst.everything else max(1, _ENTRIES // drawn.size)
+        for k in range(0, len(q), step):
+            some = slice(k, k + step)
+            error = np.einsum("bck,qck->qb", drawn, q[some])
+            # One search for the draws of all scenarios.
+            errors = (others - error[:, :, None, None]).reshape(-1, *centre.shape)
+            kappa = worst.excesses(centre, errors, np.repeat(scale[some], len(drawn), axis=0)).reshape(error.shape)
+            paired = np.einsum("bck,qck->qb", others, q[some]) - error
+            for apart, against, own in zip(kappa, paired, spread[some].tolist(), strict=True):
+                if own == 0.0:
+                    found.append([(quantile(apart, level), 0.0) for level in levels])
+                else:
+                    found.append(_balanced(apart, against / own, levels))
+        return found
 
     def upper(q: Array, scale: Array, spread: Array, kappa: float, multiple: float) -> Array:
         own = np.einsum("bck,ck->b", q, ours)
@@ -97,7 +107,7 @@ def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[
     candidates = _candidates(one, other, worst, levels[0])
     first = candidates[np.einsum("bck,ck->b", candidates, ours).argmax()][None]
     scale, spread = scales(first)
-    at_first = limits(first[0], scale[0], float(spread[0]))
+    at_first = limits(first, scale, spread)[0]
 
     def best(q: Array, most: int) -> list[int]:
         """Return the scenarios whose bounds are largest at some level, by the limits of the first one."""
@@ -111,13 +121,14 @@ def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[
         one_of, another = np.triu_indices(len(some))
         candidates = 0.5 * (some[one_of] + some[another])
     finalists = best(candidates, STARTS if worst.everything else _FINALISTS)
-    ends = np.full(len(levels), -np.inf)
-    for k in finalists:
-        q = candidates[k : k + 1]
-        scale, spread = scales(q)
-        found = limits(q[0], scale[0], float(spread[0]))
-        ends = np.maximum(ends, [float(upper(q, scale, spread, *pair)[0]) for pair in found])
-    return ends
+    q = candidates[finalists]
+    scale, spread = scales(q)
+    found = limits(q, scale, spread)
+    ends = [
+        [float(upper(q[k : k + 1], scale[k : k + 1], spread[k : k + 1], *pair)[0]) for pair in pairs]
+        for k, pairs in enumerate(found)
+    ]
+    return np.max(ends, axis=0)
 
 
 def _candidates(one: Excess, other: Excess, worst: WorstMix, level: float) -> Array:
@@ -149,9 +160,15 @@ def _apart(scenarios: Array, order: NDArray[np.intp], most: int) -> list[int]:
     return chosen
 
 
-def _balanced(first: Array, second: Array, level: float) -> tuple[float, float]:
-    """Return limits of two statistics that hold together at a level, each as often exceeded as the other."""
-    # Values that rounding alone keeps apart have one rank.
-    ranks = [rankdata(np.round(values, 9), method="min") - 1.0 for values in (first, second)]
-    place = min(math.ceil(quantile(np.maximum(*ranks), level)), len(first) - 1)
-    return float(np.sort(first)[place]), float(np.sort(second)[place])
+def _balanced(first: Array, second: Array, levels: tuple[float, ...]) -> list[tuple[float, float]]:
+    """Return limits of two statistics that hold together at each level, each as often exceeded as the other."""
+    larger = np.maximum(_ranks(first), _ranks(second))
+    places = [min(math.ceil(quantile(larger, level)), len(first) - 1) for level in levels]
+    ordered = np.sort(first), np.sort(second)
+    return [(float(ordered[0][place]), float(ordered[1][place])) for place in places]
+
+
+def _ranks(values: Array) -> NDArray[np.intp]:
+    """Return how many values are smaller than each; those that rounding alone keeps apart have one rank."""
+    values = np.round(values, 9)
+    return np.searchsorted(np.sort(values), values)

@@ -93,20 +93,23 @@ class WorstMix:
 
         Parameters
         ----------
-        centre, scale : ndarray of shape (n_contexts, n_competitors)
+        centre : ndarray of shape (n_contexts, n_competitors)
         errors : ndarray of shape (batch, n_contexts, n_competitors)
+        scale : ndarray of shape (n_contexts, n_competitors) or (batch, n_contexts, n_competitors)
         """
         goal = self.value(centre[None])[0]
         moves = self.known & (scale > 0)
         if not moves.any():
             return np.zeros(len(errors))
         if self.everything:
-            return ((centre + errors - goal)[:, moves] / scale[moves]).max(axis=1)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                multiples = np.where(moves, (centre + errors - goal) / scale, -np.inf).max(axis=(1, 2))
+            return np.where(np.isneginf(multiples), 0.0, multiples)
         kappa, open_ = np.zeros(len(errors)), np.arange(len(errors))
-        scale = np.where(moves, scale, 0.0)
+        scale = np.broadcast_to(np.where(moves, scale, 0.0), errors.shape)
         for _ in range(_ROUNDS):
-            value, scenario = self.solve(centre + errors[open_] - kappa[open_, None, None] * scale)
-            slope = np.einsum("bck,ck->b", scenario, scale)
+            value, scenario = self.solve(centre + errors[open_] - kappa[open_, None, None] * scale[open_])
+            slope = np.einsum("bck,bck->b", scenario, scale[open_])
             with np.errstate(divide="ignore", invalid="ignore"):
                 step = np.where(slope > 0, (value - goal) / slope, 0.0)
             kappa[open_] += step

@@ -242,4 +242,5 @@ def log1p_minus(u: Array, one_plus_u: Array) -> Array:
     r = u / (2.0 + u)
     r2 = r * r
     series = r * (2.0 * r2 * (1 / 3 + r2 * (1 / 5 + r2 * (1 / 7 + r2 * (1 / 9 + r2 / 11)))) - u)
-    return np.where(np.abs(u) < 0.1, series, np.log(one_plus_u) - u)
+    near = np.abs(u) < 0.1
+    return series if near.all() else np.where(near, series, np.log(one_plus_u) - u)

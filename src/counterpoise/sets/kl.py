@@ -207,17 +207,20 @@ def _tilt(p_hat: Array, eps: float, gaps: Array, spread: Array) -> tuple[Array, 
         offset = np.exp(log_above)[:, None]
         # offset / (offset + gap), in logarithms where the offset itself is too small a number.
         near = offset / np.where(gaps == 0, 1.0, offset + gaps)
-        tied = np.where(gaps == 0, p_hat, 0.0).sum(axis=1, keepdims=True)
-        far = np.exp(log_above[:, None] - np.log(gaps) + np.log(p_hat / tied))
-        tilt = np.where(gaps == 0, 1.0, near)
-        # Where the offset vanishes, shares are relative to the ties, which may be as small as the offset themselves.
-        shares = np.where(gaps == 0, p_hat / tied, far)
-        tilted = np.where(vanishing[:, None], shares, p_hat * tilt)
+        tilted = p_hat * np.where(gaps == 0, 1.0, near)
         total = tilted.sum(axis=1)
+        unit = total
+        if vanishing.any():
+            # There shares are relative to the ties, which may be as small as the offset themselves.
+            tied = np.where(gaps == 0, p_hat, 0.0).sum(axis=1, keepdims=True)
+            far = np.exp(log_above[:, None] - np.log(gaps) + np.log(p_hat / tied))
+            tilted = np.where(vanishing[:, None], np.where(gaps == 0, p_hat / tied, far), tilted)
+            total = tilted.sum(axis=1)
+            unit = np.where(vanishing, tied[:, 0], total)
         # A seen context never reaches 0: its divergence would be infinite, and the distribution outside the set.
         p[rows] = np.maximum(tilted / total[:, None], SMALLEST)
         above[rows] = spread * offset[:, 0]
-        multiplier[rows] = above[rows] / np.where(vanishing, tied[:, 0], total)
+        multiplier[rows] = above[rows] / unit
     return p, above, multiplier
 
 
@@ -250,29 +253,26 @@ def _root(p_hat: Array, eps: float, gaps: Array, lower: Array) -> Array:
         # Near the centre the divergence is variance / (2 (offset + mean)^2).
         guess = np.sqrt(variance / (2.0 * eps)) - mean
         log_offset = np.maximum(np.log(np.maximum(guess, 1e-3 * mean)), lower)
-    low = lower.copy()
-    high = np.full(len(gaps), -0.5 * math.log(4.0 * eps) + 1e-6)
+    low, high = lower, np.full(len(gaps), -0.5 * math.log(4.0 * eps) + 1e-6)
     log_offset = np.clip(log_offset, low, high)
-    active = np.arange(len(gaps))
+    x, active = log_offset.copy(), np.arange(len(gaps))
     for _ in range(200):
-        x = log_offset[active]
-        divergence, slope = _divergence(p_hat, gaps[active], mean[active], np.exp(x))
+        divergence, slope = _divergence(p_hat, gaps, mean, np.exp(x))
         too_large = divergence > eps
-        low[active] = np.where(too_large, x, low[active])
-        high[active] = np.where(too_large, high[active], x)
+        low, high = np.where(too_large, x, low), np.where(too_large, high, x)
         with np.errstate(divide="ignore", invalid="ignore"):
-            on_log = divergence * np.log(eps / divergence) / slope
-            on_value = (eps - divergence) / slope
-        step = on_value if eps > 1.0 else on_log
-        middle = 0.5 * (low[active] + high[active])
+            step = (eps - divergence) / slope if eps > 1.0 else divergence * np.log(eps / divergence) / slope
         new = x + step
-        inside = (new >= low[active]) & (new <= high[active])
-        new = np.where(np.isfinite(new) & inside, new, middle)
+        inside = np.isfinite(new) & (new >= low) & (new <= high)
+        new = np.where(inside, new, 0.5 * (low + high))
         log_offset[active] = new
         # Quadratic convergence: after a step this small the next would be below rounding.
-        active = active[np.abs(new - x) > 1e-9]
-        if active.size == 0:
+        unfinished = np.abs(new - x) > 1e-9
+        if not unfinished.any():
             break
+        x = new
+        if not unfinished.all():
+            x, low, high, gaps, mean, active = (one[unfinished] for one in (x, low, high, gaps, mean, active))
     return log_offset
 
 

@@ -1,5 +1,7 @@
 """What every solver promises, whatever its method. A new solver is tested by being exported."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -71,10 +73,22 @@ def problem_for(name, ball="KLBall", tol=1e-11):
     return RobustObjective(wrap(linear), make_set(np.bincount(codes) / len(codes), radius), references)
 
 
+@cache
+def solved(name, ball):
+    """Return a small problem of the shape a solver needs, and what it finds."""
+    problem = problem_for(name, ball)
+    return problem, getattr(solvers, name)(tol=1e-7).solve(problem)
+
+
+@cache
+def closely(ball):
+    """Return the solution, to ten digits, of the problem of all methods for smooth ones."""
+    return solvers.InteriorPoint(tol=1e-10).solve(problem_for("InteriorPoint", ball))
+
+
 @pytest.mark.parametrize(("solver", "ball"), sets_and_solvers())
 def test_a_solution_is_consistent_and_bracketed(solver, ball):
-    problem = problem_for(solver.__name__, ball)
-    solution = solver(tol=1e-7).solve(problem)
+    problem, solution = solved(solver.__name__, ball)
     point = problem.oracle.at(solution.theta)
     assert solution.value == pytest.approx(problem.worst_case(point).value, rel=1e-10)
     assert solution.certificate.lower <= solution.certificate.upper
@@ -104,9 +118,7 @@ def smooth_methods_and_sets():
 
 @pytest.mark.parametrize(("name", "ball"), smooth_methods_and_sets())
 def test_methods_for_the_same_problem_agree(name, ball):
-    problem = problem_for(name, ball)
-    reference = solvers.InteriorPoint(tol=1e-10).solve(problem)
-    solution = getattr(solvers, name)(tol=1e-7).solve(problem)
+    reference, (_, solution) = closely(ball), solved(name, ball)
     assert solution.certificate.lower <= reference.certificate.upper + 1e-12
     assert solution.certificate.upper >= reference.certificate.lower - 1e-12
     assert solution.value == pytest.approx(reference.value, rel=1e-3)

@@ -17,6 +17,9 @@ _MAX_ITER = 200
 _MOST_KEPT = 30
 """Steps after which a Hessian that is kept has not served: from there on every step has its own."""
 
+_FELL, _LATER = 0.1, 4
+"""A proof that failed is tried again once the squared decrement fell to this share, or after so many steps."""
+
 _POOR = 0.3
 """Share of the squared Newton decrement that may be left by a step with a Hessian that serves."""
 
@@ -66,6 +69,7 @@ def minimise(
     n = len(at.theta)
     upper, lower, theta = np.full(n, np.inf), at.lowest.copy(), at.theta.copy()
     active = np.arange(n)
+    failed_at, again = np.full(n, np.inf), np.zeros(n, dtype=np.intp)
     for n_iter in range(_MAX_ITER):
         policy = fresh if policy.is_thrifty and n_iter == _MOST_KEPT else policy
         direction = policy.direction(at)
@@ -80,6 +84,10 @@ def minimise(
         accuracy = tol * np.clip(at.above, 1e-2 * scale, scale)
         # Half the squared Newton decrement foretells the bound, which costs more: prove only what looks finished.
         ready = -0.5 * slope <= accuracy
+        if not policy.is_thrifty:
+            # Rows that can be told apart lead to infinity by steps of one length, at most of which nothing is proven.
+            ready &= (-0.5 * slope <= _FELL * failed_at[active]) | (n_iter >= again[active])
+            failed_at[active[ready]], again[active[ready]] = -0.5 * slope[ready], n_iter + _LATER
         if n_iter == _MAX_ITER - 1:
             ready[:] = True
         if ready.any() and (share := policy.share(at)) > 0.0:
@@ -105,6 +113,8 @@ def minimise(
             policy = fresh
             continue
         keep = moved | ~ready
+        # What has not moved is proven here or nowhere.
+        again[active[~moved]] = 0
         if not keep.all():
             active, at, policy = active[keep], at.subset(keep), policy.subset(keep)
         if active.size == 0:
