@@ -37,6 +37,10 @@ def compare(
 
     `counterpoise compare sales.csv --target units --context store --time day`
 
+    Hospitals with fewer than 20 patients are not used, and the day of admission counts by its month and weekday:
+
+    `counterpoise compare patients.csv --target disease --context hospital --min-rows 20 --date admitted=month,weekday`
+
     Rows of one patient stay in one fold:
 
     `counterpoise compare visits.csv --target ill --context clinic --group patient --json`
@@ -79,11 +83,14 @@ def compare(
             "contexts": plain_rows(comparison.by_context),
             "brackets": plain_rows(comparison.brackets),
             **_mixes(comparison),
+            "counts": plain_rows(problem.contexts_counted),
+            "features": {"numbers": list(problem.columns.numbers), "categories": list(problem.columns.categories)},
             "notes": list(problem.notes),
         }
         tell_json(result)
     else:
         tell(str(comparison))
+        tell(f"\n{problem.described}")
 
 
 def _later(comparison: Comparison) -> dict[str, Any]:
