@@ -203,7 +203,7 @@ class Speaker:
         for words in notes:
             if not self.quiet and words not in self.said:
                 self.said.add(words)
-                say(f"note: {words}")
+                say(words if words.startswith("warning: ") else f"note: {words}")
 
     def warnings_of(self, action: Callable[[], T]) -> T:
         """Do something, and turn the library's warnings into notes."""

@@ -126,6 +126,31 @@ class FeatureColumns:
             show_default="no pooling",
         ),
     ] = None
+    min_rows: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<int>",
+            help="Leave out contexts with fewer rows than this, such as 10; with --group, fewer groups.",
+            show_default="all are used",
+        ),
+    ] = None
+    date: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="<column>[=<parts>]",
+            help="Column of dates that becomes features: month, weekday, hour and trend, or some, such as "
+            "when=month,hour; repeatable.",
+            show_default="dates are no features",
+        ),
+    ] = None
+    category: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of numbers that are categories, such as a postcode; repeatable."),
+    ] = None
+    log_target: Annotated[
+        bool,
+        typer.Option("--log-target", help="Model the logarithm of a positive target; predictions are of the target."),
+    ] = False
 
     group: Group = None
     time: Time = None
@@ -133,19 +158,31 @@ class FeatureColumns:
     def asked(self, model: Model, target: str) -> Asked:
         """Return what is asked of a table."""
         from counterpoise.tables.tabular.columns import Asked
+        from counterpoise.tables.tabular.dates import DateColumn
 
         return Asked(
-            target,
-            tuple(self.context),
-            self.task,
-            tuple(self.drop or ()),
-            tuple(self.only or ()),
-            self.group,
-            self.time,
-            checked_pool_below(self.pool_below),
-            model.switches(self.task),
-            model.known_mix(self.context),
+            target=target,
+            context=tuple(self.context),
+            task=self.task,
+            drop=tuple(self.drop or ()),
+            only=tuple(self.only or ()),
+            group=self.group,
+            time=self.time,
+            pool_below=checked_pool_below(self.pool_below),
+            min_rows=checked_min_rows(self.min_rows),
+            date=tuple(DateColumn.of(one) for one in self.date or ()),
+            category=tuple(self.category or ()),
+            log_target=self.log_target,
+            switches=model.switches(self.task),
+            known_mix=model.known_mix(self.context),
         )
+
+    def refuse_features(self) -> None:
+        """Refuse what only a model has a use for, where there is none."""
+        given = {"min-rows": self.min_rows, "date": self.date, "category": self.category, "log-target": self.log_target}
+        for name, value in given.items():
+            if value:
+                raise InvalidInputError(f"--{name} is for a model (--target), and stock has none. Leave it out.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,15 +292,24 @@ def checked_memory(memory: str | None) -> float | None:
 
 def checked_pool_below(limit: str | None) -> int | None:
     """Return the least rows or groups of a context that is not pooled."""
-    if limit is None:
+    return _checked_count("--pool-below", limit, 30)
+
+
+def checked_min_rows(limit: str | None) -> int | None:
+    """Return the least rows or groups of a context that is used."""
+    return _checked_count("--min-rows", limit, 10)
+
+
+def _checked_count(option: str, given: str | None, example: int) -> int | None:
+    if given is None:
         return None
     try:
-        below = int(limit)
+        count = int(given)
     except ValueError:
-        below = 0
-    if below < 1:
-        raise InvalidInputError(f"--pool-below is {limit!r:.60}; pass a whole number, 1 or more, such as 30.")
-    return below
+        count = 0
+    if count < 1:
+        raise InvalidInputError(f"{option} is {given!r:.60}; pass a whole number, 1 or more, such as {example}.")
+    return count
 
 
 def checked_gap(gap: str | None) -> Any:

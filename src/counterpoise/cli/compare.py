@@ -44,6 +44,10 @@ def compare(
 
     `counterpoise compare sales.csv --target units --context store --time day`
 
+    Hospitals with fewer than 20 patients are not used, and the day of admission counts by its month and weekday:
+
+    `counterpoise compare patients.csv --target disease --context hospital --min-rows 20 --date admitted=month,weekday`
+
     Rows of one patient stay in one fold:
 
     `counterpoise compare visits.csv --target ill --context clinic --group patient -o comparison.json`
@@ -89,12 +93,15 @@ def compare(
             "contexts": plain_rows(comparison.by_context),
             "brackets": plain_rows(comparison.brackets),
             **_mixes(comparison),
+            "counts": plain_rows(problem.contexts_counted),
+            "features": {"numbers": list(problem.columns.numbers), "categories": list(problem.columns.categories)},
             "notes": list(problem.notes),
         }
     if as_json:
         tell_json(result)
     else:
         tell(str(comparison))
+        tell(f"\n{problem.described}")
     if out is not None:
         check_output(out, force)
         whole(out, lambda path: path.write_text(f"{as_text(result)}\n", encoding="utf-8"))

@@ -67,6 +67,7 @@ def explore(
     else:
         if cost is None or price is None:
             raise InvalidInputError("stock needs --cost and --price, columns or numbers.")
+        columns.refuse_features()
         assert demand is not None
         with speaker.step("reading"):
             data, sales = read_sales(file, demand, cost, price, columns.context, None, columns.group, columns.time)

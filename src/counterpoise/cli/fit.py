@@ -68,6 +68,10 @@ def fit(
 
     `counterpoise fit sales.csv --target units --context store --time day --gap 7d -o model/`
 
+    Prices, whose errors are in percent; a postcode is no quantity, and the date counts by month, weekday and trend:
+
+    `counterpoise fit homes.csv --target price --log-target --category postcode --date sold --context city -o model/`
+
     A folder of files that together are more than fits into memory:
 
     `counterpoise fit visits/ --target ill --context clinic --memory 4GB --out model/`

@@ -180,6 +180,42 @@ def choose_pool(
     return Pool(label, counted, size, unit, note)
 
 
+def choose_small(
+    labels: NDArray[Any], counts: NDArray[np.integer[Any]], least: int, rows: NDArray[np.integer[Any]], unit: str
+) -> tuple[NDArray[np.bool_], str]:
+    """Choose the contexts that have too few rows, or groups, to be used at all, and say which they are.
+
+    Parameters
+    ----------
+    labels, counts : ndarray of shape (n_contexts,)
+        Rows or groups of each.
+    least : int
+    rows : ndarray of shape (n_contexts,)
+        Rows of each.
+    unit : {"rows", "groups"}
+        What is counted.
+    """
+    small = counts < least
+    if np.count_nonzero(~small) < 2:
+        order = np.argsort(-counts, kind="stable")
+        most = f" Choose a limit of at most {int(counts[order[1]]):,}." if len(order) > 1 else ""
+        raise InvalidInputError(
+            f"--min-rows {least} leaves {'a single context' if (~small).any() else 'no context'} (counts: "
+            f"{_listed(labels[order], counts[order])}).{most}"
+        )
+    n = int(np.count_nonzero(small))
+    if n == 0:
+        return small, f"no context has fewer than {_counted(least, unit)}, so none is left out"
+    order = np.flatnonzero(small)
+    order = order[np.argsort(-counts[order], kind="stable")]
+    lost = int(rows[small].sum())
+    return small, (
+        f"{n:,} context{' has' if n == 1 else 's have'} fewer than {_counted(least, unit)} and "
+        f"{'is' if n == 1 else 'are'} left out with {'its' if n == 1 else 'their'} {_counted(lost, 'rows')}: "
+        f"{_listed(labels[order], counts[order])}"
+    )
+
+
 def _left_alone(
     labels: NDArray[Any], counts: NDArray[np.integer[Any]], rare: NDArray[np.bool_], below: int, unit: str
 ) -> str:

@@ -1,6 +1,7 @@
 """Tables that do not fit into memory: the model, the columns and the notes are those of the table in memory."""
 
 import dataclasses
+import datetime
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -105,6 +106,53 @@ def test_the_model_is_that_of_the_table_in_memory(files, target, task):
     # Some take another way to the same optimum, so they are asked for more of it.
     tol = {"ill": 1e-10, "days": 1e-10, "stage": 1e-12}.get(target, 1e-6)
     check_same(*both(files["parquet"], target, task, tol=tol))
+
+
+@pytest.fixture(scope="module")
+def dated(tmp_path_factory):
+    """Return a table with dates, codes, a positive target, a leak, small contexts and contexts spelt alike."""
+    rng = np.random.default_rng(4)
+    columns = mixed()
+    start = datetime.datetime(2019, 11, 20)
+    columns["when"] = [
+        None if k % 43 == 0 else start + datetime.timedelta(hours=int(v))
+        for k, v in enumerate(rng.integers(0, 15_000, N))
+    ]
+    columns["post"] = rng.integers(100, 180, N)
+    columns["price"] = np.exp(columns["cost"] / 5.0)
+    columns["tax"] = columns["price"] * 0.19
+    columns["visit_id"] = rng.permutation(N)
+    columns["site"] = np.where(
+        np.arange(N) % 200 == 3, "tiny", np.where(np.arange(N) % 9 == 0, "NORTH", columns["site"])
+    )
+    columns["blood"] = np.where(columns["site"] == "tiny", "X", np.array(["A", "B"])[rng.integers(0, 2, N)])
+    columns["ward"] = rng.integers(0, 90, N)
+    columns["day"] = [f"{k % 28 + 1:02}/02/2011 {k % 24:02}:30" for k in range(N)]
+    del columns["code"]
+    return save(columns, tmp_path_factory.mktemp("dated") / "dated.csv")
+
+
+CHOICES = {"date": ["when", "day=hour"], "category": ["post"], "min_rows": 20, "log_target": True, "group": "ward"}
+
+
+def test_dates_categories_logarithms_and_small_contexts_are_the_same_in_chunks(dated):
+    whole, pieces = both(dated, "price", drop=["word", "age", "z", "flag"], **CHOICES)
+    check_same(whole, pieces)
+    assert whole.columns.numbers[-1] == "when: trend"
+    assert {"post", "when: month", "when: hour", "day: hour"} <= set(whole.columns.categories)
+    assert whole.target.log
+    assert "tiny" not in whole.coding.labels
+    assert whole.n_rows == pieces.n_rows == N
+    assert str(pieces.contexts_counted) == str(whole.contexts_counted)
+    said = " ".join(whole.notes)
+    for words in (
+        "warning: tax alone predicts price",
+        "column visit_id is left out",
+        "left out with its 7 rows: tiny 7",
+        "column post has 80 categories",
+        "'NORTH'",
+    ):
+        assert words in said
 
 
 def test_a_csv_gives_the_same_model(files):

@@ -6,7 +6,7 @@ import difflib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,11 @@ class Part:
     def row_name(self, k: int) -> str:
         """Return where a row, counted from 0, is found in the file."""
         return f"row {(k if self.rows is None else int(self.rows[k])) + self.first_row}"
+
+    def where(self, keep: NDArray[np.bool_]) -> Part:
+        """Return some of the rows, which keep their numbers."""
+        places = np.arange(self.n_rows) if self.rows is None else self.rows
+        return replace(self, n_rows=int(np.count_nonzero(keep)), rows=places[keep])
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +81,16 @@ class DataFile:
     written: Mapping[str, cells.Written] | None = None
     parts: tuple[Part, ...] = ()
     is_piece: bool = False
+
+    def where(self, keep: NDArray[np.bool_]) -> DataFile:
+        """Return some of the rows, which keep their numbers, and columns that are of the same types."""
+        ends = np.cumsum([part.n_rows for part in self.parts])
+        parts = [part.where(keep[end - part.n_rows : end]) for part, end in zip(self.parts, ends, strict=True)]
+        places = np.arange(self.n_rows) if self.rows is None else self.rows
+        texts = [] if self.delimiter is None else self.raw.column_names
+        spelt = {name: self._spelt(name) for name in texts if cells.kind(self._text(name)) == "text"}
+        written = None if self.delimiter is None else spelt
+        return replace(self, raw=self.raw.filter(keep), rows=places[keep], written=written, parts=tuple(parts))
 
     @property
     def n_rows(self) -> int:

@@ -72,6 +72,21 @@ def stand_in(has_gaps: Mapping[str, float], categories: Mapping[str, Mapping[str
     return pa.table(columns)
 
 
+def told_apart(counts: Mapping[str | None, int]) -> set[str | None] | None:
+    """Return the categories that the encoder tells apart where they are more than the limit; None where they are not.
+
+    Parameters
+    ----------
+    counts : mapping from category to rows
+    """
+    repeated = {word: count for word, count in counts.items() if count > 1}
+    # As scikit-learn counts: one place is for those that share it.
+    if len(repeated) + 1 <= MOST_CATEGORIES:
+        return None
+    often = sorted(repeated, key=lambda word: (repeated[word], _nothing_last(word)), reverse=True)
+    return set(often[: MOST_CATEGORIES - 1])
+
+
 def _nothing_last(word: str | None) -> tuple[bool, str]:
     return word is None, word or ""
 

@@ -18,6 +18,7 @@ from counterpoise.sets import RadiusMethod, confidence_radius
 from counterpoise.tables.reading import DataFile, read_table
 from counterpoise.tables.tabular.columns import Asked
 from counterpoise.tables.tabular.seen_draws import check_moments, natural
+from counterpoise.tables.tabular.small_contexts import SmallContexts
 from counterpoise.tables.tabular.survey import Budget, Findings, Rows, Survey
 from counterpoise.tables.tabular.task import pipeline
 from counterpoise.threads import suited
@@ -122,6 +123,7 @@ class Problem(LabelledRows):
     Attributes
     ----------
     data : DataFile
+        Without the rows of contexts that are not used.
     kept : ndarray of bool of shape (n_rows,)
         Rows that have a target.
     model : Pipeline
@@ -168,7 +170,9 @@ def pose(data: DataFile, target: str, context: Sequence[str], **options: Any) ->
 
 def problem_of(data: DataFile, asked: Asked) -> Problem:
     """Do the same; what is asked names the columns as the table does."""
-    found = Survey(data.path, data.names, asked, Budget()).look([data])
+    small = None if asked.min_rows is None else SmallContexts.among([data], asked)
+    found = Survey(data.path, data.names, asked, Budget(), small).look([data])
+    data = found.used(data)
     rows, kept = found.rows(data)
     model = pipeline(found.columns, found.task, **found.switches)
     return Problem(**labelled(found, rows), data=data, kept=kept, model=model)

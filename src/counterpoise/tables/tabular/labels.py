@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.contexts import Agreement, objects
+from counterpoise.contexts import Agreement, objects, plain
 
 if TYPE_CHECKING:
     from counterpoise.tables.reading import DataFile
 
 Codes = NDArray[np.intp]
+
+_TWINS, _SPELLINGS = 3, 5
+"""Labels that are named with how they are written, and ways to write one."""
 
 
 def read_labels(data: DataFile, names: Sequence[str], role: str) -> NDArray[Any]:
@@ -74,6 +78,39 @@ class SeenLabels:
         if len(words) == 1:
             return objects(words[0])
         return objects([tuple(word[k] for word, k in zip(words, key, strict=True)) for key in self._crossed.labels])
+
+
+def alike(labels: NDArray[Any], counts: NDArray[Any]) -> list[str]:
+    """Say which labels differ only in blanks or in small and capital letters, if any do.
+
+    Parameters
+    ----------
+    labels, counts : ndarray of shape (n_labels,)
+        And the rows of each.
+    """
+    spelt: dict[Any, list[int]] = {}
+    for k, label in enumerate(labels.tolist()):
+        spelt.setdefault(_bare(label), []).append(k)
+    twins = [sorted(own, key=lambda k: -counts[k]) for own in spelt.values() if len(own) > 1]
+    if not twins:
+        return []
+    said = [", ".join(f"{_quoted(labels[k])} {int(counts[k]):,}" for k in own[:_SPELLINGS]) for own in twins[:_TWINS]]
+    more = f"; and {len(twins) - _TWINS:,} more" if len(twins) > _TWINS else ""
+    return [
+        "contexts that differ only in blanks or capitals are kept apart (with their rows: "
+        f"{'; '.join(said)}{more}); where they are the same, write them alike"
+    ]
+
+
+def _bare(label: Any) -> Any:
+    if isinstance(label, tuple):
+        return tuple(map(_bare, label))
+    return " ".join(unicodedata.normalize("NFKC", label).casefold().split()) if isinstance(label, str) else label
+
+
+def _quoted(label: Any) -> str:
+    # With quotes, between which blanks can be seen.
+    return " x ".join(map(_quoted, label)) if isinstance(label, tuple) else f"{plain(label)!r:.60}"
 
 
 def _is_number(value: Any) -> bool:

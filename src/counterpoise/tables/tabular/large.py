@@ -26,13 +26,14 @@ from counterpoise.tables.tabular.columns import Asked, Columns
 from counterpoise.tables.tabular.encoding import fit_numbers, stand_in
 from counterpoise.tables.tabular.fitting import Fitted, labelled, recording
 from counterpoise.tables.tabular.medians import Medians
+from counterpoise.tables.tabular.small_contexts import SmallContexts
 from counterpoise.tables.tabular.survey import Budget, Findings, Rows, Survey
 from counterpoise.tables.tabular.task import check_task, pipeline
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
-    from counterpoise.tables.reading import TableOnDisk
+    from counterpoise.tables.reading import DataFile, TableOnDisk
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -106,10 +107,18 @@ class LargeProblem(Findings):
     def _look_for(self, medians: Medians) -> None:
         budget = self.survey.budget
         while not medians.are_known:
-            for data in self.table.chunks(budget.chunk, [*self.columns.numbers, self.target.name]):
+            for data in self._chunks([*self.columns.sources_of(self.columns.numbers), self.target.name]):
                 kept = self.target.read(data)[1]
                 medians.look(_matrix(self.columns.of(data, self.columns.numbers))[kept])
             medians.end_round(budget.middle)
+
+    def _chunks(self, columns: Sequence[str], most: int | None = None) -> Iterator[DataFile]:
+        """Yield pieces of the table without the contexts that are not used."""
+        own = columns if self.small is None else [*columns, *self.asked.context]
+        for piece in self.table.chunks(self.survey.budget.chunk, own, most):
+            data = self.used(piece)
+            if data.n_rows:
+                yield data
 
     def _set_numbers(self, encode: Any, medians: Medians) -> None:
         if self.columns.numbers:
@@ -130,8 +139,8 @@ class LargeProblem(Findings):
 
         def encoded() -> Iterator[tuple[Array, Array, Codes]]:
             n = 0
-            own = [*self.columns.features, *self.asked.roles]
-            for data in self.table.chunks(budget.chunk, own, max(1, int(budget.chunk // (8 * width)))):
+            own = [*self.columns.sources, *self.asked.roles]
+            for data in self._chunks(own, max(1, int(budget.chunk // (8 * width)))):
                 rows, _ = self.rows(data)
                 if not len(rows.target):
                     continue
@@ -206,8 +215,12 @@ def large_problem_of(table: TableOnDisk, asked: Asked, budget: float) -> LargePr
     with speaking_as(own):
         check_switches(own)
         check_alpha(own.alpha)
-    survey = Survey(table.path, table.wanted, asked, Budget(budget))
-    found = survey.look(table.chunks(survey.budget.chunk))
+    limits = Budget(budget)
+    small = None
+    if asked.min_rows is not None:
+        small = SmallContexts.among(table.chunks(limits.chunk, sorted(asked.roles)), asked, limits.pairs)
+    survey = Survey(table.path, table.wanted, asked, limits, small)
+    found = survey.look(table.chunks(limits.chunk))
     model = pipeline(found.columns, found.task, **found.switches)
     return LargeProblem(**found.facts(Findings), table=table, survey=survey, model=model)
 

@@ -29,7 +29,7 @@ from counterpoise.tables.tabular.columns import Asked
 from counterpoise.tables.tabular.fitting import Fitted, Progress, problem_of, recording
 from counterpoise.tables.tabular.large import large_problem_of
 from counterpoise.tables.tabular.saved import REPLACEABLE, SavedModel
-from counterpoise.tables.tabular.task import RISKS
+from counterpoise.tables.tabular.task import RISKS, LogTarget
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -142,6 +142,9 @@ class ModelFolder:
         for method in (*CANDIDATES, report.kept):
             if method not in models:
                 models[method] = fit(method).model
+        logs = None
+        if fitted.target.log:
+            logs = {name: LogTarget.of(fitted.task, one, fitted.X, fitted.y) for name, one in models.items()}
         saved = SavedModel.of(
             models,
             fitted.columns,
@@ -150,6 +153,7 @@ class ModelFolder:
             method=report.kept,
             pooled=None if fitted.pool is None else fitted.pool.described,
             held_out_risks=_held_out_risks(report.comparison, models),
+            logs=logs,
         )
 
         def write(folder: Path) -> None:

@@ -15,8 +15,9 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.tables.reading.memory import in_words, memory_budget
 from counterpoise.tables.tabular.card import CardError, Part, digest, number_json, numbers_json, parsed, plain_json
 from counterpoise.tables.tabular.columns import Columns
+from counterpoise.tables.tabular.dates import PARTS, DateColumn
 from counterpoise.tables.tabular.preprocessing import UNKNOWN, EncodedRows, Preprocessing
-from counterpoise.tables.tabular.task import MODELS
+from counterpoise.tables.tabular.task import MODELS, LogTarget
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -60,6 +61,8 @@ class SavedMethod:
         Of the estimator: numbers, words and None. A ``mix`` is given by its own parameters.
     held_out_risks : ndarray of shape (n_contexts,) or None
         The risk of each context on rows that the model was not fitted to, where it was measured.
+    log : LogTarget or None
+        The way back to the target, where its logarithm is modelled.
     """
 
     coef: Array
@@ -73,9 +76,10 @@ class SavedMethod:
     certificate: Mapping[str, Any]
     parameters: Mapping[str, Any]
     held_out_risks: Array | None = None
+    log: LogTarget | None = None
 
     @classmethod
-    def of(cls, model: Any, held_out_risks: Any = None) -> SavedMethod:
+    def of(cls, model: Any, held_out_risks: Any = None, log: LogTarget | None = None) -> SavedMethod:
         """Return what a fitted linear estimator found."""
         return cls(
             coef=np.atleast_2d(np.asarray(model.coef_, dtype=np.float64)),
@@ -86,6 +90,7 @@ class SavedMethod:
             certificate={one.name: getattr(model.certificate_, one.name) for one in fields(model.certificate_)},
             parameters={name: _parameter(name, one) for name, one in model.get_params(deep=False).items()},
             held_out_risks=None if held_out_risks is None else np.asarray(held_out_risks, dtype=np.float64),
+            log=log,
         )
 
     @property
@@ -110,6 +115,7 @@ class SavedMethod:
             "draws": number_json(self.draws),
             "certificate": certificate,
             "held_out_risks": held_out,
+            "log": None if self.log is None else {"factor": number_json(self.log.factor)},
             "parameters": {name: plain_json(one) for name, one in self.parameters.items()},
         }
 
@@ -137,6 +143,7 @@ class SavedMethod:
             },
             parameters={name: one.python for name, one in part["parameters"].items.items()},
             held_out_risks=None if held_out.is_null else held_out.numbers(n_contexts),
+            log=None if part["log"].is_null else LogTarget(part["log"]["factor"].finite),
         )
 
 
@@ -194,6 +201,7 @@ class SavedModel:
         method: str | None = None,
         pooled: Mapping[str, Any] | None = None,
         held_out_risks: Mapping[str, Any] | None = None,
+        logs: Mapping[str, LogTarget] | None = None,
     ) -> SavedModel:
         """Return what fitted pipelines of :func:`counterpoise.tables.tabular.task.pipeline` know.
 
@@ -204,6 +212,8 @@ class SavedModel:
         method : str, optional
             The one that predicts; by default the first.
         held_out_risks : mapping from method to ndarray of shape (n_contexts,), optional
+        logs : mapping from method to LogTarget, optional
+            The ways back, where the logarithm of the target is modelled.
         """
         first = next(iter(models.values()))
         own = first.named_steps["model"]
@@ -211,7 +221,11 @@ class SavedModel:
         if any(one != preprocessing[0] for one in preprocessing):
             raise InvalidInputError("the models were fitted to different rows. Fit all of them to the same rows.")
         classes = getattr(own, "classes_", None)
-        risks = held_out_risks or {}
+        risks, back = held_out_risks or {}, logs or {}
+        methods = {
+            name: SavedMethod.of(one.named_steps["model"], risks.get(name), back.get(name))
+            for name, one in models.items()
+        }
         return cls(
             columns,
             preprocessing[0],
@@ -221,7 +235,7 @@ class SavedModel:
             tuple(own.contexts_.tolist()),
             np.asarray(own.context_counts_, dtype=np.float64),
             next(iter(models)) if method is None else method,
-            {name: SavedMethod.of(one.named_steps["model"], risks.get(name)) for name, one in models.items()},
+            methods,
             pooled,
         )
 
@@ -253,6 +267,7 @@ class SavedModel:
         if self.classes is None:
             with np.errstate(over="ignore"):
                 values = np.exp(scores[0]) if self.task == "count" else scores[0]
+                values = values if own.log is None else own.log.back(values)
             _check_finite(values[np.newaxis], data)
             return {"prediction": values}
         probabilities = _probabilities(scores)
@@ -303,11 +318,7 @@ class SavedModel:
         classes = None if card["classes"].is_null else card["classes"].texts
         if (classes is None) != (task != "classification") or (classes is not None and len(classes) < 2):
             card["classes"].refuse("two texts or more for a classification, and null for other tasks")
-        columns = Columns(
-            card["columns"]["numbers"].texts,
-            card["columns"]["categories"].texts,
-            {name: one.text for name, one in card["columns"]["left_out"].items.items()},
-        )
+        columns = _columns(card["columns"])
         preprocessing = Preprocessing.read(card["preprocessing"], columns)
         contexts = tuple(one.python for one in card["contexts"].list)
         n_scores = 1 if classes is None or len(classes) == 2 else len(classes)
@@ -326,6 +337,29 @@ class SavedModel:
             methods,
             None if pooled.is_null else {name: one.value for name, one in pooled.items.items()},
         )
+
+
+def _columns(part: Part) -> Columns:
+    """Read columns from a card."""
+    return Columns(
+        part["numbers"].texts,
+        part["categories"].texts,
+        {name: one.text for name, one in part["left_out"].items.items()},
+        tuple(_date_column(one) for one in part["dates"].list),
+        part["coded"].texts,
+    )
+
+
+def _date_column(part: Part) -> DateColumn:
+    day_first, zone = part["day_first"], part["zone"]
+    if not isinstance(day_first.value, (bool, type(None))):
+        day_first.refuse("true, false or null")
+    return DateColumn(
+        part["column"].text,
+        tuple(one.one_of(PARTS) for one in part["parts"].list),
+        day_first.value,
+        None if zone.is_null else zone.text,
+    )
 
 
 def _check_finite(scores: Array, data: DataFile) -> None:

@@ -25,6 +25,8 @@ _LOOKED_AT = 200
 """Cells of a column by which dates are known."""
 _TOLD_BY = 1000
 """Rows by which most columns are known not to rename the contexts."""
+_DENSE = 1.5
+"""How many times as many numbers as rows a running number may span, for the rows that are gone."""
 _NAN = "not a number"
 """Stands for NaN, which equals nothing, not even itself."""
 _DATE = "a date or time; make features of it first, such as the month"
@@ -95,6 +97,8 @@ class SeenColumn:
         Different words that are counted.
     n_codings : int
         How many codings of the contexts there are: of all, and of each part where several columns are crossed.
+    coded : bool
+        Whether it is a category by choice, whatever its text looks like.
 
     Attributes
     ----------
@@ -102,8 +106,9 @@ class SeenColumn:
         Of every context of the first coding, the place among those that are left after rare ones were pooled.
     """
 
-    def __init__(self, most: float, n_codings: int) -> None:
+    def __init__(self, most: float, n_codings: int, coded: bool = False) -> None:
         self.type: Any = None
+        self.coded = coded
         self.is_empty = True
         self.n_rows = self.n_missing = 0
         self.words = WordCounts(most)
@@ -112,7 +117,7 @@ class SeenColumn:
         self._first: list[str] = []
         # Of each context the only value that goes with it; None as soon as there is a context with two.
         self._pairs: list[dict[int, Any] | None] = [{} for _ in range(n_codings)]
-        self._running = _Running()
+        self.running = Running()
 
     @property
     def is_number(self) -> bool:
@@ -120,6 +125,11 @@ class SeenColumn:
         import pyarrow.types as is_
 
         return any(test(self.type) for test in (is_.is_integer, is_.is_floating, is_.is_decimal))
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is of a type that a feature may have."""
+        return self.is_number or self._is_word
 
     @property
     def _is_word(self) -> bool:
@@ -144,7 +154,7 @@ class SeenColumn:
         self.type = column.type
         self.is_empty = self.is_empty and column.null_count == len(column)
         if is_.is_integer(column.type):
-            self._running.look(column)
+            self.running.look(column)
         own = column if kept.all() else column.filter(kept)
         self.n_rows += len(own)
         self.n_missing += int(own.null_count)
@@ -196,9 +206,9 @@ class SeenColumn:
             return "", "empty"
         if is_.is_temporal(self.type):
             return "", _DATE
-        if not (self.is_number or self._is_word):
+        if not self.is_usable:
             return "", f"of type {self.type}"
-        if self._running.holds:
+        if self.running.holds:
             return "", "a running number"
         if self.distinct == 0:
             return "", "empty"
@@ -208,7 +218,7 @@ class SeenColumn:
             return "", "another name of the context"
         if not is_.is_large_string(self.type):
             return ("number" if self.is_number else "category"), ""
-        if self.are_dates:
+        if self.are_dates and not self.coded:
             return "", _DATE
         if self.distinct > MOST_CATEGORIES and self.distinct > self.n_rows // 2:
             return "", "different in most rows, like a name"
@@ -243,11 +253,18 @@ def _renames(pairs: dict[int, Any] | None, places: Codes | None = None) -> bool:
     return len(values) > 1 and len(set(values.values())) == len(values)
 
 
-class _Running:
-    """Whether whole numbers count the rows, all of them, up or down."""
+class Running:
+    """Whether whole numbers count the rows, all of them, up or down.
+
+    Attributes
+    ----------
+    least, largest : float
+        Of the numbers; NaN where one is missing.
+    """
 
     def __init__(self) -> None:
         self._n_rows = 0
+        self.least, self.largest = np.inf, -np.inf
         self._last: Array = np.empty(0)
         self._least_step, self._largest_step = np.inf, -np.inf
 
@@ -255,6 +272,8 @@ class _Running:
         values = np.append(self._last, column.to_numpy().astype(np.float64))
         self._n_rows += len(column)
         self._last = values[-1:]
+        self.least = float(values.min(initial=self.least))
+        self.largest = float(values.max(initial=self.largest))
         # A gap makes the steps around it, and so their range, NaN.
         steps = np.diff(values)
         self._least_step = float(steps.min(initial=self._least_step))
@@ -262,7 +281,18 @@ class _Running:
 
     @property
     def holds(self) -> bool:
+        """Whether every step is the same."""
         return self._n_rows >= 3 and self._least_step == self._largest_step != 0.0
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether every number is above the one before, or every one below it."""
+        return self._n_rows >= 3 and (self._least_step > 0.0 or self._largest_step < 0.0)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether there are hardly more whole numbers from the least to the largest than there are rows."""
+        return self._n_rows >= 3 and self.largest - self.least < _DENSE * self._n_rows
 
 
 class Moments:

@@ -25,6 +25,8 @@ Task = Literal["classification", "regression", "count", "quantile", "huber"]
 """What kind of target: a class; a number by its mean, as a count, by a quantile, or with outliers."""
 
 MOST_CLASSES = 100
+_WITH_LOG = ("regression", "quantile", "huber")
+"""Tasks for which the logarithm of the target can be modelled."""
 
 MODELS = {
     "classification": "RobustLogisticRegression",
@@ -58,22 +60,28 @@ class Target:
         How the task was found.
     classes : ndarray or None
         In order.
+    log : bool
+        Whether the logarithm of the target is modelled; see :class:`LogTarget` for the way back.
     """
 
     name: str
     task: Task
     why: str
     classes: NDArray[Any] | None
+    log: bool = False
 
     def read(self, data: DataFile) -> tuple[Array, NDArray[np.bool_]]:
-        """Return the targets of rows that have one, classes as codes, and which rows these are."""
+        """Return the targets of rows that have one, as they are modelled, and which rows these are.
+
+        Classes are codes, and numbers are logarithms where these are modelled.
+        """
         import pyarrow as pa
         import pyarrow.compute as pc
 
         if self.classes is None:
             values = _numbers(data, self.name, self.task)
             kept = ~np.isnan(values)
-            return values[kept], kept
+            return (np.log(_positive(data, self.name, values)[kept]) if self.log else values[kept]), kept
         classes = pa.array(self.classes.tolist(), pa.large_string())
         codes = pc.index_in(data.texts(self.name, "--target"), value_set=classes)
         kept = np.asarray(codes.is_valid().to_numpy())
@@ -95,11 +103,18 @@ class TargetSearch:
         The task, or auto.
     most : float
         Different values that are counted.
+    log : bool
+        Whether the logarithm of the target is modelled.
     """
 
-    def __init__(self, name: str, task: str, most: float) -> None:
+    def __init__(self, name: str, task: str, most: float, log: bool = False) -> None:
         check_task(task)
-        self._name, self._task, self._most = name, task, most
+        if log and task not in ("auto", *_WITH_LOG):
+            raise InvalidInputError(
+                f"--log-target is for --task {', '.join(_WITH_LOG)}, not {task}"
+                f"{', whose model predicts a logarithm already' if task == 'count' else ''}. Leave one of them out."
+            )
+        self._name, self._task, self._most, self._log = name, task, most, log
         self._holds = ""
         self._values: NDArray[Any] = np.empty(0)
         self._error: InvalidInputError | None = None
@@ -122,6 +137,8 @@ class TargetSearch:
             # Whether it matters is known only when the task is.
             self._error = self._error or error
             values, _ = cells.numbers(column, comma=False)
+        if self._log:
+            _positive(data, self._name, values)
         kept = ~np.isnan(values)
         self._add(values[kept])
         return kept
@@ -145,12 +162,18 @@ class TargetSearch:
         if distinct < 2:
             raise InvalidInputError(f"{self._said(path)} is the same in every row.")
         task, why = self._task, "as asked"
-        if task == "auto":
+        if self._log and self._holds != "numbers":
+            raise InvalidInputError(f"{self._said(path)} holds {self._holds}; --log-target needs numbers above 0.")
+        if task == "auto" and self._log:
+            task, why = "regression", "as --log-target asks"
+        elif task == "auto":
             task, why = self._inferred(distinct, more)
         if task != "classification":
             if self._error is not None:
                 raise self._error
-            return Target(self._name, task, why, None)  # type: ignore[arg-type]
+            if self._log:
+                why += f"; risks and errors are of its logarithm, predictions of {self._name} itself"
+            return Target(self._name, task, why, None, self._log)  # type: ignore[arg-type]
         if distinct > MOST_CLASSES:
             raise InvalidInputError(
                 f"{self._said(path)} has {more}{distinct:,} classes; {MOST_CLASSES} are the most. Name another target, "
@@ -175,6 +198,51 @@ def _numbers(data: DataFile, name: str, task: str) -> Array:
     """Return the target of every row as a number, NaN where there is none."""
     least = 0.0 if task == "count" else None
     return sane(data, name, data.numbers(name, "--target", least=least, allow_missing=True))
+
+
+def _positive(data: DataFile, name: str, values: Array) -> Array:
+    """Return numbers that have a logarithm, or name the first that has none."""
+    low = np.flatnonzero(values <= 0.0)
+    if low.size:
+        more = f" (and {low.size - 1:,} more such cell{'s' if low.size > 2 else ''})" if low.size > 1 else ""
+        raise InvalidInputError(
+            f"column {name!r} of {data.path.name} (--target) has {values[low[0]]:.12g} in "
+            f"{data.row_name(int(low[0]))}{more}; --log-target needs numbers above 0. Leave it out, or remove the rows."
+        )
+    return values
+
+
+@dataclass(frozen=True)
+class LogTarget:
+    r"""The way back from predicted logarithms to the unit of the target.
+
+    A mean does not pass through the exponential: :math:`e^{E[\log y]}` is below :math:`E[y]`. Duan's smearing factor
+    makes up for it without assuming a distribution: the mean of :math:`e^{\text{residual}}` over the rows of the fit
+    [1]_. A quantile passes unchanged, so its factor is 1; so is that of the Huber loss, whose predictions are central
+    values.
+
+    Attributes
+    ----------
+    factor : float
+        What exponentials are multiplied by.
+
+    References
+    ----------
+    .. [1] N. Duan (1983). Smearing estimate: a nonparametric retransformation method. JASA 78, 605-610.
+    """
+
+    factor: float = 1.0
+
+    @classmethod
+    def of(cls, task: Task, model: Any, X: Any, y: Array) -> LogTarget:
+        """Return the way back from what a fitted model predicts of the logarithms ``y``."""
+        if task != "regression":
+            return cls()
+        return cls(float(np.mean(np.exp(y - model.predict(X)))))
+
+    def back(self, predicted: Array) -> Array:
+        """Return predictions in the unit of the target."""
+        return np.exp(predicted) * self.factor
 
 
 def check_task(task: str) -> None:
