@@ -77,6 +77,7 @@ def compare(
                 contexts,
                 estimator=problem.model if len(y) == len(problem.y) else problem.sized_by_all(),
                 groups=groups,
+                context_known=problem.why_known or False,
                 n_jobs=n_jobs,
                 progress=done,
                 **validation.of(times),

@@ -42,7 +42,7 @@ from counterpoise.judging.tabulated import brackets_of, cells_of, changes_of, me
 from counterpoise.judging.trials import AS_FEATURE, BASELINES, PER_CONTEXT, Field, Judge, Outcome
 from counterpoise.judging.verdict import SHUFFLED, best_baseline, headline, known_in_words, verdict, where
 from counterpoise.sets import ContextSet
-from counterpoise.table import Table
+from counterpoise.table import Table, written
 from counterpoise.validation import check_aligned, unwrapped
 
 Array = NDArray[np.float64]
@@ -175,7 +175,11 @@ class Comparison:
     @property
     def kept(self) -> str:
         """What to keep, and why."""
-        return f"To be kept: {self.choice.chosen}, since {self.choice.because({}, where(self.validation))}."
+        reason = self.choice.because({}, where(self.validation))
+        rows = self.choice.candidates.rows()
+        change = next(row["change"] for row in rows if row["candidate"] == self.choice.chosen)
+        slight = ", a difference of no practical size" if 0.0 < -change < self.headroom.negligible else ""
+        return f"To be kept: {self.choice.chosen}, since {reason}{slight}."
 
     @property
     def level(self) -> str:
@@ -188,7 +192,7 @@ class Comparison:
 
         def with_interval(name: str) -> NDArray[Any]:
             intervals = (interval_in(row, name) for row in self.summary.rows())
-            return np.array([f"{value:.3g} [{low:.2g}, {high:.2g}]" for value, low, high in intervals])
+            return np.array([_short(*interval) for interval in intervals])
 
         plausible = "every mix is plausible" if self.mixes.is_simplex else f"plausible is every mix {self.mixes.where}"
         return Table(
@@ -201,7 +205,7 @@ class Comparison:
                 "mean risk": self.summary["nominal_risk"],
                 "its change": with_interval("nominal_risk_change"),
             },
-            f"excess risk of {self.model} on {self.validation}; {self.level} intervals; {plausible}",
+            f"excess risk of {self.model} {where(self.validation)}; {self.level} intervals; {plausible}",
         )
 
     @property
@@ -216,7 +220,7 @@ class Comparison:
                 "lowest" if measure.higher_is_better else "highest": np.array([measure.text(row[1]) for row in worst]),
                 "in": np.array([f"{shown(row[0])} ({row[2]:,} rows)" for row in worst]),
             },
-            f"{measure.words}, on {self.validation}",
+            f"{measure.words}, {where(self.validation)}",
         )
 
     def _worst(self, method: str) -> tuple[Any, float, int]:
@@ -239,6 +243,11 @@ class Comparison:
         return [self] if self.forward is None else [self.forward, self]
 
 
+def _short(value: float, low: float, high: float) -> str:
+    """Return a value with its interval."""
+    return f"{written(value, digits=3)} [{written(low, digits=2)}, {written(high, digits=2)}]"
+
+
 def compare(
     X: Any,
     y: Any,
@@ -255,7 +264,7 @@ def compare(
     loss: RowLoss | None = None,
     sample_weight: Any = None,
     confidence: float = 0.95,
-    context_known: bool | None = None,
+    context_known: bool | str | None = None,
     n_jobs: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Comparison:
@@ -292,9 +301,9 @@ def compare(
         By default the one the models are fitted by.
     confidence : float
         Level of the intervals, which are about models fitted to as many rows as a fold leaves.
-    context_known : bool, optional
+    context_known : bool or str, optional
         Whether a model per context, and the context as a feature, are judged too; by default where the contexts look
-        like a calendar, a balanced design, or a column of X.
+        like a calendar, a balanced design, or a column of X. A string says why the context is known.
     progress : callable, optional
         Told the fraction that is done, from 0 to 1.
 
@@ -387,10 +396,12 @@ def _part(progress: Callable[[float], None] | None, start: float, end: float) ->
     return lambda fraction: progress(start + (end - start) * fraction)
 
 
-def _why_known(asked: bool | None, held_out: HeldOut, name: Any, columns: Any) -> str | None:
+def _why_known(asked: bool | str | None, held_out: HeldOut, name: Any, columns: Any) -> str | None:
     """Return why the context is taken to be known when predicting; None where it is not."""
     if asked is False or held_out.contexts.overlap:
         return None
+    if isinstance(asked, str):
+        return asked
     known = why_known(held_out.contexts.labels, held_out.contexts.counts, str(name or ""), tuple(map(str, columns)))
     return known or ("as said, the context is known when predicting" if asked else None)
 

@@ -107,7 +107,7 @@ class Report:
     time: Any = None
     cuts: int = 4
     gap: Any = None
-    context_known: bool | None = None
+    context_known: bool | str | None = None
     progress: Callable[[float], None] | None = None
     plain: Any = None
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import encode
 from counterpoise.exceptions import CounterpoiseWarning
+from counterpoise.judging.known_contexts import why_known
 from counterpoise.sets import RadiusMethod, confidence_radius
 from counterpoise.tables.reading import DataFile, read_table
 from counterpoise.tables.tabular.columns import Asked
@@ -64,6 +65,11 @@ class LabelledRows(Findings):
     def suited(self) -> AbstractContextManager[None]:
         """Use as many threads as serve rows of this size."""
         return suited(self.X.num_rows * self.X.num_columns)
+
+    @property
+    def why_known(self) -> str | None:
+        """Why the context is probably known when predicting, by all rows; None where nothing speaks for that."""
+        return why_known(self.coding.labels, self.coding.counts, " x ".join(self.asked.context))
 
     def sample(self, most: int) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any] | None, NDArray[Any] | None]:
         """Return X, y, contexts, groups and times of at most so many rows, drawn at random, always the same ones."""

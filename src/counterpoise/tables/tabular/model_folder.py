@@ -258,6 +258,7 @@ class ModelFolder:
             "n_rows": n_rows,
             "keeps": self.method,
             "groups": groups,
+            "context_known": fitted.why_known or False,
             **self.validation.of(times),
         }
         words = f"comparing with the baselines, on {'held-out rows' if times is None else 'held-out and on later rows'}"
