@@ -22,7 +22,6 @@ The first five are at least 30 apart in CIELAB for every kind of colour vision, 
 WORDS = {name: name for name in ("robust", "erm", "inverse-frequency", "minimax-risk", "minimax-regret")}
 """A method in tables, legends and labels: by the name that Python and the command know it by."""
 
-
 MODELS = {
     "robust": "the robust model",
     "erm": "the plain model",

@@ -130,14 +130,14 @@ class Shares:
         varies = (
             f"fixes the share of {name} at {ends[0]}"
             if ends[0] == ends[1]
-            else (f"lets the share of {name} vary from {ends[0]} to {ends[1]}")
+            else f"lets the share of {name} vary from {ends[0]} to {ends[1]}"
         )
         further = _further(high)
         bound = shlex.quote(f"{name}=..{further:g}") if isinstance(label, (str, int, float, np.generic)) else ""
         option = f" (--confidence 1 --share {bound})" if bound else ""
         return (
-            f"The set {varies}; is that all you fear? If not, say what you do fear: for instance every mix with at most "
-            f"{further:.0%} of it{option}."
+            f"The set {varies}; is that all you fear? If not, say what you do fear: for instance every mix with at "
+            f"most {further:.0%} of it{option}."
         )
 
     @property

@@ -187,7 +187,7 @@ def _losses(
         first = ladder.mixes[:1]
         levels = {"radii": [math.inf], "beside": [first, ladder.mixes[1:]] if ladder.apart else [ladder.mixes]}
     for seen, held in splits_by(folds):
-        metadata = {"contexts": labels[seen], "sample_weight": rows.weight[seen]}
+        metadata: dict[str, Any] = {"contexts": labels[seen], "sample_weight": rows.weight[seen]}
         path = confidence_path(model, _safe_indexing(X, seen), y[seen], **metadata, **levels)
         after = _safe_indexing(X, held)
         models = [one for chain in path.beside for one in chain] if "beside" in levels else path.models

@@ -126,7 +126,14 @@ def line_chart(
     id : str, optional
         Unique in the page; None derives it from the content.
     """
-    words = {"title": title, "x_label": x_label, "y_label": y_label, "x_ticks": x_ticks, "alt": alt, "id": id}
+    words: dict[str, Any] = {
+        "title": title,
+        "x_label": x_label,
+        "y_label": y_label,
+        "x_ticks": x_ticks,
+        "alt": alt,
+        "id": id,
+    }
     curves = _curves(lines)
     drawn = [mark for mark in marks if drawable(mark.at)]
     return Picture.at_both_widths(lambda width, end: _drawn(curves, drawn, width, end=end, **words))

@@ -79,7 +79,7 @@ def bar_chart(rows: Sequence[Bar], *, title: str, x_label: str, alt: str, id: st
     shown = rows[:MOST_ROWS]
     room = max((width_of(number(row.value), SIZE) for row in shown), default=0.0)
     values = [0.0, *(value for row in shown for value in (row.value, row.low, row.high))]
-    words = {"title": title, "alt": alt, "id": id, "x_label": x_label}
+    words: dict[str, Any] = {"title": title, "alt": alt, "id": id, "x_label": x_label}
 
     def drawn(width: int, end: str) -> Html:
         place = {"stop": width - room - 18, "top": heading_height(title, width) + 4}
@@ -116,12 +116,12 @@ def dot_chart(
     names = [name for name in colours if name in present] + [name for name in present if name not in colours]
     coloured = {name: colours.get(name, CYCLE[k % len(CYCLE)]) for k, name in enumerate(names)}
     values = [value for row in rows[:MOST_ROWS] for value in row.values.values()]
-    words = {"title": title, "alt": alt, "id": id, "x_label": x_label}
+    words: dict[str, Any] = {"title": title, "alt": alt, "id": id, "x_label": x_label}
 
     def drawn(width: int, end: str) -> Html:
         series, top = _legend(coloured, title, width)
         place = {"stop": width - 14.0, "top": top}
-        own = {"end": end, "series": series, "keys": _KEYS}
+        own: dict[str, Any] = {"end": end, "series": series, "keys": _KEYS}
         return _picture("reports/pages/dots.svg", rows, values, width, **place, **words, **own)
 
     return Picture.at_both_widths(drawn)
