@@ -24,9 +24,10 @@ def pytest_collection_finish():
 
 @pytest.fixture
 def few_levels(monkeypatch):
-    """Explorers of few levels, for tests of what is asked of them rather than of the levels."""
+    """Explorers of few levels and places of bounds, for tests of what is asked of them rather than of the levels."""
     from counterpoise.reports import explorer
 
+    monkeypatch.setattr("counterpoise.reports.explorer.bounds._STEPS", 2)
     for name in ("sweep", "stock_sweep"):
         monkeypatch.setattr(explorer, name, partial(getattr(explorer, name), levels=4))
 

@@ -17,6 +17,8 @@ FEW_DRAWS = {"command", "compare", "pages and figures"}
 def test_there_is_a_sound_result_or_a_documented_error(name, monkeypatch):
     if name in FEW_DRAWS:
         fewer_draws(monkeypatch.setattr)
+    # Places of every bound that can be moved; names are shown, and numbers written, the same way for all of them.
+    monkeypatch.setattr("counterpoise.reports.explorer.bounds._STEPS", 2)
 
     @settings(
         max_examples=SLOW.get(name, 25),
