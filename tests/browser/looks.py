@@ -32,7 +32,12 @@ _CUT_OFF = """
 """
 
 
+def unfolded(browser):
+    """Return the browser with all that is folded up on its page opened."""
+    browser.execute_script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    return browser
+
+
 def cut_off(browser):
     """Return what of the tables of a page is beyond the edge of their place, wherever they are folded up or not."""
-    browser.execute_script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    return browser.execute_script(_CUT_OFF)
+    return unfolded(browser).execute_script(_CUT_OFF)

@@ -9,7 +9,7 @@ import pytest
 from counterpoise import RobustLinearRegression, RobustLogisticRegression
 from counterpoise.reports.pages.svg import contrast
 from counterpoise.reports.report import Report
-from tests.browser.looks import at_width, cut_off, on_paper
+from tests.browser.looks import at_width, cut_off, on_paper, unfolded
 from tests.reports.test_report import LABELS, rows, two_classes
 
 pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -76,9 +76,9 @@ def test_no_width_needs_sideways_scrolling(opened, browser, name, width):
 
 @pytest.mark.parametrize("name", list(EXAMPLES))
 def test_pictures_say_what_they_show(opened, name):
-    browser = opened(name)
+    browser = unfolded(opened(name))
     pictures = browser.find_elements(By.CSS_SELECTOR, "svg.broad")
-    assert len(pictures) == len(browser.find_elements(By.CSS_SELECTOR, "svg.narrow")) == 4
+    assert len(pictures) == len(browser.find_elements(By.CSS_SELECTOR, "svg.narrow")) == 7
     for picture in pictures:
         assert picture.get_attribute("role") == "img"
         assert picture.accessible_name
@@ -89,7 +89,7 @@ def test_pictures_say_what_they_show(opened, name):
 
 @pytest.mark.parametrize("name", list(EXAMPLES))
 def test_words_in_pictures_stay_within_them(opened, name):
-    beyond = opened(name).execute_script("""
+    beyond = unfolded(opened(name)).execute_script("""
         return [...document.querySelectorAll("svg text")].filter((text) => {
           const [own, all] = [text.getBoundingClientRect(), text.ownerSVGElement.getBoundingClientRect()];
           return own.left < all.left - 2 || own.right > all.right + 2 || own.bottom > all.bottom + 2;
@@ -100,7 +100,7 @@ def test_words_in_pictures_stay_within_them(opened, name):
 
 @pytest.mark.parametrize("name", list(EXAMPLES))
 def test_lines_of_words_in_pictures_do_not_lie_over_each_other(opened, name):
-    over = opened(name).execute_script("""
+    over = unfolded(opened(name)).execute_script("""
         const found = [];
         for (const svg of document.querySelectorAll("svg")) {
           const texts = [...svg.querySelectorAll("text")].map((t) => [t.textContent, t.getBoundingClientRect()]);
@@ -120,13 +120,13 @@ def test_lines_of_words_in_pictures_do_not_lie_over_each_other(opened, name):
 @pytest.mark.parametrize(("width", "kind"), [(400, "narrow"), (1200, "broad")])
 def test_pictures_are_as_wide_as_the_text_and_can_be_read(opened, browser, name, width, kind):
     at_width(browser, width)
-    shown = opened(name).execute_script("""
+    shown = unfolded(opened(name)).execute_script("""
         const seen = [...document.querySelectorAll("svg")].filter((svg) => svg.getBoundingClientRect().width > 0);
         return seen.map((svg) => [svg.classList[0], svg.getBoundingClientRect().width, Math.min(
           ...[...svg.querySelectorAll("text")].map((text) => parseFloat(getComputedStyle(text).fontSize)
           * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width))]);
     """)
-    assert [one[0] for one in shown] == [kind] * 4
+    assert [one[0] for one in shown] == [kind] * 7
     assert min(one[1] for one in shown) >= min(0.9 * width, 760)
     assert min(one[2] for one in shown) >= 9.0
 
@@ -144,6 +144,27 @@ def test_no_table_is_cut_off_on_paper(opened, browser, name):
         assert cut_off(opened(name)) == []
 
 
+@pytest.mark.parametrize("name", ["plain", "large"])
+def test_the_first_screen_ends_with_every_context(opened, browser, name):
+    metrics = {"width": 1200, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    bottom, words = opened(name).execute_script("""
+        const table = document.querySelector("table");
+        return [table.getBoundingClientRect().bottom, table.textContent];
+    """)
+    assert bottom <= 900
+    assert all(one in words for one in ("all", "north", "south", "east", "robust", "erm", "judgement"))
+
+
+def test_what_is_folded_up_is_printed(opened, browser):
+    with on_paper(browser):
+        opened("plain")
+        seen = browser.execute_script("""
+            return [...document.querySelectorAll("details p")].every((one) => one.getBoundingClientRect().height > 0);
+        """)
+    assert seen
+
+
 def test_on_a_phone_cells_have_their_headings_beside_them(opened, browser):
     at_width(browser, 400)
     opened("plain")
@@ -158,9 +179,9 @@ def test_on_a_phone_cells_have_their_headings_beside_them(opened, browser):
 
 def test_tables_have_names_and_headings(opened, browser):
     at_width(browser, 1200)
-    opened("plain")
+    unfolded(opened("plain"))
     boxes = browser.find_elements(By.CSS_SELECTOR, ".wide")
-    assert len(boxes) == 3
+    assert len(boxes) == 8
     for box in boxes:
         assert box.get_attribute("tabindex") == "0"
         assert box.aria_role == "region"
@@ -175,7 +196,7 @@ def test_tables_have_names_and_headings(opened, browser):
 def test_headings_are_in_order_and_the_language_is_said(opened):
     browser = opened("plain")
     levels = browser.execute_script("return [...document.querySelectorAll('h1,h2,h3,h4')].map((e) => e.tagName)")
-    assert levels == ["H1"] + ["H2"] * 7
+    assert levels == ["H1", "H2", "H2", "H2", "H3", "H2", "H2"]
     assert browser.execute_script("return document.documentElement.lang") == "en"
     assert len(browser.find_elements(By.TAG_NAME, "main")) == 1
 
@@ -215,7 +236,7 @@ def luminance(colour):
 @pytest.mark.parametrize("name", ["plain", "many"])
 def test_every_word_stands_out_from_its_ground(opened, name):
     faint = {}
-    for words, colour, ground in opened(name).execute_script(TEXTS):
+    for words, colour, ground in unfolded(opened(name)).execute_script(TEXTS):
         light, dark = sorted([luminance(colour), luminance(ground)], reverse=True)
         if (light + 0.05) / (dark + 0.05) < 4.5:
             faint[colour] = words
@@ -236,7 +257,7 @@ def test_without_javascript_it_reads_the_same(browser, pages):
     try:
         browser.get((pages / "plain.html").as_uri())
         assert browser.find_element(By.TAG_NAME, "body").text == with_script
-        assert "On held-out rows of a cross-validation." in with_script
+        assert "240 held-out rows of a cross-validation, 3 folds." in with_script
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
         browser.get_log("browser")
