@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from counterpoise.judging.known_contexts import why_known
+from counterpoise.judging.known_contexts import in_calendar_order, why_known
 
 UNEVEN = [50, 70, 90, 20, 130, 45, 61]
 
@@ -69,3 +69,17 @@ def test_drawn_mixes_are_hardly_ever_taken_for_chosen():
     labels = np.array(list("abcdefgh"))
     taken = [why_known(labels, rng.multinomial(800, np.full(8, 0.125))) is not None for _ in range(2000)]
     assert np.mean(taken) < 0.004
+
+
+@pytest.mark.parametrize(
+    ("labels", "ordered"),
+    [
+        (["Fri", "Mon", "Thurs"], ["Mon", "Thurs", "Fri"]),
+        (["april", "AUG", "Feb"], ["Feb", "april", "AUG"]),
+        (["winter", "autumn", "spring"], ["spring", "autumn", "winter"]),
+        (["wet", "dry"], ["wet", "dry"]),
+        ([3, 1], [3, 1]),
+    ],
+)
+def test_calendars_are_put_in_order(labels, ordered):
+    assert in_calendar_order(labels) == ordered

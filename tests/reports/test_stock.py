@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from counterpoise import plan_stock
+from counterpoise.reports.methods import WORDS
 from counterpoise.reports.stock import written
 from counterpoise.stock.plans import Money
 from tests.reports.pages.hostile import NAMES
@@ -105,7 +106,7 @@ def test_the_page_of_one_product_is_safe_and_holds_the_numbers():
             shown = float(cell.replace(",", "").replace("\u2212", "-"))
             assert shown == pytest.approx(row[name], rel=5e-3, abs=5e-3), name
     for cells, row in zip(choices[1:], plan.choices.rows(), strict=True):
-        assert cells[0] == row["rule"]
+        assert cells[0] == WORDS[row["rule"]]
         assert float(cells[1].replace(",", "")) == pytest.approx(row["order"], rel=1e-3, abs=5e-3)
         assert float(cells[2].replace(",", "").replace("\u2212", "-")) == pytest.approx(row["average_profit"], abs=5e-3)
         assert row["worst_profit_in"] in " ".join(cells)
@@ -243,3 +244,40 @@ def test_the_html_of_a_notebook_is_safe_too():
     shown = plan._repr_html_()
     assert "<script" not in shown
     assert "<img" not in shown
+
+
+def judged_plan(**changes):
+    data = market(1)
+    return plan_stock(**data | {"time": np.arange(len(data["demand"])), "cuts": 2, "min_rows": 1} | changes)
+
+
+@pytest.mark.parametrize("products", [True, False])
+def test_the_page_leads_with_profit_on_later_and_shuffled_periods(products):
+    plan = judged_plan(currency="EUR", period="day", **({} if products else {"products": None}))
+    judged = plan.backtest
+    page = written(plan, circumstance="weather", known="weather is known when ordering")
+    read = check_page(page)
+    for words in (*judged.headlines, judged.advice("weather", "weather is known when ordering")):
+        assert " ".join(words.split()) in read.text
+    assert read.text.index(judged.profit) < read.text.index("other rules would order")
+    first = read.tables[0]
+    assert first[0] == ["method", "profit, later", "profit, shuffled", "against erm, later", "against erm, shuffled"]
+    later, shuffled = (list(one.methods.rows()) for one in (judged.later, judged.shuffled))
+    for cells, one, other in zip(first[1:], later, shuffled, strict=True):
+        assert cells[0] == one["method"]
+        assert [float(cell.replace(",", "").replace("\u2212", "-")) for cell in cells[1:3]] == pytest.approx(
+            [one["profit"], other["profit"]], abs=5e-3
+        )
+    assert ("Product by product" in read.text) is products
+    assert "One order per" in read.text
+
+
+def test_hostile_labels_and_reasons_are_never_markup_among_held_out_profits():
+    names = [name for name in NAMES if isinstance(name, str) and name.strip()][:5]
+    demand, labels = hostile_rows(names, n=8)
+    time = np.argsort(np.random.default_rng(1).permutation(len(demand)))
+    plan = plan_stock(demand, cost=2.0, price=5.0, contexts=labels, time=time, currency=names[0], period=names[1])
+    page = written(plan, circumstance=names[0], known=f"{names[0]} is known")
+    check_page(page)
+    for never in NEVER:
+        assert never not in page.replace("</title>", "", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,12 @@ def _short(names: Sequence[str]) -> frozenset[str]:
     return frozenset(name[:3] for name in names)
 
 
+_SEASONS = ("spring", "summer", "autumn", "fall", "winter")
 _NAMES = (
     frozenset(_WEEKDAYS) | _short(_WEEKDAYS) | {"tues", "thur", "thurs"},
     frozenset(_MONTHS) | _short(_MONTHS) | {"sept"},
     frozenset({"q1", "q2", "q3", "q4"}),
-    frozenset({"spring", "summer", "autumn", "fall", "winter"}),
+    frozenset(_SEASONS),
     frozenset({"weekday", "weekend"}),
 )
 """The vocabularies of calendars, in lower case."""
@@ -89,6 +90,22 @@ def why_known(
     return None
 
 
+def in_calendar_order(labels: Iterable[Any]) -> list[Any]:
+    """Return labels in the order of the week, the year or the seasons where they are such names, else as they are."""
+    given = list(labels)
+    words = [_word(label) for label in given]
+    for names, vocabulary in ((_WEEKDAYS, _NAMES[0]), (_MONTHS, _NAMES[1]), (_SEASONS, _NAMES[3])):
+        if vocabulary.issuperset(words):
+            place = {name[:3]: k for k, name in enumerate(names)}
+            order = sorted(range(len(given)), key=lambda k: place[words[k][:3]])
+            return [given[k] for k in order]
+    return given
+
+
+def _word(label: Any) -> str:
+    return str(label).strip().lower().rstrip(".")
+
+
 def _parts(labels: Any) -> list[list[Any]]:
     """Return the labels of each column that was crossed."""
     values = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
@@ -99,7 +116,7 @@ def _parts(labels: Any) -> list[list[Any]]:
 
 def _calendar(labels: list[Any], name: str) -> bool:
     """Whether labels are weekdays, months, quarters, seasons or hours."""
-    words = {str(label).strip().lower().rstrip(".") for label in labels}
+    words = {_word(label) for label in labels}
     if len(words) < 2:
         return False
     if any(words <= vocabulary for vocabulary in _NAMES):

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from counterpoise.contexts import objects, shown
 from counterpoise.exceptions import EmptySetError
 from counterpoise.inference.intervals import interval_in
-from counterpoise.reports.methods import COLOURS
+from counterpoise.judging.known_contexts import in_calendar_order
+from counterpoise.reports.methods import COLOURS, WORDS
 from counterpoise.reports.pages.document import page, table, versions
 from counterpoise.reports.pages.lines import NAMED, Line, Mark, line_chart, lines_of
 from counterpoise.reports.pages.words import Html
@@ -94,7 +95,7 @@ def _held_out(plan: StockPlan, judged: StockBacktest, circumstance: str, known: 
 
 def _informed_orders(plan: StockPlan, circumstance: str) -> Html | str:
     """Return the best order of each context: a row for each, or for each product where there are several."""
-    contexts = list(dict.fromkeys(label for one in plan.plans for label in one.contexts.tolist()))
+    contexts = in_calendar_order(dict.fromkeys(label for one in plan.plans for label in one.contexts.tolist()))
     several = len(plan.plans) > 1
     if plan.capacity is not None or (several and len(contexts) > _ACROSS):
         return ""
@@ -215,7 +216,7 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
     suffering = np.argsort(-one.excess(one.order), kind="stable")[:2]
     weighty = np.argsort(-weights, kind="stable")[:NAMED]
     prominent = {*suffering, *weighty[: NAMED - len(set(suffering) - set(weighty))]}
-    marks = [Mark(orders[rule], f"{rule} {units(orders[rule])}", COLOURS[rule]) for rule in _MARKED]
+    marks = [Mark(orders[rule], f"{WORDS[rule]} {units(orders[rule])}", COLOURS[rule]) for rule in _MARKED]
     return line_chart(
         lines_of(one.contexts.tolist(), curves.levels, curves.excess, prominent),
         title="Excess cost of every level, circumstance by circumstance",
@@ -224,7 +225,7 @@ def risk_curves(plan: StockPlan, one: ProductPlan) -> Html:
         marks=marks,
         alt=(
             "One line per circumstance, each falling to 0 at its own best order and rising beyond. The robust order "
-            f"is {units(orders['robust'])}, the plain order (erm) {units(orders['erm'])}, that of minimax risk "
+            f"is {units(orders['robust'])}, the order for the average {units(orders['erm'])}, that of minimax risk "
             f"{units(orders['minimax-risk'])}."
         ),
     )
@@ -259,10 +260,10 @@ LEVELS = {
     "order": ("order", "units"),
     "average_profit": ("average profit", "money"),
     "worst_profit": ("lowest profit", "money"),
-    "worst_profit_in": ("in", "name"),
+    "worst_profit_in": ("lowest profit in", "name"),
     "average_excess": ("average excess cost", "money"),
     "worst_excess": ("largest excess cost", "money"),
-    "worst_excess_in": ("in", "name"),
+    "worst_excess_in": ("largest excess in", "name"),
 }
 CHOICES = {"rule": ("rule", "rule"), **LEVELS}
 REASONS = {
@@ -285,7 +286,7 @@ def formats(plan: StockPlan) -> dict[str, Callable[[Any], str]]:
     """Return how each kind of thing is written."""
     return {
         "name": shown,
-        "rule": str,
+        "rule": lambda rule: WORDS[rule],
         "units": units,
         "money": plan.money.number,
         "share": lambda share: f"{share:.1%}",

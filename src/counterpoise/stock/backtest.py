@@ -44,7 +44,6 @@ def backtest(
 
     Orders are found from some periods by every rule, and paid for with the demand of others: of shuffled ones, as many
     folds as there are cuts and one, and of later ones, by :func:`counterpoise.inference.windows.expanding_windows`.
-    Both are judged on the same rows.
 
     Parameters
     ----------
@@ -58,22 +57,20 @@ def backtest(
     units = np.arange(len(past)) if past.groups is None and time is None else _units(past, time)
     notes: list[str] = []
     later = None
-    judged = np.ones(len(past), dtype=bool)
     if time is not None:
-        windows = expanding_windows(time, cuts, gap)
-        later = _Paid.of(ordering, past, windows, notes)
-        judged = later.judged
+        later = _Paid.of(ordering, past, expanding_windows(time, cuts, gap), notes)
     shuffled = _Paid.of(ordering, past, _folds(units, int(cuts) + 1), notes)
-    # The same rows, so that a difference is that of the orders.
-    both = judged & shuffled.judged
-    if not both.any():
+    if not shuffled.judged.any() or (later is not None and not later.judged.any()):
         reasons = " ".join(dict.fromkeys(notes))
         raise InvalidInputError(f"no orders could be judged on periods held out. {reasons}".rstrip())
+    if later is None:
+        return StockBacktest(_earnings(shuffled, ordering, past, units), None, money, tuple(dict.fromkeys(notes)))
     return StockBacktest(
-        _earnings(shuffled, both, ordering, past, units),
-        None if later is None else _earnings(later, both, ordering, past, units, time),
+        _earnings(shuffled, ordering, past, units),
+        _earnings(later, ordering, past, units, time),
         money,
         tuple(dict.fromkeys(notes)),
+        shuffled.total("erm", past, later.judged & shuffled.judged),
     )
 
 
@@ -112,6 +109,11 @@ class _Paid:
     def judged(self) -> NDArray[np.bool_]:
         """The rows that have profits."""
         return np.isfinite(self.profits["erm"])
+
+    def total(self, method: str, past: PastSales, judged: NDArray[np.bool_]) -> float:
+        """Return what a method earned per period on some rows, of all products together."""
+        rows = np.flatnonzero(judged)
+        return float((_scale(past.where(rows)) * self.profits[method][rows]).mean()) if len(rows) else math.nan
 
     @classmethod
     def of(cls, ordering: Ordering, past: PastSales, windows: list[Window], notes: list[str]) -> _Paid:
@@ -184,17 +186,19 @@ def _informed(ordering: Ordering, plans: Sequence[ProductPlan], train: PastSales
     return levels
 
 
-def _earnings(
-    paid: _Paid, judged: NDArray[np.bool_], ordering: Ordering, past: PastSales, units: Rows, time: Any = None
-) -> Earnings:
-    """Sum up what was earned on the rows that are judged."""
+def _scale(held: PastSales) -> Array:
+    """Return what rows count for, so that the means of products add up: a period is one of all products together."""
+    if held.products is None:
+        return np.ones(len(held))
+    return np.asarray(len(held) / held.products.counts[held.products.codes])
+
+
+def _earnings(paid: _Paid, ordering: Ordering, past: PastSales, units: Rows, time: Any = None) -> Earnings:
+    """Sum up what was earned on the rows that were judged."""
+    judged = paid.judged
     rows = np.flatnonzero(judged)
     held = past.where(rows)
-    # A period of all products together: what each earns on average adds up.
-    scale = np.ones(len(rows))
-    if held.products is not None:
-        counts = held.products.counts[held.products.codes]
-        scale = len(rows) / counts
+    scale = _scale(held)
     profits = {method: scale * values[rows] for method, values in paid.profits.items()}
     present, local = np.unique(held.contexts.codes, return_inverse=True)
     contexts = Contexts(held.contexts.labels[present], local)

@@ -68,16 +68,20 @@ class StockBacktest:
     shuffled : Earnings
         Of periods dealt to folds at random.
     later : Earnings, optional
-        Of periods after those that orders were found from; of the same rows.
+        Of periods after those that orders were found from.
     money : Money
     notes : tuple of str
         Rows that could not be judged, and why.
+    plain_on_later_rows : float
+        What the plain order earned on the rows that ``later`` is of, when it was found from shuffled periods; NaN where
+        there are none.
     """
 
     shuffled: Earnings
     later: Earnings | None
     money: Money
     notes: tuple[str, ...] = ()
+    plain_on_later_rows: float = math.nan
 
     @property
     def final(self) -> Earnings:
@@ -177,30 +181,29 @@ class StockBacktest:
             "what is missed in the worst plausible mix": [interval_in(row, "mix_missed_change") for row in (then, now)],
             "profit": [interval_in(row, "gain") for row in (then, now)],
         }
-        told, sizes = 0, []
+        said: dict[str, list[str]] = {}
         for what, (before, after) in found.items():
             if math.isnan(after.estimate) or math.isnan(before.estimate):
                 continue
-            changed = f"{what} by {self._signed(before)} shuffled and {self._signed(after)} later"
+            if _within(before, self._small) and _within(after, self._small):
+                continue
             better = 1 if what == "profit" else -1
             signs = better * _sign(before), better * _sign(after)
-            if signs[0] != signs[1]:
-                told += 1
-                yield f"{_DISAGREE[signs]}: robustness changes {changed}."
-            elif (before.lower > after.upper or after.lower > before.upper) and not _within(after, self._small):
-                sizes.append(changed)
-        if sizes:
-            yield (
-                "Shuffled and later periods agree on the direction but not on the size: robustness changes "
-                f"{', and '.join(sizes)}."
-            )
-        elif not told:
+            apart = before.lower > after.upper or after.lower > before.upper
+            words = _DISAGREE.get(signs, _OTHER_SIZE if apart and signs != (0, 0) else "")
+            if words:
+                said.setdefault(words, []).append(
+                    f"{what} by {self._signed(before)} shuffled and {self._signed(after)} later"
+                )
+        for words, changes in said.items():
+            yield f"{words}: robustness changes {', and '.join(changes)}."
+        if not said:
             yield "Shuffled and later periods agree on what robustness costs and buys."
-        was, is_now = self.shuffled.of("erm")["profit"], later.of("erm")["profit"]
+        was, is_now = self.plain_on_later_rows, later.of("erm")["profit"]
         if is_now < was - _MOVED * abs(was):
             yield (
-                f"The plain order earns {self._amount(is_now)} when found from earlier periods only, and "
-                f"{self._amount(was)} when found from periods on both sides: demand moves, and past orders go stale."
+                f"Found from earlier periods only, the plain order earns {self._amount(is_now)}; found from periods on "
+                f"both sides, on the same rows, {self._amount(was)}: demand moves, and past orders go stale."
             )
 
     def recommendation(self, circumstance: str = "circumstance", known: str | None = None) -> str:
@@ -294,6 +297,8 @@ _DISAGREE = {
     (-1, 0): "The loss seen on shuffled periods is not seen in later ones",
 }
 """What became of a gain (1) or a loss (-1) of robustness: by its sign on shuffled and on later periods."""
+
+_OTHER_SIZE = "Shuffled and later periods agree on the direction but not on the size"
 
 
 def _capital(words: str) -> str:
