@@ -25,7 +25,7 @@ FULL = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0}))"
 
 
 @unix
-@pytest.mark.parametrize(("name", "room"), [("fit", 1000), ("fit", 30_000), ("stock", 1000)])
+@pytest.mark.parametrize(("name", "room"), [("fit", 1000), ("fit", 15_000), ("stock", 1000)])
 def test_a_full_disk_is_one_line_and_leaves_what_was_there(pressed, tmp_path, name, room):
     out = tmp_path / "out"
     out.mkdir()
@@ -76,7 +76,7 @@ def test_a_read_only_folder_is_refused_before_the_work(tmp_path, monkeypatch, na
 def test_a_mount_that_is_read_only_or_full(pressed, tmp_path):
     file, mount = table(tmp_path), tmp_path / "mount"
     mount.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", mount], check=False, capture_output=True)
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", mount], check=False, capture_output=True)
     if made.returncode:
         pytest.skip("nothing can be mounted here")
     try:

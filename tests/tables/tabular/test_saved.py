@@ -24,7 +24,7 @@ from counterpoise.tables.tabular.card import digest
 from counterpoise.tables.tabular.columns import MOST_CATEGORIES
 from counterpoise.tables.tabular.model_folder import as_method
 from counterpoise.tables.tabular.saved import CARD, FILES, SavedModel, load
-from tests.tables.tabular.examples import in_memory, patients, posed
+from tests.tables.tabular.examples import in_memory, patients, posed, save
 from tests.tables.tabular.test_task import TASKS
 
 
@@ -567,3 +567,33 @@ print([name for name in own if name.split(".")[1] in ("core", "estimators", "jud
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1:] == ["[]", "[]"]
+
+
+def test_fitting_imports_no_extra(tmp_path):
+    file = save(patients(), tmp_path / "patients.csv")
+    words = ["fit", str(file), "--target", "ill", "--context", "hospital", "--drop", "days", "--drop", "cost"]
+    words += [
+        "--folds",
+        "2",
+        "--reference",
+        "in-sample",
+        "--radius",
+        "0.1",
+        "--quiet",
+        "--out",
+        str(tmp_path / "model"),
+    ]
+    code = f"""
+import sys
+sys.argv = ["counterpoise", *{words!r}]
+from counterpoise.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+heavy = ("torch", "dask", "polars", "matplotlib", "xgboost", "lightgbm", "skops", "sklearn.ensemble")
+print([name for name in heavy if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
