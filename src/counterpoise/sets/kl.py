@@ -272,7 +272,8 @@ def _root(p_hat: Array, eps: float, gaps: Array, lower: Array) -> Array:
             break
         x = new
         if not unfinished.all():
-            x, low, high, gaps, mean, active = (one[unfinished] for one in (x, low, high, gaps, mean, active))
+            x, low, high, gaps, mean = (one[unfinished] for one in (x, low, high, gaps, mean))
+            active = active[unfinished]
     return log_offset
 
 

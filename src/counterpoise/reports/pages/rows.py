@@ -147,11 +147,11 @@ def box_chart(
         Unique in the page; None derives it from the content.
     """
     values = [0.0, *(value for row in rows[:MOST_ROWS] for value in (*row.quantiles, row.mean))]
-    words = {"title": title, "alt": alt, "id": id, "x_label": x_label}
+    words: dict[str, Any] = {"title": title, "alt": alt, "id": id, "x_label": x_label}
 
     def drawn(width: int, end: str) -> Html:
         place = {"stop": width - 14.0, "top": heading_height(title, width) + 4}
-        own = {"end": end, "colour": legible(colour)}
+        own: dict[str, Any] = {"end": end, "colour": legible(colour)}
         return _picture("reports/pages/boxes.svg", rows, values, width, **place, **words, **own)
 
     return Picture.at_both_widths(drawn)
