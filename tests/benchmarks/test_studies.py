@@ -12,6 +12,7 @@ import pytest
 
 import counterpoise as cpo
 from counterpoise import cli
+from tests.draws import fewer_draws
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -23,7 +24,8 @@ def study(monkeypatch):
     return __import__
 
 
-def test_coverage_prints_its_tables(study, capsys):
+def test_coverage_prints_its_tables(study, capsys, monkeypatch):
+    fewer_draws(monkeypatch.setattr)
     assert study("coverage").main(["--toy"]) == 0
     out = capsys.readouterr().out
     for words in ("ties | 3 | 30", "percentile bootstrap", "peak, another peak", "Bonferroni", "one model for all"):
@@ -45,7 +47,8 @@ def test_coverage_says_which_studies_there_are(study, capsys):
     assert "bounds, differences, power, compare" in capsys.readouterr().err
 
 
-def test_guard_prints_its_tables(study, capsys):
+def test_guard_prints_its_tables(study, capsys, monkeypatch):
+    fewer_draws(monkeypatch.setattr)
     study("guard").main(["--toy"])
     out = capsys.readouterr().out
     for words in ("| one rule | default set |", "| another rule | every mix |", "| 3 | 300 | 0 | - | linear |"):
