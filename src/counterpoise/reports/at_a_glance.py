@@ -106,10 +106,11 @@ class Glance:
             "share (plausible)": _shares(rows)[:most],
             **{WORDS[name]: self._texts(rows[name])[:most] for name in self.methods},
             f"change{points}": self._changes(rows)[:most],
-            "judgement": objects([one.replace(" ", _STAY) for one in rows["size"][:most].tolist()]),
+            "judgement": rows["size"][:most],
         }
         if self.comparison.forward is not None:
-            cells |= {f"{name}, shuffled": self._shuffled(name, rows["context"])[:most] for name in ("robust", "erm")}
+            both = zip(*(self._shuffled(name, rows["context"]) for name in ("robust", "erm")), strict=True)
+            cells["shuffled: robust (erm)"] = objects([f"{one}{_STAY}({other})" for one, other in both])[:most]
         left_out = rows.n_rows - most
         more = f"and {left_out} more {'context' if left_out == 1 else 'contexts'} below" if left_out > 0 else ""
         served = (
@@ -119,7 +120,7 @@ class Glance:
         )
         return table(
             Table(cells, f"{more}. {served}" if more else served),
-            left=["context", "judgement"],
+            left=["context"],
             caption=f"{measure.name[:1].upper()}{measure.name[1:]} on {self.judged.validation}: {measure.words}; "
             f"change from erm to robust with {self.judged.level} intervals",
         )
