@@ -44,7 +44,7 @@ def model(file, tmp_path_factory):
     out = tmp_path_factory.mktemp("fitted") / "model"
     code, printed, said = fit(file, out, "--method", "robust")
     assert code == 0
-    assert printed.splitlines()[0] == json.loads((out / "metrics.json").read_text())["verdict"]
+    assert printed.splitlines()[0] == json.loads((out / "metrics.json").read_text())["headline"]
     assert "The robust model is kept, as asked; held-out rows speak for the plain" in printed.splitlines()[1]
     assert printed.splitlines()[2] == f"The model is in {out}; open {out / 'report.html'}"
     assert said.splitlines()[0] == "note: classification of ill (ill holds words)"

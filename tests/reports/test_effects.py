@@ -163,7 +163,7 @@ def test_the_wish_of_a_context_is_its_own_effect():
     assert first.own == pytest.approx(0.6, abs=0.1)
     assert first.model == pytest.approx(row_of(found.rows, feature="age")["robust_step"])
     assert found.n == np.sum(people()[2] == "north")
-    assert found.why.startswith("Fitted alone, it would have a larger effect of age (0.")
+    assert found.why.startswith("Its own model finds a larger effect of age (0.")
     assert " per 10)" in found.why
     assert "shoe" not in found.why
 

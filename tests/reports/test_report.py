@@ -354,7 +354,9 @@ def test_later_rows_stand_beside_shuffled_ones():
     for words in (report.comparison.agreement, report.comparison.drift.words, "Shuffled rows and later rows"):
         assert " ".join(words.split()) in page.text
     heading = page.tables[0][0]
-    assert heading[-2:] == ["robust, shuffled", "erm, shuffled"]
+    assert heading[-1] == "shuffled: robust (erm)"
+    every = [row_of(report.comparison.measures, method=one, context="all")["RMSE"] for one in ("robust", "erm")]
+    assert page.tables[0][1][-1] == "{:.2f}\u00a0({:.2f})".format(*every)
     assert page.tables[0][1][1] == str(len(report.comparison.forward.rows))
     assert len([one for one in page.captions if one.startswith("Excess risk")]) == 2
     metrics = json.loads(json.dumps(report.metrics, allow_nan=False))

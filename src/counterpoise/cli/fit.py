@@ -94,6 +94,8 @@ def fit(
     if as_json:
         tell_json({**report.metrics, "folder": str(out)})
     else:
-        tell(report.verdict)
+        tell(report.headline)
+        if report.comparison.agreement:
+            tell(report.comparison.agreement)
         tell(report.advice)
         tell(f"The model is in {out}; open {out / 'report.html'}")

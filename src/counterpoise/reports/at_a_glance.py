@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from counterpoise.judging.verdict import SHUFFLED, best_baseline
 from counterpoise.reports.methods import COLOURS, WORDS
 from counterpoise.reports.pages.document import table
 from counterpoise.reports.pages.rows import DotRow, dot_chart
-from counterpoise.reports.pages.scales import EN_DASH, MINUS
+from counterpoise.reports.pages.scales import EN_DASH, MINUS, fixed
 from counterpoise.reports.pages.words import Html
 from counterpoise.reports.shares import Shares
 from counterpoise.table import Table
@@ -108,7 +109,8 @@ class Glance:
             "judgement": rows["size"][:most],
         }
         if self.comparison.forward is not None:
-            cells |= {f"{name}, shuffled": self._shuffled(name, rows["context"])[:most] for name in ("robust", "erm")}
+            both = zip(*(self._shuffled(name, rows["context"]) for name in ("robust", "erm")), strict=True)
+            cells["shuffled: robust (erm)"] = objects([f"{one}{_STAY}({other})" for one, other in both])[:most]
         left_out = rows.n_rows - most
         more = f"and {left_out} more {'context' if left_out == 1 else 'contexts'} below" if left_out > 0 else ""
         served = (
@@ -118,7 +120,7 @@ class Glance:
         )
         return table(
             Table(cells, f"{more}. {served}" if more else served),
-            left=["context", "judgement"],
+            left=["context"],
             caption=f"{measure.name[:1].upper()}{measure.name[1:]} on {self.judged.validation}: {measure.words}; "
             f"change from erm to robust with {self.judged.level} intervals",
         )
@@ -137,7 +139,7 @@ class Glance:
         if measure.unit == "%":
             return _texts(measure, values)
         decimals = measure.decimals(self.judged.measures.where(method="erm")[measure.name][0])
-        return objects([EN_DASH if math.isnan(one) else f"{one:,.{decimals}f}" for one in values.tolist()])
+        return objects([EN_DASH if math.isnan(one) else fixed(one, decimals) for one in values.tolist()])
 
     def _changes(self, rows: Table) -> NDArray[Any]:
         """Return changes of the leading measure with their intervals."""
@@ -155,7 +157,9 @@ class Glance:
             "rows": ours["n"],
         }
         for one in self.measures:
-            both = zip(_texts(one, ours[one.name]), _texts(one, erm[one.name]), strict=True)
+            # All numbers in the unit of the target as finely as the one that leads.
+            write = self._texts if one.unit == self.judged.measure.unit == "target" else partial(_texts, one)
+            both = zip(write(ours[one.name]), write(erm[one.name]), strict=True)
             cells[one.name] = objects([f"{robust} ({plain_})" for robust, plain_ in both])
         told = "; ".join(f"{one.name}: {one.words}" for one in self.measures)
         return table(
@@ -253,7 +257,7 @@ class Glance:
 
 
 def _texts(measure: Measure, values: NDArray[Any]) -> NDArray[Any]:
-    return objects([measure.text(float(value)) for value in values])
+    return objects([measure.text(float(value)).replace("-", MINUS) for value in values])
 
 
 def _shares(rows: Table) -> NDArray[Any]:

@@ -72,8 +72,8 @@ class Wish:
             kind = "the opposite effect"
         else:
             kind = "a larger effect" if abs(self.own) > abs(self.model) else "a smaller effect"
-        of = f"{self.feature.name} on {self.output}" if self.output else self.feature.name
-        return f"{kind} of {of} ({number(self.own, 2)} instead of {number(self.model, 2)}{self.feature.per_step})"
+        instead = f"{number(self.own, 2)} instead of {number(self.model, 2)}{self.feature.per_step}"
+        return f"{kind} of {_of(self.feature.name, self.output)} ({instead})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +210,7 @@ class Effects:
         if self.context is None:
             return ""
         if self.wishes:
-            return f"Fitted alone, it would have {_listed([wish.words for wish in self.wishes])}."
+            return f"Its own model finds {_listed([wish.words for wish in self.wishes])}."
         told = (
             "No coefficient of its own model can be told apart from that of the robust one."
             if self.has_own_model
@@ -235,7 +235,12 @@ def _meaning(own: RobustLinearModel) -> str:
 
 
 def _named(row: dict[str, Any]) -> str:
-    return f"{row['feature']} on {row['output']}" if row["output"] else str(row["feature"])
+    return _of(row["feature"], row["output"])
+
+
+def _of(feature: str, output: str) -> str:
+    """Return what a coefficient is of, where there are several classes with its class."""
+    return f"{feature} for class {output}" if output else feature
 
 
 def _largest(sizes: Array) -> list[tuple[int, int]]:
@@ -352,6 +357,6 @@ def _turns(
     words = []
     for k, j in _largest(ranked)[:_WISHES]:
         if clear[k, j]:
-            of = f"{features[j].name} on {outputs[k]}" if outputs[k] else features[j].name
+            of = _of(features[j].name, outputs[k])
             words.append(f"a {'larger' if own[k, j] < 0 else 'smaller'} coefficient of {of}")
     return tuple(words)

@@ -364,7 +364,10 @@ class Report:
             judged = f"{judged} of a cross-validation{folds}"
         else:
             judged = f"{judged} after {self.cuts} cuts in time"
-        return f"{n:,} rows in {len(own.contexts_):,} contexts. Judged by {judged}."
+        width = getattr(self.fitted, "n_features_in_", None)
+        features = "" if width is None else f", {width:,} {'feature' if width == 1 else 'features'}"
+        model = type(own).__name__
+        return f"{n:,} rows in {len(own.contexts_):,} contexts{features}, {model}. Judged by {judged}."
 
     def save(self, path: str | Path, force: bool = False) -> Path:
         """Write the page; a file that exists is replaced only with ``force``."""

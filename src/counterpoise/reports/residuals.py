@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from counterpoise.judging.measures import ALL, Judged
 from counterpoise.reports.methods import COLOURS
 from counterpoise.reports.pages.document import table
 from counterpoise.reports.pages.rows import Box, box_chart
-from counterpoise.reports.pages.scales import number
+from counterpoise.reports.pages.scales import fixed, number
 from counterpoise.reports.pages.words import Html
 from counterpoise.table import Table
 
@@ -74,7 +75,7 @@ class Residuals:
         if not (row["mean_low"] > 0 or row["mean_high"] < 0):
             return ""
         side = "low" if row["mean"] > 0 else "high"
-        return f"Predictions there are too {side} by {number(abs(row['mean']))} on average."
+        return f"Predictions there are too {side} by {self._text(abs(row['mean']))} on average."
 
     @property
     def chart(self) -> Html:
@@ -102,10 +103,10 @@ class Residuals:
         cells: dict[str, NDArray[Any]] = {
             "context": rows["context"],
             "rows": rows["n"],
-            "mean": _between(rows, "mean", "mean_low", "mean_high"),
-            "median": rows["median"],
-            "middle half": _range(rows, "quartile_1", "quartile_3"),
-            "nine of ten": _range(rows, "low_5", "high_95"),
+            "mean": self._between("mean", "mean_low", "mean_high"),
+            "median": objects([self._text(value) for value in rows["median"]]),
+            "middle half": self._range("quartile_1", "quartile_3"),
+            "nine of ten": self._range("low_5", "high_95"),
         }
         return table(
             Table(cells),
@@ -114,14 +115,19 @@ class Residuals:
             caption=f"Target minus prediction on {self.validation}; above zero, predictions are too low",
         )
 
+    def _text(self, value: float) -> str:
+        """Return a residual, as finely as is worth it beside how far most of them are spread."""
+        spread = float(self.summary["high_95"][0] - self.summary["low_5"][0])
+        decimals = max(0, 2 - math.floor(math.log10(spread))) if 0.0 < spread < math.inf else 3
+        return number(value) if abs(value) >= 1e6 else fixed(value, decimals)
 
-def _between(rows: Table, *names: str) -> NDArray[Any]:
-    cells = [
-        number(value) + ("" if np.isnan(low) else f" [{number(low)}, {number(high)}]")
-        for value, low, high in zip(*(rows[name] for name in names), strict=True)
-    ]
-    return np.array(cells, dtype=object)
+    def _between(self, *names: str) -> NDArray[Any]:
+        cells = [
+            self._text(value) + ("" if math.isnan(low) else f" [{self._text(low)}, {self._text(high)}]")
+            for value, low, high in zip(*(self.summary[name] for name in names), strict=True)
+        ]
+        return objects(cells)
 
-
-def _range(rows: Table, low: str, high: str) -> NDArray[Any]:
-    return np.array([f"{number(a)} to {number(b)}" for a, b in zip(rows[low], rows[high], strict=True)], dtype=object)
+    def _range(self, low: str, high: str) -> NDArray[Any]:
+        ends = zip(self.summary[low], self.summary[high], strict=True)
+        return objects([f"{self._text(a)} to {self._text(b)}" for a, b in ends])

@@ -96,6 +96,11 @@ def number(value: float, digits: int = 3) -> str:
     return (written.rstrip("0").rstrip(".") if "." in written else written) + suffix
 
 
+def fixed(value: float, decimals: int) -> str:
+    """Return a number with so many decimals, zero without a sign."""
+    return _spaced(round(value, decimals) + 0.0, decimals)
+
+
 def _unit(size: float) -> tuple[float, str]:
     if size >= 1e12 or 0.0 < size < 1e-3:
         exponent = math.floor(math.log10(size))
