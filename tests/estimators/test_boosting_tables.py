@@ -140,3 +140,20 @@ def test_columns_that_changed_their_kind_are_refused(kind):
         numbers.predict(framed("pandas", CITIES[codes], x))
     with pytest.raises(ValueError, match="feature names"):
         model.predict(framed("pandas", CITIES[codes], x).rename(columns={"x": "z"}))
+
+
+@both
+def test_categories_are_compared_also_where_a_fold_lacks_one(kind):
+    codes, x, y, contexts = data(240)
+    cities = CITIES[codes]
+    # A category of one row, which the fit of one fold has not seen; and a row without any.
+    cities[7] = "geneva"
+    frame = pd.DataFrame({"city": pd.Categorical(cities), "x": x})
+    frame.loc[11, "city"] = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnseenCategoryWarning)
+        comparison = cpo.compare(frame, y, contexts, estimator=stump(kind), cv=3)
+    assert np.isfinite(comparison.by_context["risk"].astype(float)).all()
+    # The plain model tells even from odd cities; half the variance is what the mean alone leaves.
+    risks = comparison.by_context.where(method="erm")["risk"]
+    assert (risks < 0.25 * np.var(y)).all()

@@ -148,6 +148,7 @@ class KnownMix:
         counts: ArrayLike,
         context: Sequence[str],
         pool: Pool | None = None,
+        unused: Iterable[Hashable] = (),
         **sized: Any,
     ) -> tuple[Mix, tuple[str, ...]]:
         """Return what is known by the labels of the data, and a sentence or two that say what it is.
@@ -161,6 +162,8 @@ class KnownMix:
             The columns that contexts come from.
         pool : Pool, optional
             Contexts that were pooled.
+        unused : labels, optional
+            Contexts of the data that are not used; what another table counts of them does not count.
         **sized
             Confidence, radius and draws, as in :meth:`counterpoise.Mix.over`.
         """
@@ -173,14 +176,21 @@ class KnownMix:
             if label in bounds:
                 raise InvalidInputError(f"--share names {shown(label)!r:.60} twice. State its bounds once: low..high.")
             bounds[label] = (low, high)
-        counted = None if self.census is None else self._counted(self.census, names, known, rows, bounds)
+        without = _Names([plain(label) for label in unused], context, None)
+        counted = None if self.census is None else self._counted(self.census, names, without, known, rows, bounds)
         source = "" if self.census is None else self.census.name
         mix = Mix(bounds=bounds or None, counts=counted, ball=self.ball, source=source)
         mixes = _checked(mix, known, rows, sized)
         return mix, self._notes(mixes, known, counted)
 
     def _counted(
-        self, census: Census, names: _Names, known: Sequence[Any], rows: Any, bounds: Mapping[Any, Any]
+        self,
+        census: Census,
+        names: _Names,
+        without: _Names,
+        known: Sequence[Any],
+        rows: Any,
+        bounds: Mapping[Any, Any],
     ) -> dict[Any, float]:
         """Return the counts of the census by the labels of the data."""
         counted: dict[Any, float] = {}
@@ -189,7 +199,7 @@ class KnownMix:
             label = names.find(word)
             if label is not None:
                 counted[label] = counted.get(label, 0.0) + count
-            elif count > 0.0:
+            elif count > 0.0 and without.find(word) is None:
                 strange.append(shown(word))
         if strange:
             one = len(strange) == 1

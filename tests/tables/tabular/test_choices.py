@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.tables.known_mix import KnownMix
 from counterpoise.tables.tabular.labels import alike
 from counterpoise.tables.tabular.task import LogTarget
 from tests.tables.tabular.examples import FORMATS, in_memory, patients, posed, posed_file, save
@@ -186,6 +187,19 @@ def test_groups_of_a_pool_count_once():
 def test_limits_that_leave_nothing_are_refused(options, message):
     with pytest.raises(InvalidInputError, match=message):
         posed(patients(), **options)
+
+
+def test_another_table_may_count_what_is_left_out(tmp_path):
+    columns = patients()
+    columns["hospital"] = np.r_[["tiny"] * 3, columns["hospital"][3:]]
+    census = save({"hospital": ["north", "south", "east", "tiny"], "count": [50, 30, 10, 900]}, tmp_path / "census.csv")
+    known = KnownMix.of(None, census, "kl", ["hospital"], None)
+    problem = posed(columns, min_rows=4, known_mix=known)
+    assert problem.mix.counts == {"north": 50.0, "south": 30.0, "east": 10.0}
+    census.write_text(census.read_text().replace("tiny", "elsewhere"))
+    known = KnownMix.of(None, census, "kl", ["hospital"], None)
+    with pytest.raises(InvalidInputError, match="counts elsewhere, of which the data have no rows"):
+        posed(columns, min_rows=4, known_mix=known)
 
 
 def test_small_contexts_are_left_out_and_others_pooled():

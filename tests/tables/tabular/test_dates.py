@@ -5,13 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
+import counterpoise as cpo
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.tables.reading import DataFile, read_table
 from counterpoise.tables.tabular.dates import DateColumn
 from counterpoise.tables.tabular.saved import SavedModel, load
+from counterpoise.tables.tabular.task import LogTarget
 from tests.tables.tabular.examples import in_memory, patients, posed, posed_file, save
 
 N = 150
@@ -104,6 +107,21 @@ def test_columns_survive_being_written(tmp_path):
     assert again.columns.of(problem.data).equals(problem.X)
     expected = model.predict_proba(problem.X)[:, 1]
     np.testing.assert_allclose(again.predictions(problem.data)["probability[yes]"], expected, rtol=1e-12)
+
+
+def test_frames_give_what_files_give(tmp_path):
+    columns = dated([None if k % 20 == 0 else moment for k, moment in enumerate(MOMENTS)])
+    problem = posed_file(
+        save(columns, tmp_path / "patients.parquet"), "cost", date=["when"], category=["blood"], log_target=True
+    )
+    model, _ = problem.fitted()
+    back = LogTarget.of(problem.task, model, problem.X, problem.y)
+    SavedModel.of({"robust": model}, problem.columns, "cost", problem.task, logs={"robust": back}).write(tmp_path)
+    again, expected = cpo.load(tmp_path), back.back(model.predict(problem.X))
+    frame = pd.DataFrame(columns)
+    assert again.feature_names_in_.tolist() == ["age", "weight", "when", "blood"]
+    for own in (frame, pl.from_pandas(frame), pa.table(frame), columns, frame.astype({"when": str})):
+        np.testing.assert_allclose(again.predict(own), expected, rtol=1e-12)
 
 
 def test_only_the_parts_that_are_asked_for_are_made():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,11 @@ class SmallContexts:
         small = np.ones(len(seen.counts), dtype=bool)
         small[used], note = choose_small(seen.labels[used], counts[used], least, seen.counts[used], unit)
         return cls(seen, small, note)
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The labels of the contexts that are left out."""
+        return self.seen.labels[self.small]
 
     def without(self, data: DataFile) -> DataFile:
         """Return the rows of the other contexts."""

@@ -570,7 +570,8 @@ class Survey:
             return None, ()
         sized: dict[str, Any] = {name: switches[name] for name in ("confidence", "radius") if name in switches}
         sized["draws"] = switches.get("draws") if draws is None else draws
-        return asked.known_mix.over(coding.labels, coding.counts, asked.context, pool, **sized)
+        unused = () if self.small is None else self.small.labels
+        return asked.known_mix.over(coding.labels, coding.counts, asked.context, pool, unused, **sized)
 
     def _uncounted(self, columns: Columns) -> list[str]:
         """Say what was not counted to the last."""
