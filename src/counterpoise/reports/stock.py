@@ -83,6 +83,7 @@ def _held_out(plan: StockPlan, judged: StockBacktest, circumstance: str, known: 
         "recommendation": judged.recommendation(circumstance, known),
         "agreement": judged.agreement,
         "advice": judged.advice(circumstance, known),
+        "circumstance": circumstance,
         "informed": "" if known is None else _informed_orders(plan, circumstance),
         "notes": judged.notes,
         "later": judged.later is not None,
@@ -109,7 +110,6 @@ def _informed_orders(plan: StockPlan, circumstance: str) -> Html | str:
     return table(
         Table(columns),
         formats={name: shown if name == first else units for name in columns},
-        caption=f"One order per {circumstance}",
         left=[first],
     )
 
