@@ -105,7 +105,7 @@ def test_a_planted_shift_keeps_the_robust_model(tmp_path):
 def test_an_unknown_method_is_refused(file, tmp_path):
     code, _, said = fit(file, tmp_path / "model", "--method", "bayes")
     assert code == 2
-    assert "--method is 'bayes'; choose best, erm, inverse-frequency, robust" in said
+    assert "--method is 'bayes'; choose best, robust, erm, inverse-frequency, minimax-risk" in said
     assert not (tmp_path / "model").exists()
 
 
