@@ -16,6 +16,12 @@ def test_importing_the_package_imports_no_extra():
     assert output.strip() == "[]"
 
 
+def test_importing_the_package_imports_nothing_that_takes_long():
+    code = "import sys, counterpoise; print([name for name in ('numpy', 'scipy', 'sklearn') if name in sys.modules])"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"
+
+
 def test_every_public_name_exists():
     assert all(hasattr(counterpoise, name) for name in counterpoise.__all__)
     assert {"KLBall", "confidence_radius", "minimize"} <= set(counterpoise.__all__)

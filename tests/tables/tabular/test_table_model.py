@@ -18,6 +18,7 @@ from counterpoise.cli import app
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.tables.tabular.model_folder import as_method
 from counterpoise.tables.tabular.saved import SavedModel
+from counterpoise.tables.tabular.task import LogTarget
 from tests.tables.tabular.examples import patients, posed
 from tests.tables.tabular.test_task import TASKS
 
@@ -165,6 +166,45 @@ def test_columns_of_numpy_and_lists_are_a_table(folder, model, tmp_path):
     assert_given(model, BASE, expected)
     assert_given(model, {name: np.array(column, dtype=object) for name, column in BASE.items()}, expected)
     assert_given(model, {f" {name} ": list(column) for name, column in BASE.items()}, expected)
+
+
+WHEN = pd.Series(pd.date_range("2023-11-03 05:30", periods=N, freq="37h"))
+
+DATES = {
+    "times": WHEN,
+    "times with gaps": WHEN.where(np.arange(N) % 5 > 0),
+    "days": WHEN.dt.normalize(),
+    "text": WHEN.dt.strftime("%Y-%m-%d %H:%M"),
+    "text with the day first": WHEN.dt.strftime("%d.%m.%Y %H:%M"),
+    "dates of Python": WHEN.dt.date,
+}
+
+
+@pytest.fixture(scope="module")
+def dated(tmp_path_factory):
+    """Return the folder of a model of dates, of a code that is a category, and of a logarithm."""
+    columns = {**fitted_columns(), "when": pd.date_range("2022-01-01", periods=150, freq="53h").to_pydatetime()}
+    columns["zone"] = list(map(int, columns["zone"]))
+    folder = tmp_path_factory.mktemp("dated")
+    problem = posed(columns, "cost", task="regression", date=["when"], category=["zone"], log_target=True)
+    log = LogTarget(1.25)
+    SavedModel.of({"robust": problem.fitted()[0]}, problem.columns, "cost", "regression", logs={"robust": log}).write(
+        folder
+    )
+    return folder
+
+
+@pytest.mark.parametrize("case", DATES)
+def test_dates_are_given_what_the_command_gives(dated, tmp_path, case):
+    model = cpo.load(dated)
+    assert {"when: month", "when: weekday", "when: trend"} <= {*model.columns.features}
+    assert "when" in model.feature_names_in_
+    frame = pd.DataFrame({**BASE, "when": DATES[case], "zone": cycle("01", "2", "30.0")})
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    expected = by_command(dated, tmp_path / "new.csv", tmp_path / "out.parquet")["prediction"].to_numpy()
+    assert (expected > 0.0).all()
+    for X in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
+        np.testing.assert_array_equal(model.predict(X), expected)
 
 
 @pytest.mark.parametrize("task", TASKS)
