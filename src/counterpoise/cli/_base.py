@@ -77,7 +77,12 @@ def spoken(when_interrupted: str) -> Callable[[Callable[P, None]], Callable[P, N
                 typer.secho(tame(f"Error: {error}. Choose another place, or make room."), fg="red", err=True)
                 raise typer.Exit(1) from None
             except MemoryError:
-                typer.secho("Error: there is not enough memory. Use fewer rows or columns.", fg="red", err=True)
+                typer.secho(
+                    "Error: there is not enough memory. Use fewer rows or columns; fit reads in chunks with --memory, "
+                    "such as --memory 2GB.",
+                    fg="red",
+                    err=True,
+                )
                 raise typer.Exit(1) from None
             except (KeyboardInterrupt, RuntimeError) as error:
                 # Where a class is just being made, Python wraps Ctrl-C in an error of its own.

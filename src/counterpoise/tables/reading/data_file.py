@@ -173,6 +173,9 @@ class DataFile:
             raise InvalidInputError(f"{said} must be numbers, but it holds {kind}. Name another column.")
         try:
             values, missing = cells.numbers(column, self._comma and self._spelt(found).comma)
+        except MemoryError:
+            # One of Arrow's errors too, but nothing that the file can help.
+            raise
         except pa.ArrowException as error:
             raise InvalidInputError(f"{said} must be numbers, but it cannot be read as such: {error}.") from error
         wrong = np.flatnonzero(~np.isfinite(values) & ~missing)
@@ -209,6 +212,9 @@ class DataFile:
         found, column, said = self._plain(name, role)
         try:
             distinct, codes, missing = cells.coded_labels(column, strip=self.delimiter is not None)
+        except MemoryError:
+            # One of Arrow's errors too, but nothing that the file can help.
+            raise
         except pa.ArrowException:
             raise InvalidInputError(f"{said} must hold words or numbers, but it holds {column.type}.") from None
         if missing.any():
@@ -229,6 +235,9 @@ class DataFile:
         found, column, said = self._plain(name, role)
         try:
             return cells.texts(column, cells.plain_types(self._typed(found)))
+        except MemoryError:
+            # One of Arrow's errors too, but nothing that the file can help.
+            raise
         except pa.ArrowException:
             raise InvalidInputError(f"{said} must hold words or numbers, but it holds {column.type}.") from None
 
@@ -246,6 +255,9 @@ class DataFile:
         said = f"column {found!r} of {self.path.name}{_in_role(role)}"
         try:
             return found, cells.plain_types(self.raw[found]), said
+        except MemoryError:
+            # One of Arrow's errors too, but nothing that the file can help.
+            raise
         except pa.ArrowException:
             raise InvalidInputError(f"{said} is of the type {self.raw[found].type}, which cannot be used.") from None
 

@@ -99,6 +99,9 @@ def common_schema(first: Path, schema: Any, other: Path, others: Any) -> Any:
     for one, two in zip(plain_schema(schema), plain_schema(others), strict=True):
         try:
             fields.append(pa.unify_schemas([pa.schema([one]), pa.schema([two])], promote_options="permissive").field(0))
+        except MemoryError:
+            # One of Arrow's errors too, but nothing that the file can help.
+            raise
         except pa.ArrowException:
             raise InvalidInputError(
                 f"column {one.name!r} is {two.type} in {other}, but {one.type} in {first.name}. Save it alike in all "

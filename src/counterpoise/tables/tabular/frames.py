@@ -71,6 +71,9 @@ def _series(series: Any) -> Any:
 
     try:
         return _chunked(series.to_arrow())
+    except MemoryError:
+        # One of Arrow's errors too, but nothing that the file can help.
+        raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return _as_text(series.to_list())
 
@@ -84,6 +87,9 @@ def _listed(values: Any) -> Any:
         return _chunked(values.to_arrow())
     try:
         return _chunked(pa.array(values, from_pandas=True))
+    except MemoryError:
+        # One of Arrow's errors too, but nothing that the file can help.
+        raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return _as_text(np.asarray(values, dtype=object).tolist())
 
