@@ -233,10 +233,14 @@ def _methods(profits: dict[str, Array], held_out: HeldOut) -> Table:
     same = [0 if name == PER_CONTEXT else None for name in names]
     poor = dict(zip(names, held_out.drawn(losses, nothing, [None] * len(names)), strict=True))
     missed = dict(zip(names, held_out.drawn(losses, own, same), strict=True))
+    # The mix of the periods judged is a draw like their demand, so that contexts are not taken as given.
+    together = replace(
+        held_out, contexts=Contexts(objects(["all"]), np.zeros_like(contexts.codes)), mix=None, n_unseen=0
+    )
     rows = []
     for name, loss in zip(names, losses, strict=True):
         lowest, most = (_worst_context(which[name].mean[:, 0]) for which in (poor, missed))
-        gain = held_out.mean(losses[names.index("erm")] - loss)
+        gain = together.mean(losses[names.index("erm")] - loss)
         change = _changed(missed, name, held_out)
         rows.append(
             {
