@@ -181,7 +181,7 @@ def verdict(
         to_gain(erm["p_value"], erm["worst_excess_high"], small, confidence, bool(brackets["too_small"].any())),
     ]
     if best is not None and difference is not None:
-        words.append(_beside(best, rows[best]["mix_excess"], difference))
+        words.append(_beside(best, rows[best]["mix_excess"], robust["mix_excess"], difference))
     lowest = min(rows, key=lambda name: (np.nan_to_num(rows[name]["mix_excess"], nan=np.inf), name != "robust"))
     words.append(f"Lowest estimate in the worst mix: {lowest} ({written(rows[lowest]['mix_excess'])}).")
     small_ones = [row for row in brackets.rows() if row["too_small"]]
@@ -190,11 +190,15 @@ def verdict(
     return words
 
 
-def _beside(best: str, value: float, difference: ExcessDifference) -> str:
-    """Say how the best baseline compares; the difference is that of robust to it."""
+def _beside(best: str, value: float, of_robust: float, difference: ExcessDifference) -> str:
+    """Say how the best baseline compares; the difference is that of robust to it.
+
+    One is called better where the interval of the difference and the two estimates agree that it is.
+    """
     _, low, high = difference.mix
     against = f"{written(value)}" + (f"; robust is {_signed(difference.mix)} from it" if low == low else "")
-    words = "does better than robust" if low > 0 else "does worse than robust" if high < 0 else ""
+    words = "does better than robust" if low > 0 and value < of_robust else ""
+    words = "does worse than robust" if high < 0 and value > of_robust else words
     if not words:
         return f"The best baseline, {best}, cannot be told apart from robust in the worst mix ({against})."
     return f"The best baseline, {best}, {words} in the worst mix ({against})."
