@@ -270,3 +270,17 @@ def test_times_that_do_not_fit_are_refused():
         cpo.compare(X, Y, C, cv=None)
     with pytest.raises(InvalidInputError, match="different times"):
         cpo.compare(X, Y, C, time=np.arange(N) % 2, cuts=4)
+
+
+def test_logarithms_of_targets_are_read_in_the_unit_of_the_target():
+    rng = np.random.default_rng(9)
+    level = 1.0 + 0.5 * X[:, 0]
+    price = np.exp(level + 0.4 * rng.standard_normal(N))
+    found = cpo.compare(X, np.log(price), C, log_target=True)
+    np.testing.assert_allclose(found.y, price)
+    every = next(found.measures.where(method="erm").rows())
+    # The way back is that of means, of which there is no bias.
+    assert abs(every["bias"]) < 3.0 * price.std() / np.sqrt(N) / 3.0
+    assert every["RMSE"] == pytest.approx(np.sqrt(np.mean((price - np.exp(level + 0.08)) ** 2)), rel=0.05)
+    plain = cpo.compare(X, np.log(price), C)
+    np.testing.assert_allclose(found.summary["nominal_risk"], plain.summary["nominal_risk"])

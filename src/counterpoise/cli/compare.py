@@ -78,6 +78,7 @@ def compare(
                 estimator=problem.model if len(y) == len(problem.y) else problem.sized_by_all(),
                 groups=groups,
                 context_known=problem.why_known or False,
+                log_target=problem.target.log,
                 n_jobs=n_jobs,
                 progress=done,
                 **validation.of(times),

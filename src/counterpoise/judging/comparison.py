@@ -265,6 +265,7 @@ def compare(
     sample_weight: Any = None,
     confidence: float = 0.95,
     context_known: bool | str | None = None,
+    log_target: bool = False,
     n_jobs: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Comparison:
@@ -304,6 +305,9 @@ def compare(
     context_known : bool or str, optional
         Whether a model per context, and the context as a feature, are judged too; by default where the contexts look
         like a calendar, a balanced design, or a column of X. A string says why the context is known.
+    log_target : bool
+        Whether y is the logarithm of what is to be predicted. Risks are then of the logarithm, while measures are in
+        the unit of the target; means are brought back by Duan's smearing factor.
     progress : callable, optional
         Told the fraction that is done, from 0 to 1.
 
@@ -348,7 +352,7 @@ def compare(
                 X=X,
                 y=target,
                 held_out=held_out,
-                judge=Judge(loss, least_probability(len(target)), n_jobs),
+                judge=Judge(loss, least_probability(len(target)), n_jobs, log_target),
             ),
             model=type(last).__name__ + (", chosen by the kind of y" if estimator is None else ""),
             why_known=_why_known(context_known, held_out, name, columns),
@@ -526,6 +530,8 @@ class _Posed:
         cells = [cells_of(name, excess[name].by_context, risk[name].by_context) for name in losses]
         brackets = brackets_of(held_out, own.losses, erm, fitted, float(np.nanmax([excess["erm"].estimate, small])))
         measures = measures_of(task_of(self.last), outcomes["erm"].predicted)
+        # From here on targets are in the unit in which they are read.
+        y = np.exp(y) if self.field.judge.log_target else y
         changes = changes_of(held_out, y, outcomes, measures[0])
         best = best_baseline(summary)
         other = held_out.excess_difference(losses["robust"], losses[best], competitors) if best else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,8 @@ from counterpoise.estimators.learners import (
     step_name,
 )
 from counterpoise.inference.excess import HeldOut
-from counterpoise.judging.measures import Predicted
+from counterpoise.judging.log_targets import LogTarget
+from counterpoise.judging.measures import Predicted, task_of
 from counterpoise.sets import Mix
 
 Array = NDArray[np.float64]
@@ -57,16 +58,31 @@ class Judge:
     floor : float
         The least probability of the log loss.
     n_jobs : int, optional
+    log_target : bool
+        Whether targets are logarithms, and predictions are read in the unit of what they are logarithms of.
     """
 
     loss: RowLoss | None
     floor: float
     n_jobs: int | None = None
+    log_target: bool = False
 
-    def of(self, model: Any, X: Any, y: NDArray[Any]) -> tuple[Array, Predicted]:
-        """Return the losses of some rows under a fitted model, and what it predicts of them."""
+    def of(self, model: Any, X: Any, y: NDArray[Any], fitted_to: tuple[Any, Any]) -> tuple[Array, Predicted]:
+        """Return the losses of some rows under a model, and what it predicts of them.
+
+        Parameters
+        ----------
+        fitted_to : pair of X and y
+            The rows that it was fitted to.
+        """
         losses = row_losses(model, X, y, self.loss, self.floor)
-        return losses, Predicted.of(model, X) if hasattr(model, "predict") else Predicted(losses, are_losses=True)
+        if not hasattr(model, "predict"):
+            return losses, Predicted(losses, are_losses=True)
+        predicted = Predicted.of(model, X)
+        if self.log_target:
+            way_back = LogTarget.of(task_of(model), model, *fitted_to)
+            predicted = replace(predicted, values=way_back.back(predicted.values))
+        return losses, predicted
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,14 +237,15 @@ class Field:
         for name, model in self._models.items():
             metadata = {"contexts": labels, "sample_weight": equal if name in balanced else weight[seen]}
             fitted = fit_routed(_informed(model, contexts.labels, present), before, y[seen], **metadata)
-            methods[name] = (held, *self.judge.of(fitted, after, y[held]))
+            methods[name] = (held, *self.judge.of(fitted, after, y[held], (before, y[seen])))
         feature = None
         if known:
             codes, size = contexts.codes, len(contexts.labels)
             metadata = {"contexts": labels, "sample_weight": weight[seen]}
             wider = with_contexts(before, codes[seen], size)
             fitted = fit_routed(_informed(self._models["erm"], contexts.labels, present), wider, y[seen], **metadata)
-            feature = (held, *self.judge.of(fitted, with_contexts(after, codes[held], size), y[held]))
+            after_wider = with_contexts(after, codes[held], size)
+            feature = (held, *self.judge.of(fitted, after_wider, y[held], (wider, y[seen])))
         if contexts.overlap:
             # Every membership, where a row was one above.
             before = self._prepared(seen, entries)[1]
@@ -242,11 +259,14 @@ class Field:
         own, lacking = [], []
         for c in np.unique(codes[held]):
             judged = np.flatnonzero(codes[held] == c)
-            fitted = specialist(self._alone, before, y[entries], weight[entries], np.flatnonzero(codes[entries] == c))
+            seen = np.flatnonzero(codes[entries] == c)
+            fitted = specialist(self._alone, before, y[entries], weight[entries], seen)
             if fitted is None:
                 lacking.append(held[judged])
             else:
-                own.append((held[judged], *self.judge.of(fitted, _safe_indexing(after, judged), y[held[judged]])))
+                fitted_to = (_safe_indexing(before, seen), y[entries[seen]]) if self.judge.log_target else (None, None)
+                target = y[held[judged]]
+                own.append((held[judged], *self.judge.of(fitted, _safe_indexing(after, judged), target, fitted_to)))
         return own, lacking
 
 

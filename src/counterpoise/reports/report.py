@@ -66,7 +66,7 @@ class Report:
         What the model was made from and with, listed at the end.
     notes : sequence of str
         What the reader should know first.
-    cv, time, cuts, gap, groups, context_known, n_jobs, progress
+    cv, time, cuts, gap, groups, context_known, log_target, n_jobs, progress
         Of the comparison with the baselines, see :func:`counterpoise.compare`; a model with ``draws="groups"`` is
         fitted with the groups. With times, methods are also judged on later rows, by which one of them is kept.
     risk : str
@@ -108,6 +108,7 @@ class Report:
     cuts: int = 4
     gap: Any = None
     context_known: bool | str | None = None
+    log_target: bool = False
     progress: Callable[[float], None] | None = None
     plain: Any = None
 
@@ -181,6 +182,7 @@ class Report:
             gap=self.gap,
             groups=self.groups,
             context_known=self.context_known,
+            log_target=self.log_target,
             n_jobs=self.n_jobs,
             progress=self.progress,
         )

@@ -18,7 +18,7 @@ from counterpoise.cli import app
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.tables.tabular.model_folder import as_method
 from counterpoise.tables.tabular.saved import SavedModel
-from counterpoise.tables.tabular.task import LogTarget
+from counterpoise.judging.log_targets import LogTarget
 from tests.tables.tabular.examples import patients, posed
 from tests.tables.tabular.test_task import TASKS
 

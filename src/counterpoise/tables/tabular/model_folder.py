@@ -19,6 +19,7 @@ from counterpoise.estimators.learners import innermost
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import check_output_folder, whole_folder
 from counterpoise.judging.comparison import CANDIDATES, Comparison
+from counterpoise.judging.log_targets import LogTarget
 from counterpoise.judging.trials import BASELINES
 from counterpoise.reports.methods import MODELS
 from counterpoise.reports.report import BEST, Report
@@ -29,7 +30,7 @@ from counterpoise.tables.tabular.columns import Asked
 from counterpoise.tables.tabular.fitting import Fitted, Progress, problem_of, recording
 from counterpoise.tables.tabular.large import large_problem_of
 from counterpoise.tables.tabular.saved import REPLACEABLE, SavedModel
-from counterpoise.tables.tabular.task import RISKS, LogTarget
+from counterpoise.tables.tabular.task import RISKS
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -259,6 +260,7 @@ class ModelFolder:
             "keeps": self.method,
             "groups": groups,
             "context_known": fitted.why_known or False,
+            "log_target": fitted.target.log,
             **self.validation.of(times),
         }
         words = f"comparing with the baselines, on {'held-out rows' if times is None else 'held-out and on later rows'}"

@@ -172,7 +172,7 @@ class TargetSearch:
             if self._error is not None:
                 raise self._error
             if self._log:
-                why += f"; risks and errors are of its logarithm, predictions of {self._name} itself"
+                why += f"; risks are of its logarithm, predictions and errors of {self._name} itself"
             return Target(self._name, task, why, None, self._log)  # type: ignore[arg-type]
         if distinct > MOST_CLASSES:
             raise InvalidInputError(
@@ -210,39 +210,6 @@ def _positive(data: DataFile, name: str, values: Array) -> Array:
             f"{data.row_name(int(low[0]))}{more}; --log-target needs numbers above 0. Leave it out, or remove the rows."
         )
     return values
-
-
-@dataclass(frozen=True)
-class LogTarget:
-    r"""The way back from predicted logarithms to the unit of the target.
-
-    A mean does not pass through the exponential: :math:`e^{E[\log y]}` is below :math:`E[y]`. Duan's smearing factor
-    makes up for it without assuming a distribution: the mean of :math:`e^{\text{residual}}` over the rows of the fit
-    [1]_. A quantile passes unchanged, so its factor is 1; so is that of the Huber loss, whose predictions are central
-    values.
-
-    Attributes
-    ----------
-    factor : float
-        What exponentials are multiplied by.
-
-    References
-    ----------
-    .. [1] N. Duan (1983). Smearing estimate: a nonparametric retransformation method. JASA 78, 605-610.
-    """
-
-    factor: float = 1.0
-
-    @classmethod
-    def of(cls, task: Task, model: Any, X: Any, y: Array) -> LogTarget:
-        """Return the way back from what a fitted model predicts of the logarithms ``y``."""
-        if task != "regression":
-            return cls()
-        return cls(float(np.mean(np.exp(y - model.predict(X)))))
-
-    def back(self, predicted: Array) -> Array:
-        """Return predictions in the unit of the target."""
-        return np.exp(predicted) * self.factor
 
 
 def check_task(task: str) -> None:
