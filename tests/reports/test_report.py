@@ -366,6 +366,14 @@ def test_later_rows_stand_beside_shuffled_ones():
     assert "drift" in metrics
 
 
+def test_a_logarithm_is_not_taken_for_the_target():
+    X, y, c = rows()
+    report = Report(RobustLinearRegression(), X, y, c, unit="the logarithm of the target", **QUICK)
+    page = Page(report.html)
+    assert "root of the mean squared error in the logarithm of the target" in page.captions[0]
+    assert "in the unit of the target" not in page.text
+
+
 def test_without_times_nothing_is_promised_of_later_rows():
     assert "whether this holds later is not known" in Page(two().html).text
 

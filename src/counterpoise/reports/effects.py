@@ -39,7 +39,7 @@ _BLOCKS = 20
 _LEVEL = 0.95
 _VARIES = 0.1
 _HARDLY = 0.2
-_MOST_CELLS = 5_000_000
+_MOST_CELLS = 500_000
 
 
 @dataclass(frozen=True)
@@ -293,9 +293,12 @@ def _wishes(
     spread, within = (spread_of(one) for one in (columns, _safe_indexing(columns, rows)))
     # A feature that hardly varies in a context has no effect there to speak of.
     varies = within > _VARIES * spread
-    if len(rows) * size * len(outputs) <= _MOST_CELLS and len(rows) > _BLOCKS:
-        units = rows if groups is None else encode(groups).codes[rows]
-        fitted = _jackknife(alone, rows, units, (len(outputs), size))
+    if len(rows) > _BLOCKS:
+        # Many rows tell more than anyone would ask: some of them will do, so that nobody waits.
+        few = max(_MOST_CELLS // (size * len(outputs)), _BLOCKS + 1)
+        own_rows = rows if len(rows) <= few else np.random.default_rng(0).choice(rows, few, replace=False)
+        units = own_rows if groups is None else encode(groups).codes[own_rows]
+        fitted = _jackknife(alone, own_rows, units, (len(outputs), size))
         if fitted is not None:
             found |= {"has_own_model": True, "wishes": _clear_wishes(own, *fitted, varies * within, features, outputs)}
     return found | {"turns": _turns(gradients, c, np.where(varies, spread, np.inf), features, outputs)}

@@ -81,6 +81,8 @@ class Report:
         :attr:`counterpoise.judging.comparison.Comparison.choice`. By default the model is what the report is about.
     plain : estimator, optional
         The plain model, where it is fitted to the same rows already.
+    unit : str
+        What y is measured in, where that is not the unit of the target, such as its logarithm.
 
     Notes
     -----
@@ -111,6 +113,7 @@ class Report:
     log_target: bool = False
     progress: Callable[[float], None] | None = None
     plain: Any = None
+    unit: str = ""
 
     @cached_property
     def fitted(self) -> Any:
@@ -200,7 +203,7 @@ class Report:
     @cached_property
     def glance(self) -> Glance:
         """Every context in natural units, method beside method."""
-        return Glance.of(self.comparison, self.shares, self.kept, self.fitted)
+        return Glance.of(self.comparison, self.shares, self.kept, self.fitted, self.unit)
 
     @cached_property
     def calibration(self) -> Calibration | None:
