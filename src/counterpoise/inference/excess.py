@@ -340,12 +340,13 @@ class HeldOut:
             pairs, shares = PairedMeans.of(values[:, None], codes, 1, self.weight, self.groups), np.ones(1)
         return mean_interval(Excess(pairs, slice(0, 1), np.empty(0)), shares, self.confidence)
 
-    def means(self, values: Array) -> Table:
+    def means(self, values: Array, others: Array | float = 0.0) -> Table:
         """Return the mean of a number of each row in each context, with ends that hold for all contexts together.
 
-        Columns are ``context``, ``n``, ``mean``, ``low`` and ``high``; a context of one unit has no ends.
+        Columns are ``context``, ``n``, ``mean``, ``low`` and ``high``; a context of one unit has no ends. What ``others``
+        are is taken off, as in the losses of two models.
         """
-        excess = drawn_excess(self.pairs(values[:, None], _events(values, values[:, None], None)))[0]
+        excess = drawn_excess(self.pairs((values - others)[:, None], _events(values, values[:, None], None)))[0]
         found = self._by_context(excess, [""])
         return Table({name: found[own] for name, own in _MEANS.items()})
 

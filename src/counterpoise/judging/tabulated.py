@@ -143,10 +143,10 @@ def changes_of(held_out: HeldOut, y: NDArray[Any], outcomes: Mapping[str, Outcom
         if name == "erm":
             continue
         own = measure.per_row(Judged.of(y, outcome.predicted))
-        together = single.excess_bounds(own, lost[:, None], [""]).by_context
+        together = single.means(own, lost)
         found = [
             single.mean(own - lost),
-            *(Interval(row["excess"], row["low"], row["high"]) for row in together.rows()),
+            *(Interval(row["mean"], row["low"], row["high"]) for row in together.rows()),
         ]
         for k, one in enumerate(found):
             change = Interval(*sorted_ends(measure, before[k], one))

@@ -11,10 +11,10 @@ import pytest
 
 import counterpoise as cpo
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.judging.log_targets import LogTarget
 from counterpoise.tables.reading import DataFile, read_table
 from counterpoise.tables.tabular.dates import DateColumn
 from counterpoise.tables.tabular.saved import SavedModel, load
-from counterpoise.judging.log_targets import LogTarget
 from tests.tables.tabular.examples import in_memory, patients, posed, posed_file, save
 
 N = 150

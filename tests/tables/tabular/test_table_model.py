@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 import counterpoise as cpo
 from counterpoise.cli import app
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.judging.log_targets import LogTarget
 from counterpoise.tables.tabular.model_folder import as_method
 from counterpoise.tables.tabular.saved import SavedModel
-from counterpoise.judging.log_targets import LogTarget
 from tests.tables.tabular.examples import patients, posed
 from tests.tables.tabular.test_task import TASKS
 
