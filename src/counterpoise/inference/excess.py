@@ -343,8 +343,8 @@ class HeldOut:
     def means(self, values: Array, others: Array | float = 0.0) -> Table:
         """Return the mean of a number of each row in each context, with ends that hold for all contexts together.
 
-        Columns are ``context``, ``n``, ``mean``, ``low`` and ``high``; a context of one unit has no ends. What ``others``
-        are is taken off, as in the losses of two models.
+        Columns are ``context``, ``n``, ``mean``, ``low`` and ``high``; a context of one unit has no ends. What is in
+        ``others`` is taken off, as where losses of two models are compared.
         """
         excess = drawn_excess(self.pairs((values - others)[:, None], _events(values, values[:, None], None)))[0]
         found = self._by_context(excess, [""])
