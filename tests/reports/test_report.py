@@ -366,12 +366,15 @@ def test_later_rows_stand_beside_shuffled_ones():
     assert "drift" in metrics
 
 
-def test_a_logarithm_is_not_taken_for_the_target():
+def test_effects_on_a_logarithm_are_called_so_and_measures_are_of_the_target():
     X, y, c = rows()
-    report = Report(RobustLinearRegression(), X, y, c, unit="the logarithm of the target", **QUICK)
-    page = Page(report.html)
-    assert "root of the mean squared error in the logarithm of the target" in page.captions[0]
-    assert "in the unit of the target" not in page.text
+    report = Report(RobustLinearRegression(), X, 0.1 * y, c, log_target=True, **QUICK)
+    assert report.effects.meaning == "logarithm of the prediction"
+    came = np.exp(0.1 * y)
+    assert np.sort(report.judged.y) == pytest.approx(np.sort(came))
+    # What came minus what was predicted cannot exceed what came.
+    assert report.residuals.summary["high_95"][0] < came.max()
+    assert "added to the logarithm of the prediction" in report.html
 
 
 def test_without_times_nothing_is_promised_of_later_rows():

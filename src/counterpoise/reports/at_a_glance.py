@@ -44,21 +44,18 @@ class Glance:
         The method whose model is kept.
     measures : tuple of Measure
         Those of the task, the first of which leads.
-    unit : str
-        What a number that is predicted is measured in, where that is not the unit of the target.
     """
 
     comparison: Comparison
     shares: Shares
     kept: str
     measures: tuple[Measure, ...]
-    unit: str = ""
 
     @classmethod
-    def of(cls, comparison: Comparison, shares: Shares, kept: str, model: Any, unit: str = "") -> Glance:
+    def of(cls, comparison: Comparison, shares: Shares, kept: str, model: Any) -> Glance:
         """Look at the comparison of a model."""
         found = measures_of(task_of(model), comparison.decisive.outcomes["erm"].predicted)
-        return cls(comparison, shares, kept, found, unit)
+        return cls(comparison, shares, kept, found)
 
     @property
     def judged(self) -> Comparison:
@@ -116,7 +113,6 @@ class Glance:
             cells["shuffled: robust (erm)"] = objects([f"{one}{_STAY}({other})" for one, other in both])[:most]
         left_out = rows.n_rows - most
         more = f"and {left_out} more {'context' if left_out == 1 else 'contexts'} below" if left_out > 0 else ""
-        unit = f" in {self.unit}" if self.unit and measure.unit == "target" else ""
         served = (
             "The context served worst is the one furthest above what its own model or the plain one reaches there; a "
             f"{'low' if measure.higher_is_better else 'high'} {measure.name} alone may mean that it is hard for every "
@@ -125,7 +121,7 @@ class Glance:
         return table(
             Table(cells, f"{more}. {served}" if more else served),
             left=["context"],
-            caption=f"{measure.name[:1].upper()}{measure.name[1:]} on {self.judged.validation}: {measure.words}{unit}; "
+            caption=f"{measure.name[:1].upper()}{measure.name[1:]} on {self.judged.validation}: {measure.words}; "
             f"change from erm to robust with {self.judged.level} intervals",
         )
 
@@ -183,7 +179,7 @@ class Glance:
         """The leading measure in every context, method beside method."""
         rows, measure = list(self.rows.rows()), self.judged.measure
         scale = 100.0 if measure.unit == "%" else 1.0
-        units = {"%": ", %", "target": f", in {self.unit or 'the unit of the target'}"}
+        units = {"%": ", %", "target": ", in the unit of the target"}
         unit = units.get(measure.unit, "")
         return dot_chart(
             [

@@ -120,6 +120,7 @@ class Effects:
         badly_served: Any = None,
         groups: Any = None,
         erm: Any = None,
+        log_target: bool = False,
     ) -> Effects | None:
         """Look into a fitted model; None where it is not linear, or its features cannot be told.
 
@@ -133,6 +134,8 @@ class Effects:
             The context whose wishes are asked for.
         erm : estimator, optional
             The plain model, where it is fitted already.
+        log_target : bool
+            Whether y is the logarithm of the target.
         """
         own = innermost(fitted)
         if not isinstance(own, RobustLinearModel):
@@ -167,7 +170,7 @@ class Effects:
         found: dict[str, Any] = {}
         if badly_served is not None and shown(plain(badly_served)) in names:
             found = _wishes(own, features, columns, y, contexts, groups, badly_served, gradients)
-        return cls(Table(rows), robust.size, _meaning(own), **found)
+        return cls(Table(rows), robust.size, _meaning(own, log_target), **found)
 
     @property
     def chart(self) -> Html:
@@ -225,11 +228,13 @@ def _outputs(own: RobustLinearModel) -> list[str]:
     return [""] if classes is None or len(classes) == 2 else [shown(plain(one)) for one in classes]
 
 
-def _meaning(own: RobustLinearModel) -> str:
+def _meaning(own: RobustLinearModel, log_target: bool) -> str:
     task = task_of(own)
     if task == "classification":
         classes: Any = getattr(own, "classes_", ())
         return f"log-odds of {shown(plain(classes[1]))}" if len(classes) == 2 else "score of a class (log scale)"
+    if log_target:
+        return "logarithm of the prediction"
     words = {"count": "logarithm of the expected count", "quantile": "predicted quantile"}
     return words.get(task, "prediction")
 

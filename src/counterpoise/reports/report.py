@@ -81,8 +81,6 @@ class Report:
         :attr:`counterpoise.judging.comparison.Comparison.choice`. By default the model is what the report is about.
     plain : estimator, optional
         The plain model, where it is fitted to the same rows already.
-    unit : str
-        What y is measured in, where that is not the unit of the target, such as its logarithm.
 
     Notes
     -----
@@ -113,7 +111,6 @@ class Report:
     log_target: bool = False
     progress: Callable[[float], None] | None = None
     plain: Any = None
-    unit: str = ""
 
     @cached_property
     def fitted(self) -> Any:
@@ -203,7 +200,7 @@ class Report:
     @cached_property
     def glance(self) -> Glance:
         """Every context in natural units, method beside method."""
-        return Glance.of(self.comparison, self.shares, self.kept, self.fitted, self.unit)
+        return Glance.of(self.comparison, self.shares, self.kept, self.fitted)
 
     @cached_property
     def calibration(self) -> Calibration | None:
@@ -216,11 +213,9 @@ class Report:
     def residuals(self) -> Residuals | None:
         """What came minus what was predicted, by context; None for classes."""
         rows = self._predictions
-        return (
-            None
-            if rows.predicted.classes is not None
-            else Residuals.of(rows, self.judged.held_out, self.judged.validation)
-        )
+        if rows.predicted.classes is not None or rows.predicted.are_losses:
+            return None
+        return Residuals.of(rows, self.judged.held_out, self.judged.validation)
 
     @property
     def _predictions(self) -> Judged:
@@ -230,8 +225,8 @@ class Report:
     @cached_property
     def effects(self) -> Effects | None:
         """What coefficients do, and which contexts pull at them; None where the model is not linear."""
-        rows = {"badly_served": self._worst_served, "groups": self.groups, "erm": self.plain}
-        return Effects.of(self.fitted, self.X, self.y, self.contexts, **rows)
+        asked = {"badly_served": self._worst_served, "groups": self.groups, "erm": self.plain}
+        return Effects.of(self.fitted, self.X, self.y, self.contexts, log_target=self.log_target, **asked)
 
     @property
     def _worst_served(self) -> Any:

@@ -256,7 +256,6 @@ class ModelFolder:
         options = {
             "n_jobs": self.n_jobs,
             "risk": RISKS[fitted.task],
-            "unit": "the logarithm of the target" if fitted.target.log else "",
             "n_rows": n_rows,
             "keeps": self.method,
             "groups": groups,
