@@ -49,6 +49,14 @@ def test_a_group_counts_as_one_unit():
     assert np.all(wide["mean_high"] - wide["mean_low"] > tight["mean_high"] - tight["mean_low"])
 
 
+def test_a_quantile_is_not_called_too_high():
+    rows, held_out, residual, _ = numbers(off=-3.0)
+    mean, upper = Residuals.of(rows, held_out), Residuals.of(rows, held_out, quantile=0.9)
+    assert mean.level("too low") == f"Predictions there are too high by {-residual[200:].mean():.1f} on average."
+    assert mean.level("right") == upper.level("too low") == ""
+    assert "0.9 of rows are meant to be below zero" in upper.html
+
+
 def test_picture_and_table_show_every_context():
     found = Residuals.of(*numbers()[:2])
     assert found.chart.count('class="box"') == 3

@@ -24,7 +24,7 @@ from counterpoise.inference.choice import Choice
 from counterpoise.inference.intervals import ENDS, interval_in
 from counterpoise.judging.comparison import Comparison, compare
 from counterpoise.judging.confidence import ConfidencePath, confidence_path
-from counterpoise.judging.measures import Judged
+from counterpoise.judging.measures import Judged, task_of
 from counterpoise.judging.verdict import SHUFFLED, change_in_words, worst_served
 from counterpoise.reports.at_a_glance import Glance
 from counterpoise.reports.calibration import Calibration
@@ -215,7 +215,8 @@ class Report:
         rows = self._predictions
         if rows.predicted.classes is not None or rows.predicted.are_losses:
             return None
-        return Residuals.of(rows, self.judged.held_out, self.judged.validation)
+        quantile = rows.predicted.quantile if task_of(self.fitted) == "quantile" else None
+        return Residuals.of(rows, self.judged.held_out, self.judged.validation, quantile)
 
     @property
     def _predictions(self) -> Judged:

@@ -31,6 +31,8 @@ class Residuals:
 
     Attributes
     ----------
+    quantile : float, optional
+        What is predicted, where it is a quantile: then predictions are meant to lie above so many targets.
     validation : str
         What the rows are called.
     summary : Table
@@ -41,9 +43,16 @@ class Residuals:
 
     summary: Table
     validation: str = "held-out rows"
+    quantile: float | None = None
 
     @classmethod
-    def of(cls, rows: Judged, held_out: HeldOut, validation: str = "held-out rows") -> Residuals:
+    def of(
+        cls,
+        rows: Judged,
+        held_out: HeldOut,
+        validation: str = "held-out rows",
+        quantile: float | None = None,
+    ) -> Residuals:
         """Judge held-out predictions of a number.
 
         Parameters
@@ -53,6 +62,8 @@ class Residuals:
             Their contexts and groups.
         validation : str
             What they are called.
+        quantile : float, optional
+            What is predicted, where it is a quantile.
         """
         residual = rows.residual
         means = held_out.means(residual)
@@ -67,15 +78,22 @@ class Residuals:
             **{name: np.append(first, means[name.removeprefix("mean_")][order]) for name, first in ends.items()},
             **dict(zip(_NAMES, spread.T, strict=True)),
         }
-        return cls(Table(summary), validation)
+        return cls(Table(summary), validation, quantile)
 
     def level(self, context: Any) -> str:
         """Say how far the predictions of a context are off on average; nothing where that may be chance."""
         row = next(row for row in list(self.summary.rows())[1:] if row["context"] == plain(context))
-        if not (row["mean_low"] > 0 or row["mean_high"] < 0):
+        if self.quantile is not None or not (row["mean_low"] > 0 or row["mean_high"] < 0):
             return ""
         side = "low" if row["mean"] > 0 else "high"
         return f"Predictions there are too {side} by {self._text(abs(row['mean']))} on average."
+
+    @property
+    def meaning(self) -> str:
+        """What a residual says, in words."""
+        if self.quantile is None:
+            return "above zero, predictions are too low"
+        return f"{self.quantile:.4g} of rows are meant to be below zero"
 
     @property
     def chart(self) -> Html:
@@ -112,7 +130,7 @@ class Residuals:
             Table(cells),
             left=["context"],
             formats={"context": shown},
-            caption=f"Target minus prediction on {self.validation}; above zero, predictions are too low",
+            caption=f"Target minus prediction on {self.validation}; {self.meaning}",
         )
 
     def _text(self, value: float) -> str:
