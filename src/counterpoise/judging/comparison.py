@@ -175,11 +175,16 @@ class Comparison:
     @property
     def kept(self) -> str:
         """What to keep, and why."""
-        reason = self.choice.because({}, where(self.validation))
+        reason = self.choice.because({}, self.where)
         rows = self.choice.candidates.rows()
         change = next(row["change"] for row in rows if row["candidate"] == self.choice.chosen)
         slight = ", a difference of no practical size" if 0.0 < -change < self.headroom.negligible else ""
         return f"To be kept: {self.choice.chosen}, since {reason}{slight}."
+
+    @property
+    def where(self) -> str:
+        """Where methods were judged, in words: on held-out rows, in later months."""
+        return where(self.validation)
 
     @property
     def level(self) -> str:
@@ -205,7 +210,7 @@ class Comparison:
                 "mean risk": self.summary["nominal_risk"],
                 "its change": with_interval("nominal_risk_change"),
             },
-            f"excess risk of {self.model} {where(self.validation)}; {self.level} intervals; {plausible}",
+            f"excess risk of {self.model} {self.where}; {self.level} intervals; {plausible}",
         )
 
     @property
@@ -220,7 +225,7 @@ class Comparison:
                 "lowest" if measure.higher_is_better else "highest": np.array([measure.text(row[1]) for row in worst]),
                 "in": np.array([f"{shown(row[0])} ({row[2]:,} rows)" for row in worst]),
             },
-            f"{measure.words}, {where(self.validation)}",
+            f"{measure.words}, {self.where}",
         )
 
     def _worst(self, method: str) -> tuple[Any, float, int]:

@@ -121,7 +121,7 @@ class Glance:
         return table(
             Table(cells, f"{more}. {served}" if more else served),
             left=["context"],
-            caption=f"{measure.name[:1].upper()}{measure.name[1:]} on {self.judged.validation}: {measure.words}; "
+            caption=f"{measure.name[:1].upper()}{measure.name[1:]} {self.judged.where}: {measure.words}; "
             f"change from erm to robust with {self.judged.level} intervals",
         )
 
@@ -165,14 +165,14 @@ class Glance:
         return table(
             Table(cells, told),
             left=["context"],
-            caption=f"Every measure on {self.judged.validation}, robust and in brackets erm",
+            caption=f"Every measure {self.judged.where}, robust and in brackets erm",
         )
 
     @property
     def every_method(self) -> Html:
         """A row per method, over all rows and in the context it serves worst."""
         natural = self.judged.natural
-        return table(natural, left=["method", "in"], caption=f"Every method on {self.judged.validation}")
+        return table(natural, left=["method", "in"], caption=f"Every method {self.judged.where}")
 
     @property
     def chart(self) -> Html:
@@ -188,7 +188,7 @@ class Glance:
             ],
             colours={WORDS[name]: COLOURS[name] for name in self.methods},
             title=f"{measure.name[:1].upper()}{measure.name[1:]} in each context",
-            x_label=f"{measure.name}{unit}, {self.judged.validation}",
+            x_label=f"{measure.name}{unit}, {self.judged.where}",
             alt="; ".join(
                 f"{shown(row['context'])}: " + ", ".join(f"{one} {measure.text(row[one])}" for one in self.methods)
                 for row in rows[:30]
@@ -228,7 +228,7 @@ class Glance:
             f"change{points}": self._changes(rows),
             "judgement": rows["size"],
         }
-        caption = f"{measure.name[:1].upper()}{measure.name[1:]} on {self.judged.validation}"
+        caption = f"{measure.name[:1].upper()}{measure.name[1:]} {self.judged.where}"
         return table(Table(cells), left=["method", "context", "judgement"], caption=caption)
 
     @property
@@ -237,7 +237,7 @@ class Glance:
         if self.comparison.forward is not None:
             return self.comparison.agreement
         if self.judged.validation != SHUFFLED:
-            return f"All methods were fitted to the past and judged on {self.judged.validation}."
+            return f"All methods were fitted to the past and judged {self.judged.where}."
         return (
             "Rows were held out at random: whether this holds later is not known. Name the times of rows (--time, "
             "time=) to find out."

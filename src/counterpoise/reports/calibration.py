@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from counterpoise.contexts import objects, plain, shown
 from counterpoise.inference.excess import HeldOut
 from counterpoise.judging.measures import ALL, Judged
+from counterpoise.judging.verdict import where
 from counterpoise.reports.pages.document import table
 from counterpoise.reports.pages.lines import Line, line_chart
 from counterpoise.reports.pages.svg import FAINT, INK
@@ -110,7 +111,7 @@ class Calibration:
         return line_chart(
             lines,
             title=f"Predicted and observed share of {self.event}",
-            x_label=f"predicted probability, %, {self.validation}",
+            x_label=f"predicted probability, %, {where(self.validation)}",
             y_label="observed share, %",
             alt="; ".join(
                 f"{shown(row['context'])}: predicted {row['predicted']:.1%} on average, observed {row['observed']:.1%}"
@@ -133,7 +134,7 @@ class Calibration:
             left=["context"],
             headings={"n": "rows", "points": "difference, points"},
             formats={"context": shown, "predicted": "{:.1%}".format, "observed": "{:.1%}".format},
-            caption=f"Mean probability of {self.event} and how often it came, on {self.validation}",
+            caption=f"Mean probability of {self.event} and how often it came, {where(self.validation)}",
         )
 
 

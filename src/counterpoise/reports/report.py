@@ -20,7 +20,6 @@ from counterpoise.core.objective import Certificate
 from counterpoise.core.robustness import Mixes
 from counterpoise.estimators.learners import fit_routed, innermost, step_name
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.inference.choice import Choice
 from counterpoise.inference.intervals import ENDS, interval_in
 from counterpoise.judging.comparison import Comparison, compare
 from counterpoise.judging.confidence import ConfidencePath, confidence_path
@@ -257,11 +256,11 @@ class Report:
     @property
     def advice(self) -> str:
         """Which model is kept, or would better be, and why."""
-        kept, chosen, choice = MODELS[self.kept], MODELS[self.comparison.chosen], self.judged.choice
+        kept, chosen = MODELS[self.kept], MODELS[self.comparison.chosen]
         if self.kept != self.comparison.chosen:
             return f"{kept} is kept, as asked; held-out rows speak for {chosen}.".capitalize()
         asked = "" if self.keeps == BEST else ", as asked"
-        return f"{kept.capitalize()} is kept{asked}: {_reason(choice, self._own.criterion, self.judged.validation)}."
+        return f"{kept.capitalize()} is kept{asked}: {_reason(self.judged, self._own.criterion)}."
 
     @property
     def _headroom(self) -> dict[str, Any]:
@@ -360,7 +359,8 @@ class Report:
         """What was judged, and how."""
         own, n = self._own, len(self.y) if self.n_rows is None else self.n_rows
         folds = f", {self.cv} folds" if isinstance(self.cv, int) and self.judged.forward is None else ""
-        judged = f"{len(self.judged.rows):,} {self.judged.validation}"
+        of = "" if self.judged.validation.endswith("rows") else "rows of "
+        judged = f"{len(self.judged.rows):,} {of}{self.judged.validation}"
         if self.comparison.forward is None and self.judged.validation == SHUFFLED:
             judged = f"{judged} of a cross-validation{folds}"
         else:
@@ -498,7 +498,7 @@ class Report:
             Table(cells),
             left=["method", "in"],
             formats={"method": WORDS.__getitem__, "in": shown},
-            caption=f"Excess risk{self._of} on {comparison.validation}, with {comparison.level} intervals; changes are "
+            caption=f"Excess risk{self._of} {comparison.where}, with {comparison.level} intervals; changes are "
             "against erm",
         )
 
@@ -578,16 +578,22 @@ class Report:
         }
 
 
-def _reason(choice: Choice, criterion: str, validation: str) -> str:
-    """Say why a method is kept, in a clause without the numbers, which are about risk."""
+def _reason(judged: Comparison, criterion: str) -> str:
+    """Say why a method is kept, in a clause with few numbers, since these are about risk."""
+    choice = judged.choice
     simplest, *others = choice.candidates.rows()
     if not others or any(math.isnan(row["change"]) or row["change"] == row["error"] == 0.0 for row in others):
-        return choice.because(MODELS)
+        return choice.because(MODELS, judged.where)
     score = f"{'excess risk' if criterion == 'excess' else 'risk'} in the worst plausible mix"
     if choice.chosen == simplest["candidate"]:
-        return f"on {validation} no other lowers the {score} by more than the error of the comparison"
+        return f"{judged.where} no other lowers the {score} by more than the standard error of the difference"
     row = next(row for row in others if row["candidate"] == choice.chosen)
-    return f"on {validation} it lowers the {score} beyond the error of the comparison with {MODELS[row['against']]}"
+    errors = -row["change"] / row["error"] if row["error"] > 0.0 else math.inf
+    by = f"{errors:.1f} standard errors" if errors < 100.0 else "far more than its error"
+    # Two are what an interval at 95% would ask for; to choose, one is enough.
+    doubt = "" if errors >= 2.0 else ", enough to choose it, though it may be chance"
+    slight = ", a difference of no practical size" if -row["change"] < judged.headroom.negligible else ""
+    return f"{judged.where} it lowers the {score} of {MODELS[row['against']]} by {by}{doubt}{slight}"
 
 
 def _check_same_rows(own: Any, contexts: Any) -> None:

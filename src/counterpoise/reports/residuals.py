@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from counterpoise.contexts import objects, plain, shown
 from counterpoise.inference.excess import HeldOut
 from counterpoise.judging.measures import ALL, Judged
+from counterpoise.judging.verdict import where
 from counterpoise.reports.methods import COLOURS
 from counterpoise.reports.pages.document import table
 from counterpoise.reports.pages.rows import Box, box_chart
@@ -110,7 +111,7 @@ class Residuals:
             ],
             colour=COLOURS["robust"],
             title="What came minus what the robust model predicted",
-            x_label=f"target minus prediction, {self.validation}",
+            x_label=f"target minus prediction, {where(self.validation)}",
             alt="; ".join(f"{shown(row['context'])}: mean {number(row['mean'])}" for row in rows[:30]),
         )
 
@@ -130,7 +131,7 @@ class Residuals:
             Table(cells),
             left=["context"],
             formats={"context": shown},
-            caption=f"Target minus prediction on {self.validation}; {self.meaning}",
+            caption=f"Target minus prediction {where(self.validation)}; {self.meaning}",
         )
 
     def _text(self, value: float) -> str:

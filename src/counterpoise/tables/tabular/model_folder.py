@@ -277,7 +277,7 @@ class ModelFolder:
                 **options,
             )
             comparison, warned = recording(lambda: report.comparison)
-        self.progress.note(*warned, comparison.headroom.verdict)
+        self.progress.note(*warned, comparison.decisive.headroom.verdict)
         with fitted.suited(), self.progress.step("following the path of confidence"):
             _, warned = recording(lambda: report.path)
         self.progress.note(*warned)
