@@ -44,6 +44,9 @@ MOST_ROWS = 100_000
 MOST_NUMBERS = 5e6
 """Rows times features on which they are."""
 
+FEWEST_ROWS = 1_000
+"""Rows on which they are however many features there are."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
@@ -75,7 +78,7 @@ class Validation:
 
     def most_rows(self, rows: Any) -> int:
         """Return how many rows are compared."""
-        size = int(np.clip(MOST_NUMBERS / max(rows.num_columns, 1), 1_000, MOST_ROWS))
+        size = int(min(max(MOST_NUMBERS / max(rows.num_columns, 1), FEWEST_ROWS), MOST_ROWS))
         return rows.num_rows if self.thorough else size
 
     def of(self, times: NDArray[Any] | None) -> dict[str, Any]:
