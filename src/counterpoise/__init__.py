@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from counterpoise.estimators.order_rule import RobustNewsvendorRegressor
     from counterpoise.judging.comparison import compare
     from counterpoise.judging.confidence import confidence_path
+    from counterpoise.judging.evaluation import evaluate
     from counterpoise.judging.headroom import headroom
     from counterpoise.memberships import Memberships
     from counterpoise.reports.report import Report
@@ -79,6 +80,7 @@ __all__ = [
     "confidence_path",
     "confidence_radius",
     "effective_draws",
+    "evaluate",
     "headroom",
     "load",
     "minimize",
@@ -106,6 +108,7 @@ _WHEN_USED = {
     "minimize": "core.minimization",
     "compare": "judging.comparison",
     "confidence_path": "judging.confidence",
+    "evaluate": "judging.evaluation",
     "headroom": "judging.headroom",
     "Report": "reports.report",
     "plan_stock": "stock.planning",

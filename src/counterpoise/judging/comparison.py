@@ -35,8 +35,9 @@ from counterpoise.inference.excess import ExcessDifference, HeldOut
 from counterpoise.inference.headroom import Headroom, negligible
 from counterpoise.inference.intervals import NOTHING, interval_in
 from counterpoise.inference.windows import expanding_windows
+from counterpoise.judging.decomposition import Drift
 from counterpoise.judging.known_contexts import why_known
-from counterpoise.judging.later import Drift, agreement, drift_of, later_rows
+from counterpoise.judging.later import agreement, drift_of, later_rows
 from counterpoise.judging.measures import ALL, Measure, measures_of, task_of
 from counterpoise.judging.tabulated import brackets_of, cells_of, changes_of, measures_by_method, summary_of
 from counterpoise.judging.trials import AS_FEATURE, BASELINES, PER_CONTEXT, Field, Judge, Outcome

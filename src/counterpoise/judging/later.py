@@ -14,15 +14,13 @@ from counterpoise.estimators.learners import Split
 from counterpoise.inference.excess import HeldOut
 from counterpoise.inference.intervals import Interval, interval_in
 from counterpoise.inference.windows import moments_of
+from counterpoise.judging.decomposition import Drift, Means, decomposed
 from counterpoise.table import Table, written
 
 Array = NDArray[np.float64]
 
 _PERIODS = (("years", 730.0), ("months", 60.0), ("weeks", 14.0), ("days", 2.0))
 """How a block of rows is called that spans so many days or more."""
-
-PARTS = ("mix", "risks within contexts", "new contexts")
-"""What a change of risk is made of."""
 
 
 def later_rows(times: Any, cuts: int) -> str:
@@ -74,52 +72,6 @@ def in_words(change: Interval) -> str:
     return f"{value} [{low}, {high}]" if not math.isnan(change.lower) else value
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Drift:
-    """Why later rows are lost on more, or less, than the rows before them.
-
-    The change of the mean risk, from what held-out rows of the past showed to what later rows took, is split by the
-    averages of shares and of risks (Kitagawa's decomposition), so that the parts add up and no order matters.
-
-    Attributes
-    ----------
-    table : Table
-        A row per method: ``before`` and ``after``, the mean risk of past and of later rows; ``change``; and what it is
-        made of: ``mix``, other shares of contexts; ``within``, other risks in the same contexts, which is drift, with
-        its standard error ``within_error``; ``new``, contexts that the past did not have.
-    new_share : float
-        Of contexts that the past did not have, among later rows.
-    later : str
-        What the later rows are called.
-    """
-
-    table: Table
-    new_share: float
-    later: str
-
-    @property
-    def words(self) -> str:
-        """What changed, in a sentence about the plain model."""
-        row = next(row for row in self.table.rows() if row["method"] == "erm")
-        parts = [
-            f"the mix of contexts accounts for {written(row['mix'], '+', digits=2)}",
-            f"risks within contexts (drift) for {written(row['within'], '+', digits=2)} (standard error "
-            f"{written(row['within_error'], digits=2)})",
-        ]
-        if self.new_share > 0.0:
-            parts.append(
-                f"contexts not seen before ({100.0 * self.new_share:.1f}% of these rows) for "
-                f"{written(row['new'], '+', digits=2)}"
-            )
-        return (
-            f"In {self.later} the mean risk of the plain model is {written(row['after'])}, where held-out rows of the "
-            f"past showed {written(row['before'])}: {', '.join(parts)}."
-        )
-
-    def __repr__(self) -> str:
-        return f"{self.words}\n\n{self.table}"
-
-
 def drift_of(
     losses: Mapping[str, tuple[Array, Array]],
     rows: tuple[NDArray[np.intp], NDArray[np.intp]],
@@ -154,7 +106,7 @@ def drift_of(
     for method, (shuffled, forward) in losses.items():
         every = np.full(len(past), np.nan)
         every[rows[0]] = shuffled
-        parts, new_share = _decomposed(before.means(every), after.means(_spread(forward, rows[1], len(past))))
+        parts, new_share = decomposed(before.means(every), after.means(_spread(forward, rows[1], len(past))))
         table.append({"method": method, **parts})
     columns = {name: np.array([row[name] for row in table]) for name in table[0]}
     return Drift(Table(columns), new_share, later)
@@ -167,19 +119,6 @@ def _spread(values: Array, at: NDArray[np.intp], size: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Means:
-    """The share of every context among some rows, the mean loss there, and its standard error."""
-
-    share: Array
-    risk: Array
-    error: Array
-
-    @property
-    def mean(self) -> float:
-        return float(np.sum(self.share * np.where(self.share > 0.0, self.risk, 0.0)))
-
-
-@dataclass(frozen=True, eq=False)
 class _Among:
     """Some rows of a table."""
 
@@ -188,13 +127,13 @@ class _Among:
     present: NDArray[np.intp]
     n_contexts: int
 
-    def means(self, losses: Array) -> _Means:
+    def means(self, losses: Array) -> Means:
         pairs = self.held_out.pairs(losses[self.rows][:, None])
         share, risk, error = (np.zeros(self.n_contexts) for _ in range(3))
         totals = self.held_out.totals
         share[self.present] = totals / totals.sum()
         risk[self.present], error[self.present] = pairs.mean[:, 0], pairs.error[:, 0]
-        return _Means(share, risk, error)
+        return Means(share, risk, error)
 
 
 def _among(held_out: HeldOut, rows: NDArray[np.intp], weight: Array) -> _Among:
@@ -203,34 +142,3 @@ def _among(held_out: HeldOut, rows: NDArray[np.intp], weight: Array) -> _Among:
     own = replace(contexts.where(rows), labels=contexts.labels[present], codes=codes)
     groups = None if held_out.groups is None else held_out.groups[rows]
     return _Among(HeldOut(own, groups, weight[rows]), rows, present, len(contexts.labels))
-
-
-def _decomposed(before: _Means, after: _Means) -> tuple[dict[str, float], float]:
-    """Return the parts of a change of risk, and the share of contexts that were not there before."""
-    new = (after.share > 0.0) & (before.share == 0.0)
-    new_share = float(after.share[new].sum())
-    known = np.where(new, 0.0, after.share)
-    if known.sum() == 0.0:
-        known = before.share
-        risk = before.risk
-    else:
-        known, risk = known / known.sum(), after.risk
-    # A context that has gone is taken to be as it was.
-    risk = np.where(known > 0.0, risk, before.risk)
-    there = before.share > 0.0
-    mix = float(np.sum(((known - before.share) * 0.5 * (risk + before.risk))[there]))
-    both = 0.5 * (known + before.share)
-    within = float(np.sum((both * (risk - before.risk))[there]))
-    stays = there & (known > 0.0)
-    error = math.sqrt(float(np.sum((both**2 * (before.error**2 + after.error**2))[stays])))
-    of_known = before.mean + mix + within
-    parts = {
-        "before": before.mean,
-        "after": after.mean,
-        "change": after.mean - before.mean,
-        "mix": mix,
-        "within": within,
-        "within_error": error,
-        "new": after.mean - of_known,
-    }
-    return parts, new_share

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,12 @@ PRACTICAL_SHARE = 0.02
 
 def task_of(model: Any) -> Task:
     """Return what a model predicts: a class; a number by its mean, as a count, by a quantile, or with outliers."""
+    own = innermost(model)
+    told = getattr(own, "task", None)
+    if isinstance(told, str) and told in get_args(Task):
+        return told  # type: ignore[return-value]
     if is_classifier(model):
         return "classification"
-    own = innermost(model)
     kind, loss = type(own).__name__, getattr(own, "loss", None)
     if kind == "RobustPoissonRegressor" or loss == "poisson":
         return "count"
@@ -82,7 +85,7 @@ class Predicted:
                     f"{type(innermost(model)).__name__}.predict returned shape {values.shape}; one number per row is "
                     "needed."
                 )
-            return cls(values, quantile=float(getattr(innermost(model), "quantile", 0.5)))
+            return cls(values, quantile=float(getattr(innermost(model), "quantile", None) or 0.5))
         classes = np.asarray(model.classes_)
         if hasattr(model, "predict_proba"):
             return cls(np.asarray(model.predict_proba(X), dtype=np.float64), classes)
@@ -114,7 +117,7 @@ class Predicted:
             values = total / (times if classes is None else times[:, None])
         return replace(first, values=values, classes=classes)
 
-    def rows(self, at: NDArray[Any]) -> Predicted:
+    def rows(self, at: NDArray[Any] | slice) -> Predicted:
         """Return those of some rows."""
         return replace(self, values=self.values[at])
 
@@ -140,7 +143,7 @@ class Judged:
             return cls(np.zeros(len(predicted.values)), predicted)
         return cls(np.asarray(unwrapped(y), dtype=np.float64), predicted)
 
-    def rows(self, at: NDArray[Any]) -> Judged:
+    def rows(self, at: NDArray[Any] | slice) -> Judged:
         """Return some rows."""
         return Judged(self.target[at], self.predicted.rows(at))
 
@@ -374,13 +377,17 @@ def measured(
     """
     order = np.argsort(codes, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(codes, minlength=len(labels)))[:-1])
-    every = [np.arange(len(codes)), *parts]
-    names = objects([ALL, *labels.tolist()])
-    own = [(rows.rows(part), weight[part]) for part in every]
+    # One part after the other: each remembers what its measures have in common. The first copies nothing.
+    whole = replace(rows, predicted=rows.predicted)
+    found = [[one.of(whole, weight) for one in measures]]
+    for part in parts:
+        own, heavy = rows.rows(part), weight[part]
+        found.append([one.of(own, heavy) for one in measures])
+    del whole
     return Table(
         {
-            "context": names,
-            "n": np.array([len(part) for part in every]),
-            **{one.name: np.array([one.of(*part) for part in own]) for one in measures},
+            "context": objects([ALL, *labels.tolist()]),
+            "n": np.array([len(codes), *map(len, parts)]),
+            **{one.name: np.array([values[k] for values in found]) for k, one in enumerate(measures)},
         }
     )

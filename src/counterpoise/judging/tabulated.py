@@ -133,32 +133,46 @@ def changes_of(held_out: HeldOut, y: NDArray[Any], outcomes: Mapping[str, Outcom
         is covered. ``size`` is one of :data:`SIZES`.
     """
     assert measure.per_row is not None
-    plain = Judged.of(y, outcomes["erm"].predicted)
-    lost = measure.per_row(plain)
+    rows = {name: Judged.of(y, one.predicted) for name, one in outcomes.items()}
     contexts, weight = held_out.contexts, held_out.weight
-    before = measured(plain, contexts.codes, contexts.labels, weight, (measure,))[measure.name]
-    single = HeldOut(contexts, held_out.groups, weight, confidence=held_out.confidence)
+    before = measured(rows["erm"], contexts.codes, contexts.labels, weight, (measure,))
+    return changes_between(held_out, {name: measure.per_row(one) for name, one in rows.items()}, before, measure)
+
+
+def changes_between(held_out: HeldOut, losses: Mapping[str, Array], before: Table, measure: Measure) -> Table:
+    """Return the same from the losses of rows, or from their means over units of sampling.
+
+    Parameters
+    ----------
+    held_out : HeldOut
+        The rows, or units.
+    losses : mapping from method to ndarray of shape (n_rows,)
+    before : Table
+        The measure of the plain model over all rows and in each context, and how many ``n`` rows these are.
+    """
+    lost, value, n_rows = losses["erm"], before[measure.name], before["n"]
+    contexts = held_out.contexts
+    single = HeldOut(contexts, held_out.groups, held_out.weight, confidence=held_out.confidence)
     rows: list[dict[str, Any]] = []
-    for name, outcome in outcomes.items():
+    for name, own in losses.items():
         if name == "erm":
             continue
-        own = measure.per_row(Judged.of(y, outcome.predicted))
         together = single.means(own, lost)
         found = [
             single.mean(own - lost),
             *(Interval(row["mean"], row["low"], row["high"]) for row in together.rows()),
         ]
         for k, one in enumerate(found):
-            change = Interval(*sorted_ends(measure, before[k], one))
+            change = Interval(*sorted_ends(measure, value[k], one))
             rows.append(
                 {
                     "method": name,
                     "context": ALL if k == 0 else contexts.labels[k - 1],
-                    "n": len(y) if k == 0 else int(contexts.counts[k - 1]),
-                    "before": before[k],
-                    "after": before[k] + change.estimate,
+                    "n": int(n_rows[k]),
+                    "before": value[k],
+                    "after": value[k] + change.estimate,
                     **dict(zip(("change", "change_low", "change_high"), change, strict=True)),
-                    "size": size_of(change, measure.practical(before[k]), bool(measure.higher_is_better)),
+                    "size": size_of(change, measure.practical(value[k]), bool(measure.higher_is_better)),
                 }
             )
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0] if name != "context"}

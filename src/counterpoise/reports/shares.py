@@ -6,7 +6,7 @@ import math
 import shlex
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from counterpoise.contexts import shown
 from counterpoise.core.robustness import Robustness
 from counterpoise.exceptions import CoverageWarning
+from counterpoise.judging.at_fit import robustness_of
 from counterpoise.reports.pages.document import table
 from counterpoise.reports.pages.words import Html
 from counterpoise.sets import Ball, ContextSet, Intersection, Mix, ball_of, radius_of, share_intervals
@@ -49,11 +50,8 @@ class Shares:
     @classmethod
     def of_model(cls, model: Any) -> Shares:
         """Return those of a fitted robust estimator."""
-        robustness = model.robustness
-        if robustness.draws == "groups":
-            robustness = replace(robustness, draws=None if math.isnan(model.draws_) else model.draws_)
         counts = np.asarray(model.context_counts_, dtype=np.float64)
-        return cls(model.contexts_, counts, robustness, np.asarray(model.context_weights_))
+        return cls(model.contexts_, counts, robustness_of(model), np.asarray(model.context_weights_))
 
     @cached_property
     def mixes(self) -> ContextSet:

@@ -158,6 +158,7 @@ class ModelFolder:
             pooled=None if fitted.pool is None else fitted.pool.described,
             held_out_risks=_held_out_risks(report.comparison, models),
             logs=logs,
+            context=asked.context,
         )
 
         def write(folder: Path) -> None:

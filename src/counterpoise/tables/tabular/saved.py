@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,6 +180,8 @@ class SavedModel:
     methods : mapping from method to SavedMethod
     pooled : mapping or None
         Which contexts were pooled for the fit, see :attr:`counterpoise.tables.pooling.Pool.described`.
+    context : tuple of str
+        The columns whose combinations the contexts are.
     """
 
     columns: Columns
@@ -190,6 +194,7 @@ class SavedModel:
     method: str
     methods: Mapping[str, SavedMethod]
     pooled: Mapping[str, Any] | None = field(default=None)
+    context: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -203,6 +208,7 @@ class SavedModel:
         pooled: Mapping[str, Any] | None = None,
         held_out_risks: Mapping[str, Any] | None = None,
         logs: Mapping[str, LogTarget] | None = None,
+        context: Sequence[str] = (),
     ) -> SavedModel:
         """Return what fitted pipelines of :func:`counterpoise.tables.tabular.task.pipeline` know.
 
@@ -215,6 +221,8 @@ class SavedModel:
         held_out_risks : mapping from method to ndarray of shape (n_contexts,), optional
         logs : mapping from method to LogTarget, optional
             The ways back, where the logarithm of the target is modelled.
+        context : sequence of str
+            The columns of the contexts.
         """
         first = next(iter(models.values()))
         own = first.named_steps["model"]
@@ -238,7 +246,35 @@ class SavedModel:
             next(iter(models)) if method is None else method,
             methods,
             pooled,
+            tuple(context),
         )
+
+    # --- contexts ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """Return where a context is, by its name in words; those of members of a pool are that of the pool."""
+        places = {in_words_of(label): k for k, label in enumerate(self.contexts)}
+        if self.pooled is not None and self.pooled.get("members"):
+            pool = places.get(str(self.pooled["label"]))
+            if pool is not None:
+                places = {**{str(one["context"]): pool for one in self.pooled["members"]}, **places}
+        return places
+
+    def place(self, label: Any) -> int | None:
+        """Return which context of the fit a label is of; None for one that the fit did not have.
+
+        Parameters
+        ----------
+        label : object
+            As a file or a data frame has it, a tuple where contexts are crossed. A fit calls a number by its column
+            too, such as store 4, and may have pooled rare contexts.
+        """
+        parts = label if isinstance(label, tuple) else (label,)
+        ways = [(str(part), f"{name} {part}") for part, name in zip(parts, self.context, strict=False)]
+        if len(ways) != len(parts):
+            ways = [(str(part),) for part in parts]  # type: ignore[misc]
+        return next((self._places[key] for key in map(" x ".join, product(*ways)) if key in self._places), None)
 
     # --- predictions -------------------------------------------------------------------------------------------------
 
@@ -304,6 +340,7 @@ class SavedModel:
             "features": list(self.preprocessing.features),
             "contexts": [plain_json(one) for one in self.contexts],
             "context_counts": numbers_json(self.context_counts),
+            "context": list(self.context),
             "pooled": self.pooled,
             "methods": {name: one.as_json() for name, one in self.methods.items()},
         }
@@ -337,6 +374,7 @@ class SavedModel:
             card["method"].one_of(tuple(methods)),
             methods,
             None if pooled.is_null else {name: one.value for name, one in pooled.items.items()},
+            card["context"].texts,
         )
 
 
@@ -361,6 +399,11 @@ def _date_column(part: Part) -> DateColumn:
         day_first.value,
         None if zone.is_null else zone.text,
     )
+
+
+def in_words_of(label: Any) -> str:
+    """Return a context in words; the parts of a crossed one side by side."""
+    return " x ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
 def _check_finite(scores: Array, data: DataFile) -> None:

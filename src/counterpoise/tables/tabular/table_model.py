@@ -18,6 +18,7 @@ from counterpoise.tables.tabular.frames import frame_data
 
 if TYPE_CHECKING:
     from counterpoise.core.objective import Certificate
+    from counterpoise.core.robustness import Robustness
     from counterpoise.sets import Mix
 
 Array = NDArray[np.float64]
@@ -69,6 +70,8 @@ class TableModel:
     baselines : mapping from method to TableModel
         All models that were kept, this one included; robust and erm are always among them.
     columns : Columns
+    context : tuple of str
+        The columns of the contexts.
     pooled : mapping or None
         Which contexts were pooled for the fit.
     quantile : float or None
@@ -106,6 +109,7 @@ class TableModel:
         self._saved = saved
         self.method = saved.method if method is None else method
         self.task, self.target, self.columns, self.pooled = saved.task, saved.target, saved.columns, saved.pooled
+        self.context = saved.context
 
     def __repr__(self) -> str:
         return f"TableModel({self.target!r}, task={self.task!r}, method={self.method!r})"
@@ -150,6 +154,28 @@ class TableModel:
             "counterpoise.RobustLogisticRegression."
         )
 
+    # --- what is judged ----------------------------------------------------------------------------------------------
+
+    def as_fitted(self, labels: NDArray[Any]) -> NDArray[Any]:
+        """Return labels of contexts as the fit called them; those that it did not have, as they are.
+
+        A fit calls a number by its column too, such as store 4, and may have pooled rare contexts.
+
+        Parameters
+        ----------
+        labels : ndarray of shape (n_labels,)
+            Tuples where contexts are crossed.
+        """
+        named = np.empty(len(labels), dtype=object)
+        for k, label in enumerate(labels.tolist()):
+            place = self._saved.place(label)
+            named[k] = label if place is None else self._saved.contexts[place]
+        return named
+
+    def class_texts(self, y: Any) -> NDArray[Any]:
+        """Return targets as the command reads classes: text, None where there is none."""
+        return np.array(frame_data({"y": y}, ["y"]).texts("y").to_pylist(), dtype=object)
+
     # --- what is known -----------------------------------------------------------------------------------------------
 
     @property
@@ -185,6 +211,15 @@ class TableModel:
     def mix(self) -> Mix | None:
         """What was known about the mix."""
         return self._own.mix
+
+    @property
+    def robustness(self) -> Robustness:
+        """What is scored, and how large the set is."""
+        from counterpoise.core.robustness import Robustness
+
+        given = self.parameters
+        sized = {name: given[name] for name in ("confidence", "radius", "draws", "criterion") if name in given}
+        return Robustness(**sized, mix=self.mix)
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
