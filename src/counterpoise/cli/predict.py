@@ -28,7 +28,8 @@ def predict(
     `counterpoise predict model/ new.csv -o predicted.csv`
 
     Rows are read, predicted and written some at a time, so that a file of any size takes little memory. A model is read
-    without running anything that is in it; a file that was damaged or edited is refused.
+    without running anything that is in it; a file that was damaged or edited is refused. Where the file has the target
+    and the contexts of the model, a note says how well it does; `counterpoise evaluate` says more.
     """
     from counterpoise.files import check_output, whole
     from counterpoise.tables.reading import open_table
@@ -52,6 +53,8 @@ def predict(
             speaker.note(f"{count:,} of {rows.n_rows:,} rows have a {name} that the model has not seen")
         renamed = (f"the file has a column {name} already; the new one is called {name}_" for name in rows.renamed)
         speaker.note(*renamed)
+        if rows.glance.words:
+            speaker.note(rows.glance.words)
         check_output(out, force)
         too_late()
 

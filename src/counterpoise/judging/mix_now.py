@@ -127,8 +127,10 @@ class MixNow:
 
     @property
     def _distance(self) -> str:
-        radius = "any" if math.isinf(self.radius) else f"{written(self.radius, digits=2)}{self.unit}"
-        return f"{written(self.divergence, digits=2)}{self.unit} from its centre, which has {radius} around it"
+        if math.isinf(self.radius):
+            return "it holds every mix"
+        far, reach = (f"{written(one, digits=2)}{self.unit}" for one in (self.divergence, self.radius))
+        return f"{far} from its centre, and it reaches {reach} from there"
 
     @property
     def json(self) -> dict[str, Any]:

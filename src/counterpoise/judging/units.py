@@ -68,7 +68,7 @@ class Units:
         )
         # Counted instead of sorted where that takes less room.
         width = int(within.max()) + 1
-        cell = contexts.codes * width + within
+        cell = contexts.codes.astype(np.intp, copy=False) * width + within
         if width * len(contexts.labels) <= len(cell):
             there = np.flatnonzero(np.bincount(cell, minlength=width * len(contexts.labels)))
             place = np.zeros(width * len(contexts.labels), dtype=np.int32)

@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
+
+from counterpoise.tables.tabular.glance import Glance
 
 if TYPE_CHECKING:
     from counterpoise.tables.reading import DataFile, TableOnDisk
@@ -72,6 +75,34 @@ def predicted(
         yield PredictedRows(data, own, saved.unknown_of(rows))
 
 
+def target_of(saved: SavedModel, data: DataFile, name: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return the target of every row, and which rows have one.
+
+    Classes are codes, -1 for those that the model does not know.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    """
+    if saved.classes is None:
+        values = data.numbers(name, "--target", least=0.0 if saved.task == "count" else None, allow_missing=True)
+        return values, ~np.isnan(values)
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = data.texts(name, "--target")
+    codes = pc.index_in(texts, value_set=pa.array(saved.classes, pa.large_string()))
+    if codes.null_count:
+        # In a file of text 007 alone is a number; a model that was fitted to words knows it as it is written.
+        written = data.written_texts(name)
+        if written is not None:
+            own = pc.index_in(written, value_set=pa.array(saved.classes, pa.large_string()))
+            codes = pc.coalesce(codes, own)
+    there = np.asarray(texts.is_valid().to_numpy())
+    return pc.fill_null(codes, -1).to_numpy().astype(np.int16), there
+
+
 class PredictedTable:
     """A table of new rows with the predictions of a model, as it is written; the first rows are looked at right away.
 
@@ -90,24 +121,30 @@ class PredictedTable:
         In how many of them it has a category that fit has not seen.
     renamed : tuple of str
         Predictions that give way to columns of the same name.
+    glance : Glance
+        How well the model does on rows so far, where the table has the target and the contexts.
     """
 
     def __init__(self, saved: SavedModel, table: TableOnDisk, *, typed: bool) -> None:
         self._saved, self._table, self._typed = saved, table, typed
         self.n_rows, self.unknown = 0, Counter[str]()
+        self.glance = Glance(saved, table.names)
         begun = self._predicted()
         first = next(begun)
         self._begun: Iterator[PredictedRows] | None = chain([first], begun)
         self.renamed = tuple(name for name in first.predictions[saved.method] if name in first.data.raw.column_names)
 
     def _predicted(self) -> Iterator[PredictedRows]:
-        return predicted(self._saved, self._table, typed=None if self._typed else self._saved.columns.sources)
+        needed = (*self._saved.columns.sources, *self.glance.columns)
+        return predicted(self._saved, self._table, typed=None if self._typed else needed)
 
     def pieces(self) -> Iterator[tuple[Any, Mapping[str, NDArray[Any]]]]:
         """Yield rows, and the columns that are added to them; another call begins again."""
         rows, self._begun = self._begun or self._predicted(), None
         self.n_rows, self.unknown = 0, Counter[str]()
+        self.glance = Glance(self._saved, self._table.names)
         for one in rows:
+            self.glance.look(one)
             self.n_rows += one.data.n_rows
             self.unknown.update(one.unknown)
             yield one.data.table if self._typed else one.data.raw, one.predictions[self._saved.method]
