@@ -106,12 +106,17 @@ class Evaluation:
     @cached_property
     def verdict(self) -> str:
         """What these rows say, in a few sentences."""
+        return " ".join(self.sentences)
+
+    @property
+    def sentences(self) -> list[str]:
+        """The parts of the verdict."""
         words = [self.headline, self.beside, self._unseen_words]
         if self.mix is not None:
             words.append(self.mix.words)
         if self.drift is not None:
             words.append(self.drift.words)
-        return " ".join(one for one in words if one)
+        return [one for one in words if one]
 
     @property
     def headline(self) -> str:
@@ -183,33 +188,32 @@ class Evaluation:
             "notes": list(self.notes),
         }
 
+    @property
+    def in_units(self) -> Table:
+        """The measures as text, each in its unit."""
+        known = {one.name: one for one in measures_of(self.task, self.pictured[0].predicted)}
+        return Table(
+            {
+                name: np.array([known[name].text(value) for value in column.tolist()], dtype=object)
+                if name in known
+                else column
+                for name, column in self.measures.items()
+            }
+        )
+
     def __repr__(self) -> str:
-        parts = [self.verdict, *(f"note: {one}" for one in self.notes), "", str(in_units(self))]
+        parts = [*self.sentences, *(f"note: {one}" for one in self.notes), "", str(self.in_units)]
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(self.verdict)}</p>{in_units(self)._repr_html_()}"
+        return f"<p>{html.escape(self.verdict)}</p>{self.in_units._repr_html_()}"
 
 
 def model_in_words(method: str) -> str:
     """Return what the model of a method is called in a sentence."""
-    if method == "model":
-        return "the model"
-    return f"the {'plain' if method == 'erm' else method} model"
-
-
-def in_units(evaluation: Evaluation) -> Table:
-    """Return the measures as text, each in its unit."""
-    own = evaluation.measures
-    shown_as = {one.name: one for one in measures_of(evaluation.task, evaluation.pictured[0].predicted)}
-    return Table(
-        {
-            name: np.array([shown_as[name].text(value) for value in column.tolist()], dtype=object)
-            if name in shown_as
-            else column
-            for name, column in own.items()
-        }
-    )
+    if method == "inverse-frequency":
+        return "the model with inverse-frequency weights"
+    return "the model" if method == "model" else f"the {'plain' if method == 'erm' else method} model"
 
 
 def _in_words(context: Any) -> str:
@@ -226,7 +230,6 @@ def _with_ends(measure: Measure, row: Mapping[str, Any]) -> str:
 
 
 def _changed(measure: Measure, row: Mapping[str, Any]) -> str:
-    value, low, high = (measure.text(one, "+") for one in interval_in(dict(row), "change"))
     points = " points" if measure.unit == "%" else ""
-    ends = "" if math.isnan(row["change_low"]) else f" [{low}, {high}]"
-    return f"{measure.name} {value}{points}{ends} ({row['size']})"
+    change = measure.change_text(interval_in(dict(row), "change"), row["before"])
+    return f"{measure.name} {change}{points} ({row['size']})"

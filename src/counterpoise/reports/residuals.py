@@ -34,8 +34,8 @@ class Residuals:
     ----------
     quantile : float, optional
         What is predicted, where it is a quantile: then predictions are meant to lie above so many targets.
-    validation : str
-        What the rows are called.
+    validation, model : str
+        What the rows and the model are called.
     summary : Table
         A row for all contexts, named "all", and a row for each, furthest from zero first: ``context``, ``n``, ``mean``
         with ends ``mean_low`` and ``mean_high`` that hold for all contexts together, and the quantiles ``low_5``,
@@ -45,6 +45,7 @@ class Residuals:
     summary: Table
     validation: str = "held-out rows"
     quantile: float | None = None
+    model: str = "the robust model"
 
     @classmethod
     def of(
@@ -53,6 +54,7 @@ class Residuals:
         held_out: HeldOut,
         validation: str = "held-out rows",
         quantile: float | None = None,
+        model: str = "the robust model",
     ) -> Residuals:
         """Judge held-out predictions of a number.
 
@@ -61,8 +63,8 @@ class Residuals:
         rows : Judged
         held_out : HeldOut
             Their contexts and groups.
-        validation : str
-            What they are called.
+        validation, model : str
+            What these rows and the model are called.
         quantile : float, optional
             What is predicted, where it is a quantile.
         """
@@ -79,7 +81,7 @@ class Residuals:
             **{name: np.append(first, means[name.removeprefix("mean_")][order]) for name, first in ends.items()},
             **dict(zip(_NAMES, spread.T, strict=True)),
         }
-        return cls(Table(summary), validation, quantile)
+        return cls(Table(summary), validation, quantile, model)
 
     def level(self, context: Any) -> str:
         """Say how far the predictions of a context are off on average; nothing where that may be chance."""
@@ -110,7 +112,7 @@ class Residuals:
                 for row in rows
             ],
             colour=COLOURS["robust"],
-            title="What came minus what the robust model predicted",
+            title=f"What came minus what {self.model} predicted",
             x_label=f"target minus prediction, {where(self.validation)}",
             alt="; ".join(f"{shown(row['context'])}: mean {number(row['mean'])}" for row in rows[:30]),
         )

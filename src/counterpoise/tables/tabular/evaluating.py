@@ -92,7 +92,7 @@ def evaluate_table(
     sources = [find_column(table.path, table.names, name) for name in saved.columns.sources]
     needed = list(dict.fromkeys([*sources, *columns.all]))
     kept = _Kept(methods)
-    contexts, groups = SeenLabels(columns.context, "--context"), None
+    contexts, groups = SeenLabels(columns.context, "--context", saved.context[: len(columns.context)]), None
     if columns.group is not None:
         groups = SeenLabels((columns.group,), "--group")
     unknown, n_read = Counter[str](), 0

@@ -36,10 +36,13 @@ class SeenLabels:
         The columns that are crossed.
     role : str
         The option that names them, for messages.
+    called : sequence of str, optional
+        By what their numbers are called, where that is not their names.
     """
 
-    def __init__(self, names: Sequence[str], role: str) -> None:
+    def __init__(self, names: Sequence[str], role: str, called: Sequence[str] | None = None) -> None:
         self.names, self._role = tuple(names), role
+        self._called = self.names if called is None else tuple(called)
         self._parts = [Agreement() for _ in names]
         self._crossed = Agreement()
         self._counts = np.zeros(0, dtype=np.int64)
@@ -72,7 +75,7 @@ class SeenLabels:
         A number says little by itself in a report, so it is written with the name of its column: store 4.
         """
         words = []
-        for name, part in zip(self.names, self._parts, strict=True):
+        for name, part in zip(self._called, self._parts, strict=True):
             values = part.labels.tolist()
             words.append([f"{name} {value}" for value in values] if all(map(_is_number, values)) else values)
         if len(words) == 1:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from counterpoise.core.objective import Certificate
     from counterpoise.core.robustness import Robustness
     from counterpoise.sets import Mix
+    from counterpoise.tables.tabular.task import LogTarget
 
 Array = NDArray[np.float64]
 
@@ -80,6 +81,8 @@ class TableModel:
         Of the estimator.
     mix : Mix or None
         What was known about the mix.
+    log : LogTarget or None
+        The way back to the target, where its logarithm is modelled.
     classes_ : ndarray of shape (n_classes,)
         Of a classification.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -211,6 +214,11 @@ class TableModel:
     def mix(self) -> Mix | None:
         """What was known about the mix."""
         return self._own.mix
+
+    @property
+    def log(self) -> LogTarget | None:
+        """The way back to the target, where its logarithm is modelled."""
+        return self._own.log
 
     @property
     def robustness(self) -> Robustness:
