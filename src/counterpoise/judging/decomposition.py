@@ -96,6 +96,12 @@ class Drift:
     def words(self) -> str:
         """What changed, in a sentence."""
         row = next(row for row in self.table.rows() if row["method"] == self.method)
+        whole = (
+            f"In {self.later} the mean risk of {self.model} is {written(row['after'])}, where {self.past} showed "
+            f"{written(row['before'])}"
+        )
+        if self.new_share == 1.0:
+            return f"{whole}. None of these contexts is among those, so that nothing tells drift from being new."
         parts = [
             f"the mix of contexts accounts for {written(row['mix'], '+', digits=2)}",
             f"risks within contexts (drift) for {written(row['within'], '+', digits=2)} (standard error "
@@ -106,10 +112,7 @@ class Drift:
                 f"contexts not seen before ({100.0 * self.new_share:.1f}% of these rows) for "
                 f"{written(row['new'], '+', digits=2)}"
             )
-        return (
-            f"In {self.later} the mean risk of {self.model} is {written(row['after'])}, where {self.past} showed "
-            f"{written(row['before'])}: {', '.join(parts)}."
-        )
+        return f"{whole}: {', '.join(parts)}."
 
     def __repr__(self) -> str:
         return f"{self.words}\n\n{self.table}"

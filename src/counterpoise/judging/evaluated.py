@@ -11,13 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from counterpoise.contexts import shown
+from counterpoise.contexts import plain, shown
 from counterpoise.inference.excess import HeldOut
 from counterpoise.inference.intervals import interval_in
 from counterpoise.judging.decomposition import Drift
-from counterpoise.judging.measures import ALL, Judged, Measure, Task, measures_of
+from counterpoise.judging.measures import (
+    ALL,
+    PRACTICAL_POINTS,
+    PRACTICAL_SHARE,
+    Judged,
+    Measure,
+    Task,
+    measures_of,
+)
 from counterpoise.judging.mix_now import MixNow
-from counterpoise.table import Table, jsonable, plain_rows
+from counterpoise.table import Table, jsonable, plain_rows, written
 
 _FEW = 20
 """Rows below which a context is not named as the worst, unless all are as small."""
@@ -111,7 +119,7 @@ class Evaluation:
     @property
     def sentences(self) -> list[str]:
         """The parts of the verdict."""
-        words = [self.headline, self.beside, self._unseen_words]
+        words = [self.headline, self.beside, self.off, self._unseen_words]
         if self.mix is not None:
             words.append(self.mix.words)
         if self.drift is not None:
@@ -149,6 +157,31 @@ class Evaluation:
         if worst is not None and worst["context"] in rows:
             said.append(f"{_changed(measure, rows[worst['context']])} in {_in_words(worst['context'])}")
         return f"{whose}: {'; '.join(said)}."
+
+    @property
+    def off(self) -> str:
+        """How far predictions are off on average over all rows; nothing where that is chance, or does not matter."""
+        row = next(self.calibration.rows())
+        beyond_chance = row["low"] > 0.0 or row["high"] < 0.0
+        classes, side = self.pictured[0].predicted.classes, "low" if row["gap"] > 0.0 else "high"
+        if classes is not None or self.task == "quantile":
+            if not beyond_chance or abs(row["gap"]) < PRACTICAL_POINTS or self.pictured[0].predicted.certain:
+                return ""
+            predicted, observed = (f"{100.0 * row[name]:.1f}%" for name in ("predicted", "observed"))
+            if classes is None:
+                return f"{observed} of targets are at or below the predicted {predicted} quantile."
+            if len(classes) > 2:
+                sure = "sure" if side == "high" else "unsure"
+                return f"The model is too {sure}: {predicted} on average of the class it names, right in {observed}."
+            event = f"{shown(plain(classes[1])):.40}"
+            return (
+                f"Probabilities of {event} are too {side}: {predicted} on average, and it came in {observed} of rows."
+            )
+        size = next(row for row in self.leading.rows() if row["context"] == ALL and row["method"] == self.method)
+        if not beyond_chance or abs(row["gap"]) < PRACTICAL_SHARE * size["value"]:
+            return ""
+        by, mean = written(abs(row["gap"]), digits=3), written(row["observed"], digits=3)
+        return f"Predictions are too {side} by {by} on average, where the mean of what came is {mean}."
 
     @property
     def _unseen_words(self) -> str:

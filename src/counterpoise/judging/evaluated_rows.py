@@ -17,7 +17,7 @@ from counterpoise.inference.intervals import Interval
 from counterpoise.judging.at_fit import AtFit, fit_losses
 from counterpoise.judging.decomposition import Drift, Means, decomposed
 from counterpoise.judging.evaluated import Evaluation, model_in_words
-from counterpoise.judging.measures import ALL, Judged, Measure, Predicted, Task, measured, measures_of
+from counterpoise.judging.measures import ALL, Judged, Measure, Predicted, Task, measured, measures_of, totals_of
 from counterpoise.judging.mix_now import UNSEEN, MixNow
 from counterpoise.judging.tabulated import changes_between
 from counterpoise.judging.units import Units
@@ -106,7 +106,7 @@ def evaluation_of(
     mix = risks = drift = None
     mix_excess = math.nan
     if fit is not None and several:
-        totals = np.bincount(codes, rows.weight, len(labels)) * (len(codes) / rows.weight.sum())
+        totals = totals_of(codes, len(labels), rows.weight) * (len(codes) / rows.weight.sum())
         counts = np.zeros(len(fit.labels))
         counts[seen] = totals[: len(seen)]
         mix = MixNow.of(fit, counts, others, confidence)
@@ -147,7 +147,7 @@ def _coded(rows: Rows, fit: AtFit | None) -> tuple[NDArray[Any], Indices, Indice
     given = rows.contexts
     if given is None:
         return objects([ALL]), np.zeros(len(rows.target), dtype=np.intp), np.empty(0, dtype=np.intp), {}
-    present = np.flatnonzero(np.bincount(given.codes, minlength=len(given.labels)))
+    present = np.flatnonzero(totals_of(given.codes, len(given.labels)))
     if fit is None:
         place = np.zeros(len(given.labels), dtype=np.intp)
         place[present] = np.arange(len(present))
@@ -156,9 +156,9 @@ def _coded(rows: Rows, fit: AtFit | None) -> tuple[NDArray[Any], Indices, Indice
     at = np.array([known.get(plain(label), -1) for label in given.labels], dtype=np.intp)
     seen = np.unique(at[present][at[present] >= 0])
     strange = present[at[present] < 0]
-    place = np.full(len(given.labels), len(seen), dtype=np.intp)
+    place = np.full(len(given.labels), len(seen), dtype=given.codes.dtype)
     place[at >= 0] = np.searchsorted(seen, at[at >= 0])
-    totals = np.bincount(given.codes, rows.weight, len(given.labels)) * (len(given.codes) / rows.weight.sum())
+    totals = totals_of(given.codes, len(given.labels), rows.weight) * (len(given.codes) / rows.weight.sum())
     labels = [*fit.labels[seen].tolist(), *([UNSEEN] if len(strange) else [])]
     return objects(labels), place[given.codes], seen, {plain(given.labels[k]): float(totals[k]) for k in strange}
 

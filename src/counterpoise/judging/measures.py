@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -27,6 +27,12 @@ ALL = "all"
 
 _LEAST = 1e-15
 """The smallest probability of which a logarithm is taken, and the smallest mean count."""
+
+SLICE = 250_000
+"""Rows whose losses are in memory at once."""
+
+_FEW_CONTEXTS = 64
+"""Contexts up to which the rows of each are looked for one by one."""
 
 PRACTICAL_POINTS = 0.01
 """A difference of shares, such as accuracies, below which nobody acts."""
@@ -188,28 +194,64 @@ def _pinball(rows: Judged) -> Array:
     return np.maximum(rows.predicted.quantile * rows.residual, (rows.predicted.quantile - 1.0) * rows.residual)
 
 
-def _auc(rows: Judged, weight: Array) -> float:
-    from sklearn.metrics import roc_auc_score
+def _area(score: Array, positive: NDArray[np.bool_], weight: Array) -> float:
+    """Return the chance that a positive row has the higher score of two, ties counting half.
 
-    known = rows.target >= 0
-    target, p = rows.target[known], rows.predicted.values[known]
+    The same as scikit-learn's ``roc_auc_score``, in a small part of the memory.
+    """
+    own, heavy = score[~positive], weight[~positive]
+    alike = weight.min() == weight.max()
+    if alike:
+        # Then as many are lower as come before in order, and nothing has to be summed.
+        own.sort()
+        below = np.empty(0)
+    else:
+        order = np.argsort(own)
+        own, below = own[order], np.concatenate([[0.0], np.cumsum(heavy[order])])
+    whole = float(heavy.sum())
+    above, heavy = score[positive], weight[positive]
+    total = 0.0
+    for start in range(0, len(above), SLICE):
+        some, light = above[start : start + SLICE], heavy[start : start + SLICE]
+        left, right = (np.searchsorted(own, some, side) for side in ("left", "right"))
+        total += 0.5 * float(light @ ((left + right) * weight[0] if alike else below[left] + below[right]))
+    return total / (float(heavy.sum()) * whole)
+
+
+def mean_loss(loss: Callable[[Judged], Array], rows: Judged, weight: Array) -> float:
+    """Return the mean of a loss, of very many rows slice by slice."""
+    if len(rows.target) <= SLICE:
+        return float(np.average(loss(rows), weights=weight))
+    slices = [slice(start, start + SLICE) for start in range(0, len(rows.target), SLICE)]
+    return sum(float(weight[at] @ loss(rows.rows(at))) for at in slices) / float(weight.sum())
+
+
+def _auc(rows: Judged, weight: Array) -> float:
+    known: Any = rows.target >= 0
+    # Nothing is copied where all are.
+    known = slice(None) if known.all() else known
+    target, p, weight = rows.target[known], rows.predicted.values[known], weight[known]
     present = np.unique(target)
     if len(present) < 2:
         return math.nan
     if p.shape[1] == 2:
-        return float(roc_auc_score(target, p[:, 1], sample_weight=weight[known]))
+        return _area(p[:, 1], target == 1, weight)
     # One against the rest, by how frequent each is.
-    each = [roc_auc_score(target == k, p[:, k], sample_weight=weight[known]) for k in present]
-    return float(np.average(each, weights=[weight[known][target == k].sum() for k in present]))
+    each = [_area(p[:, k], target == k, weight) for k in present]
+    return float(np.average(each, weights=[weight[target == k].sum() for k in present]))
 
 
 def _explained(lost: Callable[[Judged], Array], at_best: Callable[[Array, Array], float]) -> Callable[..., float]:
     """Return the share of what a constant would lose that the model does not."""
 
     def share(rows: Judged, weight: Array) -> float:
-        constant = Predicted(np.full(len(rows.target), at_best(rows.target, weight)))
-        whole = np.average(lost(Judged(rows.target, constant)), weights=weight)
-        return float(1.0 - np.average(lost(rows), weights=weight) / whole) if whole > 0 else math.nan
+        best = at_best(rows.target, weight)
+
+        def of_constant(some: Judged) -> Array:
+            return lost(Judged(some.target, Predicted(np.full(len(some.target), best))))
+
+        whole = mean_loss(of_constant, rows, weight)
+        return 1.0 - mean_loss(lost, rows, weight) / whole if whole > 0 else math.nan
 
     return share
 
@@ -253,7 +295,7 @@ class Measure:
         if self.whole is not None:
             return self.whole(rows, weight)
         assert self.per_row is not None
-        return self.from_mean(float(np.average(self.per_row(rows), weights=weight)))
+        return self.from_mean(mean_loss(self.per_row, rows, weight))
 
     def from_mean(self, mean: float) -> float:
         """Return the measure, where the mean of its losses is this."""
@@ -375,19 +417,34 @@ def measured(
     Table
         A row for all of them, named "all", and a row per context: ``context``, ``n`` rows, a column per measure.
     """
-    order = np.argsort(codes, kind="stable")
-    parts = np.split(order, np.cumsum(np.bincount(codes, minlength=len(labels)))[:-1])
-    # One part after the other: each remembers what its measures have in common. The first copies nothing.
-    whole = replace(rows, predicted=rows.predicted)
-    found = [[one.of(whole, weight) for one in measures]]
-    for part in parts:
+    # One context after the other, in a copy of its own: judged rows remember what their measures have in common.
+    found = [[one.of(replace(rows), weight) for one in measures]]
+    for part in _parts(codes, len(labels)):
         own, heavy = rows.rows(part), weight[part]
         found.append([one.of(own, heavy) for one in measures])
-    del whole
+    counts = totals_of(codes, len(labels)).astype(np.intp)
     return Table(
         {
             "context": objects([ALL, *labels.tolist()]),
-            "n": np.array([len(codes), *map(len, parts)]),
+            "n": np.append(len(codes), counts),
             **{one.name: np.array([values[k] for values in found]) for k, one in enumerate(measures)},
         }
     )
+
+
+def totals_of(codes: NDArray[np.intp], n_contexts: int, weight: Array | None = None) -> Array:
+    """Return the rows of each context, or their weight; of very many rows slice by slice."""
+    total = np.zeros(n_contexts)
+    for start in range(0, len(codes), SLICE):
+        at = slice(start, start + SLICE)
+        total += np.bincount(codes[at], None if weight is None else weight[at], n_contexts)
+    return total
+
+
+def _parts(codes: NDArray[np.intp], n_contexts: int) -> Iterator[NDArray[np.intp]]:
+    """Yield the rows of each context."""
+    if n_contexts <= _FEW_CONTEXTS:
+        yield from (np.flatnonzero(codes == k) for k in range(n_contexts))
+    else:
+        order = np.argsort(codes, kind="stable")
+        yield from np.split(order, np.cumsum(np.bincount(codes, minlength=n_contexts))[:-1])

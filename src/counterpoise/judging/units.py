@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts
 from counterpoise.inference.excess import HeldOut
-from counterpoise.judging.measures import Judged
+from counterpoise.judging.measures import SLICE, Judged, totals_of
 
 Array = NDArray[np.float64]
 
@@ -20,9 +19,6 @@ MANY_ROWS = 300_000
 
 BATCHES = 1_000
 """Of each context: enough that the error of its mean is known to two percent or so."""
-
-_SLICE = 250_000
-"""Rows whose losses are in memory at once."""
 
 _SEED = 0
 
@@ -61,23 +57,15 @@ class Units:
         contexts = rows.contexts
         if len(contexts.codes) <= most:
             return cls(rows, rows)
-        within: NDArray[Any] = (
-            np.random.default_rng(_SEED).integers(0, batches, len(contexts.codes), dtype=np.int32)
-            if rows.groups is None
-            else rows.groups
-        )
-        # Counted instead of sorted where that takes less room.
-        width = int(within.max()) + 1
-        cell = contexts.codes.astype(np.intp, copy=False) * width + within
-        if width * len(contexts.labels) <= len(cell):
-            there = np.flatnonzero(np.bincount(cell, minlength=width * len(contexts.labels)))
-            place = np.zeros(width * len(contexts.labels), dtype=np.int32)
-            place[there] = np.arange(len(there))
-            unit = place[cell]
+        if rows.groups is None:
+            there, unit = _dealt(contexts.codes, len(contexts.labels), batches)
+            width = batches
         else:
+            width = int(rows.groups.max()) + 1
+            cell = contexts.codes.astype(np.intp, copy=False) * width + rows.groups
             there, unit = np.unique(cell, return_inverse=True)
         own = Contexts(contexts.labels, there // width)
-        weight = np.bincount(unit, rows.weight, len(there)).astype(np.float64)
+        weight = totals_of(unit, len(there), rows.weight)
         groups = None if rows.groups is None else np.unique(there % width, return_inverse=True)[1]
         return cls(rows, replace(rows, contexts=own, groups=groups, weight=weight), unit)
 
@@ -87,8 +75,26 @@ class Units:
             return loss(judged)
         size = len(self.held_out.weight)
         total = np.zeros(size)
-        for start in range(0, len(self.unit), _SLICE):
-            at = slice(start, start + _SLICE)
+        for start in range(0, len(self.unit), SLICE):
+            at = slice(start, start + SLICE)
             lost = np.asarray(self.rows.weight[at]) * loss(judged.rows(at))
             total += np.bincount(self.unit[at], lost, size)
         return total / self.held_out.weight
+
+
+def _dealt(codes: NDArray[np.intp], n_contexts: int, batches: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Deal the rows of each context into batches; return which context and batch units are of, and the unit of rows."""
+    rng = np.random.default_rng(_SEED)
+    unit: NDArray[Any] = np.empty(len(codes), dtype=np.int32 if n_contexts * batches < 1 << 31 else np.intp)
+    for start in range(0, len(codes), SLICE):
+        some = codes[start : start + SLICE].astype(np.intp, copy=False)
+        unit[start : start + SLICE] = some * batches + rng.integers(0, batches, len(some))
+    counts = totals_of(unit, n_contexts * batches) if n_contexts * batches <= 1 << 24 else None
+    if counts is None:
+        return np.unique(unit, return_inverse=True)
+    there = np.flatnonzero(counts)
+    place = np.zeros(len(counts), dtype=np.int32)
+    place[there] = np.arange(len(there))
+    for start in range(0, len(codes), SLICE):
+        unit[start : start + SLICE] = place[unit[start : start + SLICE]]
+    return there, unit

@@ -49,9 +49,11 @@ def written(evaluation: Evaluation, title: str = "", settings: Mapping[str, Any]
         evaluation=evaluation,
         sentences=[one for one in evaluation.sentences[1:] if one],
         several=several,
+        drawn=evaluation.leading.where(method=evaluation.method).n_rows > 2,
         first=_first(evaluation),
         chart=_chart(evaluation) if several else "",
-        every_measure=_every_measure(evaluation),
+        own_measures=_every_measure(evaluation, [evaluation.method]),
+        every_measure=_every_measure(evaluation, evaluation.methods) if len(evaluation.methods) > 1 else "",
         unseen=_unseen(evaluation) if evaluation.unseen.n_rows else "",
         mix=_mix(evaluation) if evaluation.mix is not None else "",
         mix_chart=_mix_chart(evaluation) if evaluation.mix is not None else "",
@@ -100,9 +102,14 @@ def _first(evaluation: Evaluation) -> Html:
             ]
         )
         cells["judgement"] = changes["size"][order]
+    slight = "one point" if measure.unit == "%" else "2% of what the plain model has"
+    rule = (
+        "A change is called better or worse where its interval excludes zero, and slight where it is less than "
+        f"{slight}, which is also what makes no practical difference."
+    )
     changed = f"; change from erm to {against}" if "judgement" in cells else ""
     return table(
-        Table(cells),
+        Table(cells, rule if "judgement" in cells else ""),
         left=["context", "judgement"],
         caption=f"{measure.name[:1].upper()}{measure.name[1:]} on {THESE}: {measure.words}{changed}; brackets are "
         f"{100.0 * evaluation.confidence:g}% intervals that hold for all contexts together",
@@ -137,19 +144,22 @@ def _chart(evaluation: Evaluation) -> Html:
     )
 
 
-def _every_measure(evaluation: Evaluation) -> Html:
-    """Return every measure of every model in every context."""
+def _every_measure(evaluation: Evaluation, methods: list[str]) -> Html:
+    """Return every measure of some models in every context."""
     rows = evaluation.measures
-    per_method = rows.n_rows // len(evaluation.methods)
+    rows = rows if len(methods) > 1 else rows.where(method=methods[0])
+    per_method = rows.n_rows // len(methods)
     measures = measures_of(evaluation.task, evaluation.pictured[0].predicted)
     cells: dict[str, NDArray[Any]] = {
         "context": objects([_context(one, k % per_method) for k, one in enumerate(rows["context"].tolist())]),
-        "model": rows["method"],
+        **({"model": rows["method"]} if len(methods) > 1 else {}),
         "rows": rows["n"],
         **{one.name: objects([one.text(float(value)) for value in rows[one.name]]) for one in measures},
     }
     told = "; ".join(f"{one.name}: {one.words}" for one in measures)
-    return table(Table(cells, told), left=["context", "model"], caption=f"Every measure on {THESE}")
+    whose = "every model" if len(methods) > 1 else model_in_words(methods[0])
+    caption = f"Every measure of {whose} on {THESE}"
+    return table(Table(cells, told if len(methods) == 1 else ""), left=["context", "model"], caption=caption)
 
 
 def _unseen(evaluation: Evaluation) -> Html:

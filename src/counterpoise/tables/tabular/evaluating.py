@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 EXACT_ROWS = 1_000_000
 """Rows up to which predictions are kept in double precision."""
+
+_FIRST = 100_000
+"""Rows that there is room for at first."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +90,13 @@ def evaluate_table(
 
     Only predictions, targets and the codes of contexts and groups are in memory for all rows.
     """
+    import pyarrow as pa
+
     model = TableModel(saved)
     methods = [saved.method, *(name for name in saved.methods if name != saved.method)]
     sources = [find_column(table.path, table.names, name) for name in saved.columns.sources]
     needed = list(dict.fromkeys([*sources, *columns.all]))
-    kept = _Kept(methods)
+    kept = _Kept(saved, methods)
     contexts, groups = SeenLabels(columns.context, "--context", saved.context[: len(columns.context)]), None
     if columns.group is not None:
         groups = SeenLabels((columns.group,), "--group")
@@ -100,32 +105,24 @@ def evaluate_table(
         read = 0
         for piece in predicted(saved, table.only(needed), methods, needed):
             target, there = target_of(saved, piece.data, columns.target)
-            if columns.context:
-                kept.contexts.append(_short(contexts.look(piece.data)[0][there]))
-            if groups is not None:
-                kept.groups.append(groups.look(piece.data)[0][there])
-            kept.add(target[there], {name: _values(saved, own, there) for name, own in piece.predictions.items()})
+            kept.add(target, piece.predictions, there)
+            kept.add_labels(
+                contexts.look(piece.data)[0][there] if columns.context else None,
+                None if groups is None else groups.look(piece.data)[0][there],
+            )
             unknown.update(piece.unknown)
             n_read += piece.data.n_rows
             read += piece.data.raw.nbytes
             done(min(read / max(table.size, 1), 1.0))
+    # What reading took is of use to what follows.
+    pa.default_memory_pool().release_unused()
     if not kept.n_rows:
         raise InvalidInputError(
             f"column {columns.target!r} of {table.path.name} (--target) is empty in every row, so there is nothing to "
             "judge by."
         )
-    found = None
-    if columns.context:
-        named = encode(model.as_fitted(contexts.labels))
-        found = Contexts(named.labels, _short(named.codes)[np.concatenate(kept.contexts)])
-    rows = Rows(
-        kept.predicted(saved, model),
-        np.concatenate(kept.targets),
-        found,
-        np.concatenate(kept.groups) if kept.groups else None,
-        np.ones(kept.n_rows),
-        n_without_target=n_read - kept.n_rows,
-    )
+    named = encode(model.as_fitted(contexts.labels)) if columns.context else None
+    rows = kept.rows(named, float(model.quantile or 0.5), n_read)
     notes = [f"{n:,} of {n_read:,} rows have a {name} that the model has not seen" for name, n in unknown.items()]
     if not columns.context and saved.context:
         notes.append(
@@ -138,54 +135,91 @@ def evaluate_table(
         return evaluation_of(rows, saved.method, task_of(model), fit, dict.fromkeys(methods), confidence, notes, delta)
 
 
-def _short(codes: NDArray[np.intp]) -> NDArray[Any]:
-    """Return codes in half the room."""
-    return codes.astype(np.int32)
+class _Column:
+    """Numbers of which more and more arrive; they are in memory once."""
 
+    def __init__(self, shape: tuple[int, ...], kind: Any) -> None:
+        self._whole: NDArray[Any] = np.empty((0, *shape), dtype=kind)
+        self.n_rows = 0
 
-def _values(saved: SavedModel, own: Any, there: NDArray[np.bool_]) -> list[NDArray[Any]]:
-    """Return the numbers of a prediction, one column for each class."""
-    if saved.classes is None:
-        return [own["prediction"][there]]
-    return [own[f"probability[{name}]"][there] for name in saved.classes]
+    def add(self, columns: Sequence[NDArray[Any]]) -> None:
+        """Add rows, given column by column."""
+        n = self.n_rows + len(columns[0])
+        if n > len(self._whole):
+            # By little: large arrays grow without being copied, but what is not used yet takes memory too.
+            self._whole.resize((max(n, 9 * len(self._whole) // 8, _FIRST), *self._whole.shape[1:]), refcheck=False)
+        part = self._whole[self.n_rows : n]
+        for k, column in enumerate(columns):
+            part[..., k] = column
+        self.n_rows = n
+
+    def shorten(self) -> None:
+        """Keep numbers in half the room."""
+        whole = np.empty(self._whole.shape, dtype=np.float32)
+        whole[: self.n_rows] = self._whole[: self.n_rows]
+        self._whole = whole
+
+    @property
+    def whole(self) -> NDArray[Any]:
+        """All of them."""
+        return self._whole[: self.n_rows]
 
 
 class _Kept:
     """What is kept of all rows."""
 
-    def __init__(self, methods: Sequence[str]) -> None:
-        self.n_rows = 0
-        self.targets: list[NDArray[Any]] = []
-        self.contexts: list[NDArray[Any]] = []
-        self.groups: list[NDArray[np.intp]] = []
-        self._values: dict[str, list[list[NDArray[Any]]]] = {name: [] for name in methods}
-        self._type: Any = np.float64
-
-    def add(self, target: NDArray[Any], values: dict[str, list[NDArray[Any]]]) -> None:
-        self.n_rows += len(target)
-        self.targets.append(target)
-        if self.n_rows > EXACT_ROWS and self._type is np.float64:
-            self._type = np.float32
-            for pieces in self._values.values():
-                pieces[:] = [[column.astype(np.float32) for column in piece] for piece in pieces]
-        for name, own in values.items():
-            self._values[name].append([column.astype(self._type) for column in own])
-
-    def predicted(self, saved: SavedModel, model: TableModel) -> dict[str, Predicted]:
-        """Return predictions, and forget the pieces of them one by one."""
-        found: dict[str, Predicted] = {}
+    def __init__(self, saved: SavedModel, methods: Sequence[str]) -> None:
+        self._saved = saved
         width = 1 if saved.classes is None else len(saved.classes)
-        for name in list(self._values):
-            pieces = self._values.pop(name)[::-1]
-            whole = np.empty((self.n_rows, width), dtype=self._type)
-            start = 0
-            while pieces:
-                piece = pieces.pop()
-                for k, column in enumerate(piece):
-                    whole[start : start + len(column), k] = column
-                start += len(piece[0])
-            if saved.classes is None:
-                found[name] = Predicted(whole[:, 0], quantile=float(model.quantile or 0.5))
-            else:
-                found[name] = Predicted(whole, np.array(saved.classes))
-        return found
+        self._target = _Column((1,), np.float64 if saved.classes is None else np.int16)
+        self._contexts, self._groups = _Column((1,), np.int32), _Column((1,), np.intp)
+        self._values = {name: _Column((width,), np.float64) for name in methods}
+
+    @property
+    def n_rows(self) -> int:
+        """Rows with a target."""
+        return self._target.n_rows
+
+    def add(self, target: NDArray[Any], values: Mapping[str, Mapping[str, NDArray[Any]]], there: NDArray[Any]) -> None:
+        """Add rows of which some have a target."""
+        classes = self._saved.classes
+        names = ["prediction"] if classes is None else [f"probability[{one}]" for one in classes]
+        exact = self.n_rows <= EXACT_ROWS
+        self._target.add([target[there]])
+        for method, own in values.items():
+            self._values[method].add([own[name][there] for name in names])
+        if exact and self.n_rows > EXACT_ROWS:
+            for column in self._values.values():
+                column.shorten()
+
+    def add_labels(self, contexts: NDArray[np.intp] | None, groups: NDArray[np.intp] | None) -> None:
+        """Add the codes of the same rows."""
+        for column, codes in ((self._contexts, contexts), (self._groups, groups)):
+            if codes is not None:
+                column.add([codes])
+
+    def rows(self, contexts: Contexts | None, quantile: float, n_read: int) -> Rows:
+        """Return all rows.
+
+        Parameters
+        ----------
+        contexts : Contexts or None
+            Of codes.
+        """
+        classes = None if self._saved.classes is None else np.array(self._saved.classes)
+        found = {
+            name: Predicted(own.whole[:, 0] if classes is None else own.whole, classes, quantile=quantile)
+            for name, own in self._values.items()
+        }
+        if contexts is not None:
+            place = contexts.codes.astype(np.int32)
+            contexts = Contexts(contexts.labels, place[self._contexts.whole[:, 0]])
+        return Rows(
+            found,
+            self._target.whole[:, 0],
+            contexts,
+            self._groups.whole[:, 0] if self._groups.n_rows else None,
+            # All alike, and one number in memory.
+            np.broadcast_to(np.ones(1), (self.n_rows,)),
+            n_without_target=n_read - self.n_rows,
+        )

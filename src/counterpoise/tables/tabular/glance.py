@@ -104,6 +104,8 @@ class Glance:
         large = {name: mean for name, mean in means.items() if self._n[name] >= _FEW} or means
         whole = _text(task, sum(self._lost.values()) / n)
         words = f"the file has {' and '.join(self.columns)}: {_MEASURES[task]} {whole} over {_rows(n)}"
+        if list(means) == [UNSEEN]:
+            words += f", all of {UNSEEN}"
         if len(means) > 1:
             worst = max(large, key=lambda name: large[name])
             side = "lowest" if task == "classification" else "highest"
