@@ -199,23 +199,27 @@ def _area(score: Array, positive: NDArray[np.bool_], weight: Array) -> float:
 
     The same as scikit-learn's ``roc_auc_score``, in a small part of the memory.
     """
-    own, heavy = score[~positive], weight[~positive]
+    own, above = score[~positive], score[positive]
     alike = weight.min() == weight.max()
     if alike:
-        # Then as many are lower as come before in order, and nothing has to be summed.
+        # As many are lower as come before in order, and nothing has to be summed.
         own.sort()
-        below = np.empty(0)
-    else:
-        order = np.argsort(own)
-        own, below = own[order], np.concatenate([[0.0], np.cumsum(heavy[order])])
-    whole = float(heavy.sum())
-    above, heavy = score[positive], weight[positive]
-    total = 0.0
-    for start in range(0, len(above), SLICE):
-        some, light = above[start : start + SLICE], heavy[start : start + SLICE]
-        left, right = (np.searchsorted(own, some, side) for side in ("left", "right"))
-        total += 0.5 * float(light @ ((left + right) * weight[0] if alike else below[left] + below[right]))
-    return total / (float(heavy.sum()) * whole)
+        return sum(_lower(own, some).sum() for some in _sliced(above)) / (2.0 * len(above) * len(own))
+    order, heavy = np.argsort(own), weight[positive]
+    below = np.concatenate([[0.0], np.cumsum(weight[~positive][order])])
+    pairs = zip(_sliced(above), _sliced(heavy), strict=True)
+    total = sum(float(light @ _lower(own[order], some, below)) for some, light in pairs)
+    return total / (2.0 * float(heavy.sum()) * float(below[-1]))
+
+
+def _sliced(values: Array) -> Iterator[Array]:
+    return (values[start : start + SLICE] for start in range(0, len(values), SLICE))
+
+
+def _lower(ordered: Array, values: Array, total: Array | None = None) -> Array:
+    """Return twice how many are lower than each value, or their weight; equal ones count half."""
+    left, right = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
+    return np.asarray(left + right if total is None else total[left] + total[right], dtype=np.float64)
 
 
 def mean_loss(loss: Callable[[Judged], Array], rows: Judged, weight: Array) -> float:
