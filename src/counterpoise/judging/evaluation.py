@@ -125,13 +125,13 @@ def _models(name: str, model: Any, baselines: Mapping[str, Any] | None) -> dict[
     given = {**(own if isinstance(own, Mapping) else {}), **(baselines or {})}
     models = {name: model, **{str(one): other for one, other in given.items() if other is not model}}
     for one, other in models.items():
-        if isinstance(other, type) or not hasattr(other, "predict"):
-            raise InvalidInputError(f"{one} is {other!r:.60}; pass a fitted classifier or regressor.")
         if type(innermost(other)).__name__ in ("RobustNewsvendor", "RobustNewsvendorRegressor"):
             raise InvalidInputError(
                 "a stock level is judged by its profit, not by its error. Use counterpoise.plan_stock, or the command "
                 "counterpoise stock."
             )
+        if isinstance(other, type) or not hasattr(other, "predict"):
+            raise InvalidInputError(f"{one} is {other!r:.60}; pass a fitted classifier or regressor.")
         if hasattr(other, "get_params"):
             check_is_fitted(other)
     return models
