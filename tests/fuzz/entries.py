@@ -32,6 +32,7 @@ ENTRIES = {
     "boosting": Entry(rest.booster_case, rest.check_booster, 1_500),
     "confidence_path": Entry(rest.path_case, rest.check_path, 3_000),
     "compare": Entry(rest.compare_case, rest.check_compare, 300),
+    "evaluate": Entry(rest.evaluate_case, rest.check_evaluate, 1_500),
     "excess_bounds": Entry(judging.bounds_case, judging.check_bounds, 3_000),
     "metrics": Entry(rest.metric_case, rest.check_metrics, 4_000),
     "pages and figures": Entry(pages.page_case, pages.check_page, 400),

@@ -149,6 +149,55 @@ def check_compare(drawn):
     return True
 
 
+evaluate_case = st.tuples(
+    data.recipes,
+    data.recipes,
+    st.sampled_from(["robust", *sorted(LEARNERS)]),
+    st.sampled_from(["as they are", "as they are", "none", "new", "some missing"]),
+)
+
+
+def check_evaluate(drawn):
+    """Measures, shares and parts of the change are numbers, and the verdict is words."""
+    first, second, name, targets = drawn
+    kind, learner = LEARNERS.get(name, ("squared", None))
+    # The fit is sound; what is judged need not be.
+    plain = {"n": first["n"] + 8, "form": "plain", "features": "plain", "weights": "none", "target": 0}
+    rows = data.table({**first, **plain}, kind)
+    later = data.table({**second, "d": first["d"], "form": second["form"].replace("frame", "plain")}, kind)
+
+    def run():
+        if learner is None:
+            model = cpo.RobustLinearRegression(radius=0.1).fit(rows.X, rows.y, rows.contexts)
+        else:
+            model = learner().fit(rows.X, rows.y)
+        y = np.asarray(later.y)
+        if targets != "as they are":
+            y = y.astype(object)
+            y[:: 1 if targets == "none" else 3] = None if targets != "new" else "new"
+        return cpo.evaluate(model, later.X, y, later.contexts, sample_weight=later.weight)
+
+    found = outcome(run, foreign=True)
+    if found is None:
+        return False
+    evaluation = found[0]
+    leading = evaluation.measures[evaluation.measure.name]
+    assert np.isfinite(leading).all()
+    for name in ("low", "high"):
+        ends = evaluation.leading[name]
+        assert (np.isnan(ends) | np.isfinite(ends)).all()
+    if evaluation.mix is not None:
+        assert abs(evaluation.mix.shares["now"].sum() - 1.0) < 1e-9
+    if evaluation.drift is not None:
+        parts = evaluation.drift.table
+        whole = np.abs(parts["before"]) + np.abs(parts["after"])
+        off = parts["mix"] + parts["within"] + parts["new"] - parts["change"]
+        assert (np.abs(off) <= 1e-9 * (whole + np.abs(parts["mix"]) + np.abs(parts["within"]))).all()
+    assert "nan" not in evaluation.verdict.lower().split()
+    assert len(repr(evaluation)) > 0
+    return True
+
+
 class Oracle:
     """A model that predicts what it is told."""
 

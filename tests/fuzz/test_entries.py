@@ -6,10 +6,18 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tests.draws import fewer_draws
 from tests.fuzz.entries import ENTRIES
 
-SLOW = {"command": 6, "compare": 4, "minimize": 12, "boosting": 10, "ContextRobust": 15, "confidence_path": 10}
+SLOW = {
+    "command": 6,
+    "compare": 4,
+    "evaluate": 15,
+    "minimize": 12,
+    "boosting": 10,
+    "ContextRobust": 15,
+    "confidence_path": 10,
+}
 
 
-FEW_DRAWS = {"command", "compare", "pages and figures"}
+FEW_DRAWS = {"command", "compare", "evaluate", "pages and figures"}
 """Entries that only show intervals; ``excess_bounds``, which is about them, draws as many errors as a user does."""
 
 

@@ -305,9 +305,9 @@ def test_what_cannot_be_judged_is_refused(case):
 def test_a_model_that_is_not_fitted_and_a_stock_level_are_refused():
     with pytest.raises(ValueError, match="not fitted"):
         later(cpo.RobustLogisticRegression())
+    demand = np.arange(9.0)
+    stock = cpo.RobustNewsvendor(price=3.0).fit(np.ones(9), demand, contexts=demand > 4)
     with pytest.raises(InvalidInputError, match="profit"):
-        demand = np.arange(9.0)
-        stock = cpo.RobustNewsvendor(price=3.0).fit(np.ones(9), demand, contexts=demand > 4)
         cpo.evaluate(stock, np.ones(9), demand)
 
 

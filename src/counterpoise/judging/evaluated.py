@@ -170,7 +170,7 @@ class Evaluation:
             predicted, observed = (f"{100.0 * row[name]:.1f}%" for name in ("predicted", "observed"))
             if classes is None:
                 return f"{observed} of targets are at or below the predicted {predicted} quantile."
-            if len(classes) > 2:
+            if len(classes) != 2:
                 sure = "sure" if side == "high" else "unsure"
                 return f"The model is too {sure}: {predicted} on average of the class it names, right in {observed}."
             event = f"{shown(plain(classes[1])):.40}"

@@ -21,6 +21,9 @@ from counterpoise.validation import checked_row_weights, unwrapped
 
 Array = NDArray[np.float64]
 
+_LARGEST = 1e50
+"""Of targets and predictions: squares and sums of larger ones might not be floats."""
+
 
 def evaluate(
     model: Any,
@@ -90,6 +93,8 @@ def evaluate(
     target, missing = _target(model, predicted[name], y, n_rows)
     named = _as_fitted(model, contexts, n_rows)
     weight = checked_row_weights(sample_weight, Contexts(np.zeros(1), np.zeros(n_rows, dtype=np.intp)))
+    # They count relative to each other, and as they stand their sums may overflow.
+    weight = weight / weight.max()
     grouped = None if groups is None else encode(groups, n_rows, role="group").codes
     kept = ~missing & (weight > 0.0)
     if not kept.any():
@@ -139,10 +144,11 @@ def _models(name: str, model: Any, baselines: Mapping[str, Any] | None) -> dict[
 
 def _predicted(model: Any, X: Any) -> Predicted:
     found = Predicted.of(model, X)
-    finite = np.isfinite(found.values)
-    if not finite.all():
-        row = int(np.argwhere(~finite)[0][0])
-        raise InvalidInputError(f"the prediction of row {row} is no finite number. Check X there.")
+    sane = np.abs(found.values) <= _LARGEST
+    if not sane.all():
+        row = int(np.argwhere(~sane)[0][0])
+        value = found.values[row] if found.classes is None else found.values[row].tolist()
+        raise InvalidInputError(f"the prediction of row {row} is {value}; its square must be a float. Check X there.")
     return found
 
 
@@ -168,9 +174,9 @@ def _target(model: Any, predicted: Predicted, y: Any, n_rows: int) -> tuple[NDAr
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"y must be numbers, got {values[:3].tolist()!r:.60}.") from error
     missing = np.isnan(numbers)
-    bad = np.flatnonzero(np.isinf(numbers) | ((numbers < 0.0) & (task_of(model) == "count")))
+    bad = np.flatnonzero((np.abs(numbers) > _LARGEST) | ((numbers < 0.0) & (task_of(model) == "count")))
     if bad.size:
-        wanted = "finite and, for counts, not negative" if task_of(model) == "count" else "finite"
+        wanted = f"numbers up to {_LARGEST:g}{' and not negative' if task_of(model) == 'count' else ''}"
         raise InvalidInputError(f"y in row {bad[0]} is {numbers[bad[0]]}; targets are {wanted}.")
     return numbers, missing
 

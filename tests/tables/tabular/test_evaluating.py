@@ -1,4 +1,4 @@
-"""A model from a folder on tables of later rows: the command, Python and a glance say the same, at once or in pieces."""
+"""A model from a folder on later rows: the command, Python and a glance say the same, at once or in pieces."""
 
 import json
 
@@ -147,9 +147,8 @@ def test_very_many_rows_are_judged_alike_in_less_precision(folder, tmp_path, mon
 
 def test_contexts_are_named_and_pooled_as_in_the_fit(tmp_path):
     columns = patients(300, seed=1)
-    columns["ward"] = np.r_[np.repeat([1, 2, 3], 97), np.repeat([4, 5, 6], 3)]
+    columns["ward"] = np.r_[np.repeat([1, 2, 3], 90), np.repeat([4, 5, 6], 10)]
     saved = saved_model(columns=columns, context=("ward",), pool_below=20, drop=("hospital",))
-    assert list(saved.contexts) == ["ward 1", "ward 2", "ward 3", "ward 4 + ward 5 + ward 6"] or saved.pooled
     new = {**patients(60, seed=2), "ward": np.tile([1, 4, 5, 9], 15)}
     table = open_table(save(new, tmp_path / "later.csv"))
     found = evaluate_table(saved, table, JudgedColumns.of(saved, table), Silent())
@@ -164,7 +163,7 @@ def test_contexts_are_named_and_pooled_as_in_the_fit(tmp_path):
 
 def test_crossed_contexts_are_found_again(tmp_path):
     columns = {**patients(300, seed=1), "ward": np.arange(300) % 2}
-    saved = saved_model(columns=columns, context=("hospital", "ward"), radius=0.1)
+    saved = saved_model(columns=columns, context=("hospital", "ward"))
     table = open_table(save(columns, tmp_path / "later.parquet"))
     found = evaluate_table(saved, table, JudgedColumns.of(saved, table), Silent())
     assert found.unseen.n_rows == 0
