@@ -198,8 +198,8 @@ def _unit_means(units: Units, values: Array) -> Array:
 def _means(units: Units, values: Array) -> list[Interval]:
     """Return the mean over all rows and in each context, the latter with ends that hold together."""
     single = units.held_out
-    by_context = single.excess_bounds(values, np.zeros((len(values), 1)), [""]).by_context
-    return [single.mean(values), *(Interval(row["excess"], row["low"], row["high"]) for row in by_context.rows())]
+    by_context = single.means(values).rows()
+    return [single.mean(values), *(Interval(row["mean"], row["low"], row["high"]) for row in by_context)]
 
 
 def _leading(

@@ -48,7 +48,7 @@ class Glance:
         self._saved = saved
         by_name = {name.strip(): name for name in names}
         wanted = (saved.target, *saved.context)
-        self._possible = all(name.strip() in by_name for name in wanted)
+        self._possible = bool(saved.context) and all(name.strip() in by_name for name in wanted)
         self.columns = tuple(by_name[name.strip()] for name in wanted) if self._possible else ()
         self._lost: defaultdict[str, float] = defaultdict(float)
         self._n: defaultdict[str, int] = defaultdict(int)

@@ -19,8 +19,8 @@ from counterpoise.tables.tabular.frames import frame_data
 if TYPE_CHECKING:
     from counterpoise.core.objective import Certificate
     from counterpoise.core.robustness import Robustness
+    from counterpoise.judging.log_targets import LogTarget
     from counterpoise.sets import Mix
-    from counterpoise.tables.tabular.task import LogTarget
 
 Array = NDArray[np.float64]
 
