@@ -123,6 +123,7 @@ WITH_CODE = {
     "command.md",
     "deep.md",
     "estimators.md",
+    "evaluate.md",
     "later.md",
     "extending/experiment.md",
     "extending/loss.md",
@@ -211,6 +212,7 @@ def tables():
         "visits/2.csv": "\n".join(["clinic,age,pressure,ill", *rows[120:]]),
         "census.csv": "hospital,count\nnorth,500\nsouth,300\nwest,200",
         "new.csv": "\n".join(["age,pressure", *(row.split(",", 1)[1].rpartition(",")[0] for row in rows[:20])]),
+        "later.csv": "\n".join(["hospital,age,pressure,disease", *rows[100:180], "island,50,120,yes"]),
         "sales.csv": "\n".join(["weather,units,unit_cost", *sales]),
     }
 
@@ -247,14 +249,14 @@ def test_commands_do_what_they_are_typed_for(page, words, elsewhere, monkeypatch
         typer.main.get_command(app).commands["reproduce"].make_context("reproduce", words[1:])
         return
     write_tables(elsewhere)
-    if words[0] == "predict":
+    if words[0] in ("predict", "evaluate"):
         shutil.copytree(request.getfixturevalue("fitted"), elsewhere, dirs_exist_ok=True)
     result = CliRunner().invoke(app, words, catch_exceptions=False)
     assert result.exit_code == 0, result.output
 
 
 def test_there_are_commands_of_every_kind():
-    assert {words[0] for _, words in COMMANDS} == {"fit", "predict", "compare", "explore", "stock", "reproduce"}
+    assert {words[0] for _, words in COMMANDS} == {"fit", "predict", "evaluate", "compare", "explore", "stock", "reproduce"}
 
 
 @cache

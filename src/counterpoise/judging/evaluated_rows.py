@@ -323,7 +323,7 @@ def _since(
         if name == method:
             risks, mix_excess = _risks(fit, risk[:-1], error[:-1], then[:-1])
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    past_rows = "rows held out of the fit" if fit.held_out else "the rows of the fit, on which it does better,"
+    past_rows = "rows held out of the fit" if fit.held_out else "the rows that it was fitted to, in sample,"
     if method not in losses:
         return None, math.nan, None
     words = {"later": "these rows", "past": past_rows, "method": method, "model": model_in_words(method)}

@@ -118,7 +118,8 @@ class MixNow:
             more = f" and {len(self.absent) - _NAMED} more" if len(self.absent) > _NAMED else ""
             reasons.append(f"there are no rows of {named}{more}")
         elif self.divergence > self.radius:
-            reasons.append(self._distance)
+            apart = "without these, it is " if reasons else "it is "
+            reasons.append(f"{apart}{self._distance}")
         because = f": {', and '.join(reasons)}" if reasons else ""
         chance = ""
         if self.by_chance and self.unseen_share == 0.0:
@@ -130,7 +131,7 @@ class MixNow:
         if math.isinf(self.radius):
             return "it holds every mix"
         far, reach = (f"{written(one, digits=2)}{self.unit}" for one in (self.divergence, self.radius))
-        return f"{far} from its centre, and it reaches {reach} from there"
+        return f"{far} from its centre, where the set reaches {reach}"
 
     @property
     def json(self) -> dict[str, Any]:
