@@ -256,7 +256,15 @@ def test_commands_do_what_they_are_typed_for(page, words, elsewhere, monkeypatch
 
 
 def test_there_are_commands_of_every_kind():
-    assert {words[0] for _, words in COMMANDS} == {"fit", "predict", "evaluate", "compare", "explore", "stock", "reproduce"}
+    assert {words[0] for _, words in COMMANDS} == {
+        "fit",
+        "predict",
+        "evaluate",
+        "compare",
+        "explore",
+        "stock",
+        "reproduce",
+    }
 
 
 @cache

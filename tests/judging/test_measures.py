@@ -11,6 +11,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import LinearSVC
 
 import counterpoise as cpo
+from counterpoise.judging import measures as measures_module
 from counterpoise.judging.measures import MEASURES, Judged, Predicted, measured, measures_of, task_of
 
 RNG = np.random.default_rng(3)
@@ -154,3 +155,25 @@ def test_a_change_is_written_as_finely_as_what_changes_is_read():
     assert rmse.change_text((-7.54e-05, -0.000218, 6.84e-05), 0.736) == "-0.0001 [-0.0002, +0.0001]"
     assert rmse.change_text((-1e-9, math.nan, math.nan), 157.3) == "+0.0"
     assert rmse.change_text((-1234.5, -2000.0, -3.0), 1e6) == "-1,234.5 [-2,000.0, -3.0]"
+
+
+@pytest.mark.parametrize("weight", [np.full(N, 3.0), WEIGHT], ids=["alike", "unequal"])
+def test_the_area_of_tied_scores_is_that_of_scikit_learn(weight):
+    score = RNG.integers(0, 6, N) / 5.0
+    came = RNG.random(N) < 0.3 + 0.4 * score
+    rows = Judged(came.astype(int), Predicted(np.column_stack([1.0 - score, score]), np.array(["no", "yes"])))
+    found = measured(rows, CODES, LABELS, weight, MEASURES["classification"])["AUC"]
+    for k, part in _parts():
+        assert found[k] == pytest.approx(metrics.roc_auc_score(came[part], score[part], sample_weight=weight[part]))
+
+
+@pytest.mark.parametrize("task", ["classification", "regression", "count"])
+def test_rows_may_be_judged_slice_by_slice(task, monkeypatch):
+    y, predicted = _classes(2) if task == "classification" else (RNG.poisson(4.0, N), Predicted(RNG.uniform(2, 6, N)))
+    whole = _table(task, y, predicted)
+    monkeypatch.setattr(measures_module, "SLICE", 37)
+    monkeypatch.setattr(measures_module, "_FEW_CONTEXTS", 0)
+    sliced = _table(task, y, predicted)
+    for name in whole:
+        if name != "context":
+            np.testing.assert_allclose(sliced[name], whole[name], err_msg=name)
