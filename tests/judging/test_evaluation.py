@@ -343,3 +343,12 @@ def test_a_context_of_few_rows_is_not_called_the_worst():
     found = later(model, y, contexts=rare)
     assert row(found.measures, "c")["accuracy"] == 0.0
     assert found.worst["context"] != "c"
+
+
+def test_a_baseline_that_does_better_is_named():
+    knows = LinearRegression().fit(X[LATER], COST[LATER])
+    erm = LinearRegression().fit(X[PAST], COST[PAST])
+    found = later(fitted("linear"), COST, baselines={"erm": erm, "newer": knows})
+    value = found.measure.text(row(found.leading, "all", "newer")["value"])
+    assert f"Over all rows the newer model has the best RMSE of the models judged: {value}." in found.verdict
+    assert later(fitted("linear"), COST, baselines={"erm": erm}).best == ""

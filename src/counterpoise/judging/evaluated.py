@@ -119,7 +119,7 @@ class Evaluation:
     @property
     def sentences(self) -> list[str]:
         """The parts of the verdict."""
-        words = [self.headline, self.beside, self.off, self._unseen_words]
+        words = [self.headline, self.beside, self.best, self.off, self._unseen_words]
         if self.mix is not None:
             words.append(self.mix.words)
         if self.drift is not None:
@@ -157,6 +157,17 @@ class Evaluation:
         if worst is not None and worst["context"] in rows:
             said.append(f"{_changed(measure, rows[worst['context']])} in {_in_words(worst['context'])}")
         return f"{whose}: {'; '.join(said)}."
+
+    @property
+    def best(self) -> str:
+        """Which of several models does best over all rows, where that is neither the model nor spoken of already."""
+        every = {row["method"]: row["value"] for row in self.leading.rows() if row["context"] == ALL}
+        chosen = (max if self.measure.higher_is_better else min)(every, key=lambda name: every[name])
+        spoken_of = {self.method, "erm", "robust" if self.method == "erm" else ""}
+        if chosen in spoken_of or every[chosen] == every[self.method]:
+            return ""
+        value = self.measure.text(every[chosen])
+        return f"Over all rows {model_in_words(chosen)} has the best {self.measure.name} of the models judged: {value}."
 
     @property
     def off(self) -> str:
