@@ -30,9 +30,10 @@ $(VENV)/.demo: $(VENV)/.core
 	$(BIN)/python -m pip install -q -e '.[demo]'
 	touch $@
 
-demo: $(VENV)/.demo  ## install, then fit a model to a real table and write its report
+demo: $(VENV)/.demo  ## install, then fit a model to a real table, judge it on later years, and write its report
 	$(BIN)/python examples/cars.py demo/cars.csv
-	$(BIN)/counterpoise fit demo/cars.csv --target Miles_per_Gallon --context Origin --out demo/model --force
+	$(BIN)/counterpoise fit demo/cars.csv --target seconds_to_60 --context origin --time year \
+		--drop miles_per_gallon --out demo/model --force
 
 # One BLAS thread per test process: the processes already use every core.
 test: $(VENV)/.test  ## install, then run every test

@@ -2,6 +2,7 @@
 
 import ast
 import io
+import json
 import re
 import runpy
 import shlex
@@ -10,6 +11,7 @@ from contextlib import redirect_stdout
 from functools import cache
 from itertools import dropwhile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,7 @@ from tests.draws import fewer_draws
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 PAGES = sorted(
     page for page in (ROOT / "docs").rglob("*.md") if not {"gallery", "generated"} & set(page.relative_to(ROOT).parts)
 )
@@ -130,6 +133,7 @@ WITH_CODE = {
     "extending/rows.md",
     "extending/set.md",
     "extending/solver.md",
+    "index.md",
     "stock.md",
     "tutorial.md",
     "published.md",
@@ -205,6 +209,7 @@ def tables():
     hours = [",".join(map(str, row)) for row in zip(days, place, pressure.round(1), units, strict=True)]
     homes = zip(place, days, rng.integers(10, 15, n), age.round(1), np.exp(age / 50.0).round(3), strict=True)
     return {
+        "cars.csv": cars(),
         "hours.csv": "\n".join(["day,weather,wind,hires", *hours]),
         "homes.csv": "\n".join(["city,sold,postcode,metres,price", *(",".join(map(str, row)) for row in homes)]),
         "patients.csv": "\n".join(["hospital,age,pressure,disease", *rows]),
@@ -215,6 +220,13 @@ def tables():
         "later.csv": "\n".join(["hospital,age,pressure,disease", *rows[100:180], "island,50,120,yes"]),
         "sales.csv": "\n".join(["weather,units,unit_cost", *sales]),
     }
+
+
+def cars():
+    """Return the table of the demonstration as its script writes it."""
+    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
+        runpy.run_path(str(ROOT / "examples" / "cars.py"))["main"](Path(folder) / "cars.csv")
+        return (Path(folder) / "cars.csv").read_text(encoding="utf-8").strip()
 
 
 def write_tables(folder):
@@ -402,3 +414,48 @@ def test_the_quickstart_runs(capsys):
     out = capsys.readouterr().out
     assert "minimax regret" in out
     assert "Proof:" in out
+
+
+# --- the demonstration ---------------------------------------------------------------------------------------
+
+
+def demonstration():
+    """Return the words of the command that ``make demo`` ends with."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    line = re.search(r"^\t\$\(BIN\)/counterpoise (fit demo/.*)$", makefile, re.M)
+    return shlex.split(line[1])
+
+
+def test_the_demonstration_is_what_the_tutorial_types():
+    words = [w for w in demonstration() if w != "--force"]
+    words = [{"demo/cars.csv": "cars.csv", "demo/model": "model/"}.get(word, word) for word in words]
+    assert words in typed_lines(TUTORIAL, "counterpoise")
+
+
+def test_the_demonstration_gains_on_later_rows(elsewhere, monkeypatch):
+    fewer_draws(monkeypatch.setattr)
+    write_tables(elsewhere)
+    words = ["cars.csv" if word == "demo/cars.csv" else word for word in demonstration()[1:]]
+    words = words[: words.index("--out")]
+    found = json.loads(CliRunner().invoke(app, ["compare", *words, "--json", "-q"], catch_exceptions=False).stdout)
+    assert found["kept"] == "inverse-frequency"
+    assert found["agreement"].startswith("A gain shows in later rows")
+    errors = {(row["method"], row["context"]): row["RMSE"] for row in found["later"]["measures"]}
+    table = re.findall(
+        r"^\| (Europe|Japan|USA|all) \| (\d+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", _text(TUTORIAL), re.M
+    )
+    assert len(table) == 4
+    for origin, _, *said in table:
+        shown = [f"{errors[method, origin]:.2f}" for method in ("erm", "inverse-frequency", "robust")]
+        assert shown == said
+        assert errors["robust", origin] < errors["erm", origin]
+
+
+def test_the_picture_shows_a_gain_everywhere(elsewhere):
+    script = runpy.run_path(str(ROOT / "examples" / "cars_picture.py"))
+    figure = script["drawn"](range(1975, 1978))
+    assert len(figure.axes) == 3
+    for axes in figure.axes:
+        plain, robust = (line.get_ydata() for line in axes.lines)
+        assert (robust < plain).all()
+    assert (ROOT / "docs" / "_static" / "cars.svg").stat().st_size < 100_000

@@ -21,12 +21,12 @@ from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the result.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what is being done, with times.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print each step and how long it took.")]
 
 app = typer.Typer(
     name="counterpoise",
-    help="Learn from data of different contexts when the future mix of contexts is uncertain.",
+    help="Learn from data from different contexts when the future mix of contexts is uncertain.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -45,7 +45,7 @@ def root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Learn from data of different contexts when the future mix of contexts is uncertain."""
+    """Learn from data from different contexts when the future mix of contexts is uncertain."""
 
 
 NOT_BY_HALVES = "Nothing is left half written."

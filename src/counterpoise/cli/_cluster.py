@@ -14,7 +14,9 @@ from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 
 Cluster = Annotated[
     str | None,
-    typer.Option("--cluster", help="A dask scheduler, such as tcp://10.0.0.1:8786, whose workers share the work."),
+    typer.Option(
+        "--cluster", help="Address of a dask scheduler whose workers share the work, such as tcp://10.0.0.1:8786."
+    ),
 ]
 
 _PATIENCE = 60.0

@@ -22,44 +22,48 @@ if TYPE_CHECKING:
 
 File = Annotated[Path, typer.Argument(help="The table: csv, parquet or arrow, or a folder of such files.")]
 Cuts = Annotated[
-    int, typer.Option(help="With --time: points in time before which methods are fitted, and after which judged.")
+    int,
+    typer.Option(help="With --time: number of cut points; methods are fitted before a cut and judged after it."),
 ]
 Gap = Annotated[
     str | None,
     typer.Option(
         metavar="<duration>",
-        help="With --time: rows this close before a cut are not fitted to: 7d, 12h, or a number in the column's units.",
+        help="With --time: do not fit to rows this close before a cut: 7d, 12h, or a number in the column's units.",
         show_default="none",
     ),
 ]
 Thorough = Annotated[
-    bool, typer.Option("--thorough", help="Compare on all rows, not on a sample where they are more than 100,000.")
+    bool,
+    typer.Option("--thorough", help="Compare on all rows, not on a sample if there are more than 100,000."),
 ]
-Folds = Annotated[int, typer.Option(help="Of the cross-validation; 0: later rows alone judge, with --time.")]
-Jobs = Annotated[int, typer.Option(help="Processes; -1 is one per core.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
-Confidence = Annotated[float, typer.Option(help="Of the set of plausible mixes, from 0 to 1.")]
+Folds = Annotated[int, typer.Option(help="Folds of the cross-validation; with --time, 0 judges by later rows alone.")]
+Jobs = Annotated[int, typer.Option(help="Number of processes; -1 for one per core.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+Confidence = Annotated[float, typer.Option(help="Confidence level of the set of plausible mixes, from 0 to 1.")]
 Radius = Annotated[
-    str, typer.Option(help="How its size follows: calibrated, agrawal, types or chi2; or the size in bits.")
+    str,
+    typer.Option(help="Rule for the size of that set: calibrated, agrawal, types or chi2; or its size in bits."),
 ]
 DrawsOption = Annotated[
     str | None,
     typer.Option(
         metavar="<number>|rows",
-        help="Independent draws of a context in the data; rows counts every row.",
-        show_default="what --group and --time say, else rows",
+        help="Number of independent draws of the context in the data; rows counts every row as one.",
+        show_default="as --group and --time imply, else rows",
     ),
 ]
 Group = Annotated[
     str | None,
-    typer.Option(help="Column of rows that belong together, such as their day: sizes the set, and keeps folds apart."),
+    typer.Option(
+        help="Column of groups of related rows, such as a day: sizes the set, and no group is split across folds."
+    ),
 ]
 Share = Annotated[
     list[str] | None,
     typer.Option(
         metavar="<context>=<low>..<high>",
-        help="What is known about the share of a context, such as winter=0.1..0.3, winter=0.2 or winter=..0.3; "
-        "repeatable.",
+        help="Known share of a context, or bounds on it: winter=0.2, winter=0.1..0.3 or winter=..0.3; repeatable.",
         show_default="nothing is known",
     ),
 ]
@@ -67,8 +71,8 @@ MixFrom = Annotated[
     Path | None,
     typer.Option(
         metavar="<file>",
-        help="Another table with the context column, such as a census: its rows, or its column count, are counted, and "
-        "centre and size the set.",
+        help="Another table with the context column, such as a census. Its rows, or its column count, determine the "
+        "centre and the size of the set.",
         show_default="the table itself",
     ),
 ]
@@ -78,7 +82,9 @@ SetOption = Annotated[
 ]
 Time = Annotated[
     str | None,
-    typer.Option(help="Column of dates or numbers in whose order rows came: sizes the set, and lets later rows judge."),
+    typer.Option(
+        help="Column of dates or numbers that orders the rows: sizes the set; methods are judged on later rows."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -112,12 +118,14 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 class FeatureColumns:
     """What the columns of a table are for, its target apart."""
 
-    context: Annotated[list[str], typer.Option(help="Column of the contexts, no feature; repeat it to cross several.")]
+    context: Annotated[
+        list[str], typer.Option(help="Column of the contexts, never a feature; repeat to cross several.")
+    ]
     task: Annotated[
-        str, typer.Option(help="classification, regression, count, quantile or huber; auto looks at the target.")
+        str, typer.Option(help="classification, regression, count, quantile or huber; auto decides by the target.")
     ] = "auto"
-    drop: Annotated[list[str] | None, typer.Option(help="Column that is no feature; may be repeated.")] = None
-    only: Annotated[list[str] | None, typer.Option(help="Column that is a feature, and no other; repeatable.")] = None
+    drop: Annotated[list[str] | None, typer.Option(help="Column not to use as a feature; repeatable.")] = None
+    only: Annotated[list[str] | None, typer.Option(help="Only column to use as a feature; repeatable.")] = None
     pool_below: Annotated[
         str | None,
         typer.Option(
@@ -131,25 +139,27 @@ class FeatureColumns:
         typer.Option(
             metavar="<int>",
             help="Leave out contexts with fewer rows than this, such as 10; with --group, fewer groups.",
-            show_default="all are used",
+            show_default="all are kept",
         ),
     ] = None
     date: Annotated[
         list[str] | None,
         typer.Option(
             metavar="<column>[=<parts>]",
-            help="Column of dates that becomes features: month, weekday, hour and trend, or some, such as "
+            help="Column of dates to turn into features: month, weekday, hour and trend, or some of these, such as "
             "when=month,hour; repeatable.",
-            show_default="dates are no features",
+            show_default="dates are not used",
         ),
     ] = None
     category: Annotated[
         list[str] | None,
-        typer.Option(help="Column of numbers that are categories, such as a postcode; repeatable."),
+        typer.Option(help="Column of numbers to treat as categories, such as a postcode; repeatable."),
     ] = None
     log_target: Annotated[
         bool,
-        typer.Option("--log-target", help="Model the logarithm of a positive target; predictions are of the target."),
+        typer.Option(
+            "--log-target", help="Model the logarithm of a positive target; predictions are transformed back."
+        ),
     ] = False
 
     group: Group = None
@@ -189,12 +199,12 @@ class FeatureColumns:
 class Columns(FeatureColumns):
     """What the columns of a table are for."""
 
-    target: Annotated[str, typer.Option(help="Column to be predicted.")]
+    target: Annotated[str, typer.Option(help="Column to predict.")]
 
 
 _REFERENCES = (
-    "What each context is compared with: cross-fit (held-out rows), shrunk (for many small contexts), in-sample, auto "
-    "(in-sample unless that is mostly optimism), null (a constant) or pooled (one plain model)."
+    "What the risk of each context is compared with: cross-fit (held-out rows), shrunk (for many small contexts), "
+    "in-sample, auto (in-sample unless that is mostly optimism), null (a constant) or pooled (one plain model)."
 )
 
 
@@ -208,10 +218,10 @@ class Model:
     share: Share = None
     mix_from: MixFrom = None
     ball: SetOption = "kl"
-    alpha: Annotated[float, typer.Option(help="Strength of the ridge on scaled features.")] = 1e-3
+    alpha: Annotated[float, typer.Option(help="Strength of the ridge penalty on scaled features.")] = 1e-3
     reference: Annotated[str | None, typer.Option(help=_REFERENCES)] = "cross-fit"
-    quantile: Annotated[float, typer.Option(help="With --task quantile.")] = 0.5
-    delta: Annotated[float, typer.Option(help="With --task huber: where a residual counts as an outlier.")] = 1.35
+    quantile: Annotated[float, typer.Option(help="With --task quantile: which quantile to predict.")] = 0.5
+    delta: Annotated[float, typer.Option(help="With --task huber: residual beyond which rows are outliers.")] = 1.35
 
     def switches(self, task: str) -> dict[str, Any]:
         """Return the parameters as the library takes them, those of a task among them."""
@@ -243,13 +253,13 @@ def _renamed(value: str | None) -> None:
 class JudgedModel(Model):
     """Parameters of a model that is compared with the baselines."""
 
-    criterion: Annotated[str, typer.Option(help="What the worst case is taken of: excess or risk.")] = "excess"
+    criterion: Annotated[str, typer.Option(help="What the worst case is about: excess (risk) or risk.")] = "excess"
     score: Annotated[str | None, typer.Option(hidden=True, callback=_renamed)] = None
     adjust: Annotated[
         str,
         typer.Option(
-            help="What a context's score gains for having few rows: none, standard-error, or a number over the root of "
-            "its rows.",
+            help="What to add to a context's score for having few rows: none, standard-error, or a number, which is "
+            "divided by the root of its rows.",
         ),
     ] = "none"
 
@@ -264,7 +274,7 @@ class FittedModel(JudgedModel):
 
     reference: Annotated[
         str | None,
-        typer.Option(help=_REFERENCES, show_default="cross-fit; in-sample where rows do not fit into memory"),
+        typer.Option(help=_REFERENCES, show_default="cross-fit; in-sample if rows do not fit into memory"),
     ] = None
 
 

@@ -113,8 +113,8 @@ class Sized:
         worth = f"about {low}" if low == high else f"{low} to {high}"
         each = "; those of each product" if len(found) > 1 else ""
         return [
-            f"{len(sales['demand']):,} rows {where}{each} are worth {worth} draws of {self.context}, which the set of "
-            "mixes is sized by"
+            f"{len(sales['demand']):,} rows {where}{each} are worth {worth} draws of {self.context}, and the set of "
+            "mixes is sized accordingly"
         ]
 
     def doubts(self, plan: StockPlan, sales: dict[str, Any]) -> tuple[str, ...]:

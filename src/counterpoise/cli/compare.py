@@ -36,19 +36,19 @@ def compare(
     *,
     speaker: Speaker,
 ) -> None:
-    """Cross-validate the robust model and its baselines, context by context, before choosing one.
+    """Compare the robust model with its baselines on held-out rows, context by context, before choosing one.
 
     `counterpoise compare patients.csv --target disease --context hospital`
 
-    Fitted to the past and judged on later months too:
+    Also fit to the past and judge on later months:
 
     `counterpoise compare sales.csv --target units --context store --time day`
 
-    Hospitals with fewer than 20 patients are not used, and the day of admission counts by its month and weekday:
+    Leave out hospitals with fewer than 20 patients, and use the month and weekday of admission as features:
 
     `counterpoise compare patients.csv --target disease --context hospital --min-rows 20 --date admitted=month,weekday`
 
-    Rows of one patient stay in one fold:
+    Keep the rows of a patient in one fold:
 
     `counterpoise compare visits.csv --target ill --context clinic --group patient -o comparison.json`
     """

@@ -25,27 +25,25 @@ if TYPE_CHECKING:
 def explore(
     file: options.File,
     *,
-    target: Annotated[str | None, typer.Option(help="Column to be predicted.")] = None,
-    demand: Annotated[str | None, typer.Option(help="For stock: column of the units asked for.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
+    demand: Annotated[str | None, typer.Option(help="For stock: column of the demand, in units.")] = None,
     cost: Annotated[str | None, typer.Option(help="For stock: what a unit costs, a column or a number.")] = None,
     price: Annotated[str | None, typer.Option(help="For stock: what a unit sells for, a number or a column.")] = None,
-    salvage: Annotated[float, typer.Option(help="For stock: what a unit left over brings.")] = 0.0,
-    shortage: Annotated[float, typer.Option(help="For stock: what a unit of demand not met costs.")] = 0.0,
+    salvage: Annotated[float, typer.Option(help="For stock: value of a unit left over.")] = 0.0,
+    shortage: Annotated[float, typer.Option(help="For stock: cost of a unit of unmet demand.")] = 0.0,
     integer: Annotated[bool, typer.Option("--integer", help="For stock: order whole units only.")] = False,
-    currency: Annotated[str, typer.Option(help="For stock: what amounts are in, such as EUR.")] = "",
-    period: Annotated[str, typer.Option(help="For stock: what a row is, such as day.")] = "row",
-    folds: Annotated[
-        int, typer.Option(help="Folds by which every level is judged on held-out rows; 0 leaves that out.")
-    ] = 3,
+    currency: Annotated[str, typer.Option(help="For stock: currency of the amounts, such as EUR.")] = "",
+    period: Annotated[str, typer.Option(help="For stock: what a row stands for, such as day.")] = "row",
+    folds: Annotated[int, typer.Option(help="Folds used to judge every level on held-out rows; 0 skips this.")] = 3,
     columns: options.FeatureColumns,
     model: options.Model,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the page goes.")] = Path("explorer.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write the page to.")] = Path("explorer.html"),
     force: options.Force = False,
     speaker: Speaker,
 ) -> None:
-    """Write a page with a slider for confidence, on which one can see what robustness costs.
+    """Write a page with a slider for the confidence level that shows what robustness costs.
 
-    A model of a table, at every level; with one or two features the page shows the decision itself:
+    A model at every level; with one or two features, the page also shows the predictions:
 
     `counterpoise explore patients.csv --target disease --context hospital --only age --only pressure`
 

@@ -18,13 +18,13 @@ from counterpoise.cli._cluster import Cluster, on_cluster
 def fit(
     file: options.File,
     columns: options.Columns,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model, its report and its metrics.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write the model, its report and its metrics to.")],
     model: options.FittedModel,
     method: Annotated[
         str,
         typer.Option(
             metavar="best|robust|erm|inverse-frequency|minimax-risk|minimax-regret",
-            help="Whose model is kept; best lets later rows decide, or held-out ones; the plain one (erm) in doubt.",
+            help="Method whose model is kept; best lets later or held-out rows decide, and keeps erm when in doubt.",
         ),
     ] = "best",
     folds: options.Folds = 5,
@@ -35,13 +35,13 @@ def fit(
     memory: Annotated[
         str | None,
         typer.Option(
-            help="Most memory to use, such as 2GB; a table that needs more is read in chunks.",
-            show_default="what is free",
+            help="Maximum memory to use, such as 2GB; a table that needs more is read in chunks.",
+            show_default="free memory",
         ),
     ] = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="File from which a fit in chunks that was cut short goes on; removed at its end."),
+        typer.Option(help="File from which an interrupted fit in chunks resumes; removed at the end."),
     ] = None,
     cluster: Cluster = None,
     force: options.Force = False,
@@ -49,34 +49,34 @@ def fit(
     *,
     speaker: Speaker,
 ) -> None:
-    """Fit a model that serves every context, and write it with a report that can be sent on.
+    """Fit a model that serves every context, and write it with a report to pass on.
 
-    Who is ill, when the mix of hospitals may change:
+    Predict who is ill when the mix of hospitals may change:
 
     `counterpoise fit patients.csv --target disease --context hospital --out model/`
 
-    Demand by its 90% quantile; rows of one day share its weather, so rows are fewer draws of it than they are:
+    The 90% quantile of demand. Rows of one day share its weather, so there are fewer draws of the weather than rows:
 
     `counterpoise fit sales.parquet --target units --task quantile --quantile 0.9 --context weather --group day
     -o model/`
 
-    Weather that was seen on fewer than 30 days, pooled:
+    Pool kinds of weather that occurred on fewer than 30 days:
 
     `counterpoise fit hours.csv --target hires --context weather --group day --pool-below 30 -o model/`
 
-    Sales of the past, judged on later months; the best method there is kept:
+    Fit to past sales, judge on later months, and keep the method that does best there:
 
     `counterpoise fit sales.csv --target units --context store --time day --gap 7d -o model/`
 
-    Prices, whose errors are in percent; a postcode is no quantity, and the date counts by month, weekday and trend:
+    Prices with relative errors; a postcode is a category, and the date becomes month, weekday and trend:
 
     `counterpoise fit homes.csv --target price --log-target --category postcode --date sold --context city -o model/`
 
-    A folder of files that together are more than fits into memory:
+    A folder of files that together do not fit into memory:
 
     `counterpoise fit visits/ --target ill --context clinic --memory 4GB --out model/`
 
-    Then: `counterpoise predict model/ new.csv -o predicted.csv`, for which no context is needed.
+    Then `counterpoise predict model/ new.csv -o predicted.csv`, which needs no contexts.
     """
     from counterpoise.tables.tabular.model_folder import ModelFolder, Validation
 

@@ -16,9 +16,11 @@ from counterpoise.cli._stopping import too_late
 @options.grouped
 @spoken(NOT_BY_HALVES)
 def predict(
-    model: Annotated[Path, typer.Argument(help="Folder that counterpoise fit wrote.")],
-    file: Annotated[Path, typer.Argument(help="New rows: csv, parquet or arrow. No context is needed.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where they go, with predictions: .csv or .parquet.")],
+    model: Annotated[Path, typer.Argument(help="Folder written by counterpoise fit.")],
+    file: Annotated[Path, typer.Argument(help="New rows: csv, parquet or arrow. No contexts are needed.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="File for the rows with their predictions: .csv or .parquet.")
+    ],
     force: options.Force = False,
     *,
     speaker: Speaker,
@@ -27,9 +29,9 @@ def predict(
 
     `counterpoise predict model/ new.csv -o predicted.csv`
 
-    Rows are read, predicted and written some at a time, so that a file of any size takes little memory. A model is read
-    without running anything that is in it; a file that was damaged or edited is refused. Where the file has the target
-    and the contexts of the model, a note says how well it does; `counterpoise evaluate` says more.
+    Rows are read, predicted and written in batches, so a file of any size takes little memory. Reading a model never
+    runs code from it; a model file that was damaged or edited is refused. If the file has the model's target and context
+    columns, a note says how well it predicts; `counterpoise evaluate` says more.
     """
     from counterpoise.files import check_output, whole
     from counterpoise.tables.reading import open_table

@@ -39,18 +39,18 @@ _SHOWN = 5
 @spoken(NOT_BY_HALVES)
 def stock(
     file: Annotated[Path, typer.Argument(help="Past sales, one row per selling period: csv, parquet or arrow.")],
-    demand: Annotated[str, typer.Option(help="Column of the units asked for.")],
+    demand: Annotated[str, typer.Option(help="Column of the demand, in units.")],
     cost: Annotated[str, typer.Option(help="What a unit costs: a column, or a number.")],
     price: Annotated[str, typer.Option(help="What a unit sells for: a number, or a column.")],
-    context: Annotated[list[str], typer.Option(help="Column of the circumstances; repeat it to cross several.")],
+    context: Annotated[list[str], typer.Option(help="Column of the circumstances; repeat to cross several columns.")],
     product: Annotated[
         list[str] | None,
-        typer.Option(help="Column of the products, each with its own order; repeat it to cross several."),
+        typer.Option(help="Column of the products, each with its own order; repeat to cross several columns."),
     ] = None,
-    salvage: Annotated[float, typer.Option(help="What a unit left over brings.")] = 0.0,
-    shortage: Annotated[float, typer.Option(help="What a unit of demand not met costs, beside the lost sale.")] = 0.0,
-    max_stock: Annotated[float | None, typer.Option(help="The most of one product.")] = None,
-    capacity: Annotated[float | None, typer.Option(help="The most of all products together.")] = None,
+    salvage: Annotated[float, typer.Option(help="Value of a unit left over.")] = 0.0,
+    shortage: Annotated[float, typer.Option(help="Cost of a unit of unmet demand, beside the lost sale.")] = 0.0,
+    max_stock: Annotated[float | None, typer.Option(help="Largest order of one product.")] = None,
+    capacity: Annotated[float | None, typer.Option(help="Largest order of all products together.")] = None,
     integer: Annotated[bool, typer.Option("--integer", help="Order whole units only.")] = False,
     confidence: Confidence = 0.99,
     radius: Radius = "calibrated",
@@ -66,20 +66,20 @@ def stock(
         list[str] | None,
         typer.Option(help="Context column that is known when ordering; repeatable.", show_default="calendars"),
     ] = None,
-    min_rows: Annotated[int, typer.Option(help="Refuse circumstances with fewer rows.")] = 2,
-    currency: Annotated[str, typer.Option(help="What amounts are in, such as EUR.")] = "",
-    period: Annotated[str, typer.Option(help="What a row is, such as day.")] = "row",
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the report goes.")] = Path("stock-report.html"),
+    min_rows: Annotated[int, typer.Option(help="Refuse circumstances with fewer rows than this.")] = 2,
+    currency: Annotated[str, typer.Option(help="Currency of the amounts, such as EUR.")] = "",
+    period: Annotated[str, typer.Option(help="What a row stands for, such as day.")] = "row",
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write the report to.")] = Path("stock-report.html"),
     force: Annotated[bool, typer.Option("--force", help="Replace a report that exists.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
     """Say how much to order when cost and demand depend on circumstances whose mix is uncertain.
 
-    One order for weather that may change, the weather being a column of the table:
+    One order, whatever the weather will be; the weather is a column of the table:
 
     `counterpoise stock sales.csv --demand units --cost unit_cost --price 12 --context weather`
 
-    An order for each product, in whole units, amounts in euro per day:
+    An order for each product, in whole units, with amounts in euros per day:
 
     `counterpoise stock sales.parquet --demand units --cost 0.4 --price 1 --context store --product sku --integer
     --currency EUR --period day`

@@ -224,7 +224,7 @@ def worth(draws: Draws, group: str | None, time: str | None, context: str) -> st
     known = ""
     if 0.0 < draws.error < math.inf:
         known = f" (the estimate is {rounded(draws.estimate)} with a standard error of {100 * draws.error:.0f}%)"
-    return f"{of} are worth about {about} draws of {context}, which the set of mixes is sized by{known}"
+    return f"{of} are worth about {about} draws of {context}, and the set of mixes is sized accordingly{known}"
 
 
 def rounded(number: float) -> str:
