@@ -30,8 +30,8 @@ def predict(
     `counterpoise predict model/ new.csv -o predicted.csv`
 
     Rows are read, predicted and written in batches, so a file of any size takes little memory. Reading a model never
-    runs code from it; a model file that was damaged or edited is refused. If the file has the model's target and context
-    columns, a note says how well it predicts; `counterpoise evaluate` says more.
+    runs code from it; a model file that was damaged or edited is refused. If the file has the model's target and
+    context columns, a note says how well it predicts; `counterpoise evaluate` says more.
     """
     from counterpoise.files import check_output, whole
     from counterpoise.tables.reading import open_table
