@@ -381,11 +381,11 @@ def compared_of(name: str, run: int) -> list[float]:
         off = np.array([[1.0, slope, 0.0] for slope in slopes]) - model.coef_
         return 0.5 * (1.0 + model.intercept_**2 + np.square(off).sum(axis=1))
 
-    # Folds come one after the other, each with both methods; then each context's own models, fold by fold.
+    # Folds come one after the other, each with both methods and then a model of every context's own.
     risk = {
-        method: sum(shares[fold] * risks(fits[2 * fold + k]) for fold in range(5)) for k, method in enumerate(methods)
+        method: sum(shares[fold] * risks(fits[6 * fold + k]) for fold in range(5)) for k, method in enumerate(methods)
     }
-    own = np.array([sum(shares[fold][c] * risks(fits[10 + 5 * c + fold])[c] for fold in range(5)) for c in range(4)])
+    own = np.array([sum(shares[fold][c] * risks(fits[6 * fold + 2 + c])[c] for fold in range(5)) for c in range(4)])
     excess = {method: risk[method] - np.minimum(own, risk["erm"]) for method in methods}
     mix = cpo.KLBall(np.bincount(codes) / len(codes), 0.1)
     found: list[float] = []

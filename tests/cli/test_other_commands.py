@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from counterpoise import compare, confidence_radius
 from counterpoise.cli import app
-from counterpoise.judging import comparison
+from counterpoise.judging import trials
 from tests.reports.explorer.examples import data_in
 from tests.tables.tabular.examples import patients, posed_file, save
 
@@ -75,7 +75,8 @@ def test_compare_prints_the_comparison(file):
     assert code == 0
     problem = posed_file(file, drop=["family"], reference="in-sample", radius=0.1, alpha=1e-3)
     plain = compare(problem.X, problem.y, problem.contexts, estimator=problem.model, cv=2)
-    assert printed == f"{plain}\n"
+    assert printed == f"{plain}\n\n{problem.described}\n"
+    assert "north" in problem.described
     assert said.startswith("note: classification of ill (ill holds words)\n")
 
 
@@ -83,7 +84,8 @@ def test_compare_as_json(file):
     code, printed, said = called("compare", file, *ILL, "--drop", "family", *QUICK, "--json", "--quiet")
     assert (code, said) == (0, "")
     result = json.loads(printed)
-    assert set(result) == {"verdict", "methods", "contexts", "brackets", "mixes", "radius_bits", "notes"}
+    natural = {"kept", "measures", "changes", "counts", "features"}
+    assert set(result) == {"verdict", "methods", "contexts", "brackets", "mixes", "radius_bits", "notes"} | natural
     assert len(result["brackets"]) == 3
     assert result["notes"] == ["classification of ill (ill holds words)"]
     assert [row["method"] for row in result["methods"]][:2] == ["robust", "erm"]
@@ -162,7 +164,7 @@ def test_compare_is_verbose_and_interrupted(file, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(comparison, "specialist_losses", interrupted)
+    monkeypatch.setattr(trials, "specialist_losses", interrupted)
     assert called("compare", file, *ILL, *QUICK)[0] == 130
 
 

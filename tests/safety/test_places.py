@@ -143,9 +143,9 @@ def test_a_file_that_another_run_wrote_meanwhile_is_not_replaced_unasked(tmp_pat
         work, arguments = "load", ("predict", tmp_path / "model", file)
     before = getattr(module, work)
 
-    def slow(*args):
+    def slow(*args, **options):
         out.write_text("of the other")
-        return before(*args)
+        return before(*args, **options)
 
     monkeypatch.setattr(module, work, slow)
     result = CliRunner().invoke(app, [str(one) for one in (*arguments, "--out", out)], catch_exceptions=False)

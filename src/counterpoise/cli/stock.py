@@ -99,6 +99,8 @@ def stock(
     if strange:
         raise InvalidInputError(f"--known names {strange[0]!r:.60}, which is no --context ({', '.join(context):.200}).")
     data, sales = read_sales(file, demand, cost, price, context, product, group, time)
+    named = [demand, cost, price, *context, *(product or ()), group]
+    dates = None if time is not None or as_json else date_column(file, named)
     plan = sized_plan(
         sales,
         Sized(checked_draws(draws), group, time, tuple(context), mix),
@@ -139,9 +141,6 @@ def stock(
         tell_json({**_profit(plan, by, why), **_plain(plan), "settings": settings})
     else:
         _print(plan, by, why)
-        dates = (
-            None if time is not None else date_column(file, [demand, cost, price, *context, *(product or ()), group])
-        )
         if dates is not None:
             tell(f"Note: column {dates} holds dates; with --time {dates} orders are judged on later periods too.")
     say(f"The report is in {out}.")

@@ -98,7 +98,7 @@ class Budget:
 
     def suspected_rows(self, width: int) -> int:
         """Rows by which single features are judged, where a row is so many cells."""
-        return int(np.clip(min(self.sampled, 64e6) / (16 * max(width, 1)), 2_000, _SUSPECTED))
+        return int(np.clip(min(self.sampled, 128e6) / (32 * max(width, 1)), 2_000, _SUSPECTED))
 
     def report_rows(self, width: int) -> int:
         """Rows that can be compared in memory, where a row is so many numbers."""
@@ -515,6 +515,8 @@ class Survey:
     def _sampled(self) -> DataFile | None:
         """The rows by which single features are judged."""
         rows = self._sample.rows
+        # Needed once, and not to be in memory while the rows are fitted.
+        self._sample = RowSample(0)
         return None if rows is None else DataFile(self.path, tuple(rows.column_names), rows)
 
     def _kinds(self, suspicions: Suspicions) -> dict[str, tuple[str, str]]:
