@@ -350,5 +350,6 @@ def test_a_baseline_that_does_better_is_named():
     erm = LinearRegression().fit(X[PAST], COST[PAST])
     found = later(fitted("linear"), COST, baselines={"erm": erm, "newer": knows})
     value = found.measure.text(row(found.leading, "all", "newer")["value"])
-    assert f"Over all rows the newer model has the best RMSE of the models judged: {value}." in found.verdict
+    judged = f"{value} (against the plain model: {row(found.changes, 'all', 'newer')['size']})"
+    assert f"Over all rows the newer model has the best RMSE of the models judged: {judged}." in found.verdict
     assert later(fitted("linear"), COST, baselines={"erm": erm}).best == ""

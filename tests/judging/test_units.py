@@ -19,7 +19,7 @@ def values(rows):
     return rows.target
 
 
-@pytest.mark.parametrize("groups", [None, np.arange(N) // 5])
+@pytest.mark.parametrize("groups", [None, np.arange(N) // 5, np.arange(N) // 50])
 def test_means_are_those_of_rows_and_errors_are_close(groups):
     rows = HeldOut.of(N, C, groups, WEIGHT)
     units = Units.of(rows, most=100, batches=300)

@@ -166,8 +166,12 @@ class Evaluation:
         spoken_of = {self.method, "erm", "robust" if self.method == "erm" else ""}
         if chosen in spoken_of or every[chosen] == every[self.method]:
             return ""
-        value = self.measure.text(every[chosen])
-        return f"Over all rows {model_in_words(chosen)} has the best {self.measure.name} of the models judged: {value}."
+        value, judged = self.measure.text(every[chosen]), ""
+        if self.changes is not None:
+            size = next(row["size"] for row in self.changes.where(method=chosen).rows() if row["context"] == ALL)
+            judged = f" (against the plain model: {size})"
+        best = f"has the best {self.measure.name} of the models judged"
+        return f"Over all rows {model_in_words(chosen)} {best}: {value}{judged}."
 
     @property
     def off(self) -> str:
@@ -183,7 +187,8 @@ class Evaluation:
                 return f"{observed} of targets are at or below the predicted {predicted} quantile."
             if len(classes) != 2:
                 sure = "sure" if side == "high" else "unsure"
-                return f"The model is too {sure}: {predicted} on average of the class it names, right in {observed}."
+                right = f"which is right in {observed} of rows"
+                return f"The model is too {sure}: {predicted} on average for the class it names, {right}."
             event = f"{shown(plain(classes[1])):.40}"
             return (
                 f"Probabilities of {event} are too {side}: {predicted} on average, and it came in {observed} of rows."

@@ -380,6 +380,6 @@ def _pictured(judged: Judged, held_out: HeldOut) -> tuple[Judged, HeldOut]:
     at = np.sort(np.random.default_rng(_SEED).choice(n, _PICTURED, replace=False))
     contexts = held_out.contexts
     present, codes = np.unique(contexts.codes[at], return_inverse=True)
-    groups = None if held_out.groups is None else held_out.groups[at]
+    groups = None if held_out.groups is None else held_out.groups[at].astype(np.intp, copy=False)
     own = Contexts(contexts.labels[present], codes)
     return judged.rows(at), HeldOut(own, groups, held_out.weight[at], confidence=held_out.confidence)

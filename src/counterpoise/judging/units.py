@@ -21,6 +21,9 @@ MANY_ROWS = 300_000
 BATCHES = 1_000
 """Of each context: enough that the error of its mean is known to two percent or so."""
 
+_CELLS = 4
+"""Rows of each possible unit from which units are counted."""
+
 _SEED = 0
 
 
@@ -58,17 +61,17 @@ class Units:
         contexts = rows.contexts
         if len(contexts.codes) <= most:
             return cls(rows, rows)
-        if rows.groups is None:
-            there, unit = _dealt(contexts.codes, len(contexts.labels), batches)
-            width = batches
-        else:
-            width = int(rows.groups.max()) + 1
-            cell = contexts.codes.astype(np.intp, copy=False) * width + rows.groups
-            there, unit = np.unique(cell, return_inverse=True)
+        groups, rng = rows.groups, np.random.default_rng(_SEED)
+        width = batches if groups is None else int(groups.max()) + 1
+
+        def within(at: slice, n: int) -> NDArray[Any]:
+            return rng.integers(0, batches, n) if groups is None else groups[at]
+
+        there, unit = _numbered(contexts.codes, len(contexts.labels), width, within)
         own = Contexts(contexts.labels, there // width)
         weight = totals_of(unit, len(there), rows.weight)
-        groups = None if rows.groups is None else np.unique(there % width, return_inverse=True)[1]
-        return cls(rows, replace(rows, contexts=own, groups=groups, weight=weight), unit)
+        across = None if groups is None else np.unique(there % width, return_inverse=True)[1]
+        return cls(rows, replace(rows, contexts=own, groups=across, weight=weight), unit)
 
     def of_rows(self, judged: Judged, loss: Callable[[Judged], Array]) -> Array:
         """Return the loss of each row, or its mean over each unit."""
@@ -83,19 +86,37 @@ class Units:
         return total / self.held_out.weight
 
 
-def _dealt(codes: NDArray[np.intp], n_contexts: int, batches: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Deal the rows of each context into batches; return which context and batch units are of, and the unit of rows."""
-    rng = np.random.default_rng(_SEED)
-    unit: NDArray[Any] = np.empty(len(codes), dtype=np.int32 if n_contexts * batches < 1 << 31 else np.intp)
-    for start in range(0, len(codes), SLICE):
-        some = codes[start : start + SLICE].astype(np.intp, copy=False)
-        unit[start : start + SLICE] = some * batches + rng.integers(0, batches, len(some))
-    counts = totals_of(unit, n_contexts * batches) if n_contexts * batches <= 1 << 24 else None
-    if counts is None:
-        return np.unique(unit, return_inverse=True)
-    there = np.flatnonzero(counts)
-    place = np.zeros(len(counts), dtype=np.int32)
+def _numbered(
+    codes: NDArray[np.intp], n_contexts: int, width: int, within: Callable[[slice, int], NDArray[Any]]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Number the pairs of a context and a part of it that occur, and return them and the number of each row.
+
+    Parameters
+    ----------
+    width : int
+        Parts of a context.
+    within : callable
+        Which part rows are of, from the slice that they are and how many.
+
+    Returns
+    -------
+    there : ndarray of shape (n_units,)
+        The context of each unit times ``width``, plus the part.
+    unit : ndarray of shape (n_rows,)
+    """
+    size = n_contexts * width
+    unit: NDArray[Any] = np.empty(len(codes), dtype=np.int32 if size < 1 << 31 else np.intp)
+    slices = [slice(start, start + SLICE) for start in range(0, len(codes), SLICE)]
+    for at in slices:
+        some = codes[at].astype(np.intp, copy=False)
+        unit[at] = some * width + within(at, len(some))
+    if size > len(codes) / _CELLS:
+        there, unit = np.unique(unit, return_inverse=True)
+        return there.astype(np.intp, copy=False), unit
+    # Counted instead of sorted, which takes less room.
+    there = np.flatnonzero(totals_of(unit, size))
+    place = np.zeros(size, dtype=np.int32)
     place[there] = np.arange(len(there))
-    for start in range(0, len(codes), SLICE):
-        unit[start : start + SLICE] = place[unit[start : start + SLICE]]
+    for at in slices:
+        unit[at] = place[unit[at]]
     return there, unit

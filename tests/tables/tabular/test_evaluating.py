@@ -1,6 +1,8 @@
 """A model from a folder on later rows: the command, Python and a glance say the same, at once or in pieces."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -295,3 +297,21 @@ def test_as_many_columns_are_named_as_there_were(tmp_path):
     table = open_table(save(later(), tmp_path / "later.csv"))
     with pytest.raises(InvalidInputError, match="Name as many"):
         JudgedColumns.of(saved, table, context=["hospital", "blood"])
+
+
+def test_a_glance_imports_nothing_that_judges(folder, tmp_path):
+    file = save(later(), tmp_path / "later.csv")
+    words = ["predict", str(folder), str(file), "--out", str(tmp_path / "out.csv")]
+    code = f"""
+import sys
+sys.argv = ["counterpoise", *{words!r}]
+from counterpoise.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print(sorted({{name.partition(".")[0] for name in sys.modules}} & {{"sklearn", "scipy", "narwhals", "jinja2"}}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "accuracy" in done.stderr
+    assert done.stdout.splitlines()[1:] == ["[]"]

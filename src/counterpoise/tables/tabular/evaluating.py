@@ -16,6 +16,7 @@ from counterpoise.judging.at_fit import AtFit
 from counterpoise.judging.evaluated import Evaluation
 from counterpoise.judging.evaluated_rows import Rows, evaluation_of
 from counterpoise.judging.measures import Predicted, task_of
+from counterpoise.judging.units import MANY_ROWS
 from counterpoise.tables.reading.data_file import find_column
 from counterpoise.tables.tabular.labels import SeenLabels
 from counterpoise.tables.tabular.streaming import predicted, target_of
@@ -172,7 +173,7 @@ class _Kept:
         self._saved = saved
         width = 1 if saved.classes is None else len(saved.classes)
         self._target = _Column((1,), np.float64 if saved.classes is None else np.int16)
-        self._contexts, self._groups = _Column((1,), np.int32), _Column((1,), np.intp)
+        self._contexts, self._groups = _Column((1,), np.int32), _Column((1,), np.int32)
         self._values = {name: _Column((width,), np.float64) for name in methods}
 
     @property
@@ -198,6 +199,14 @@ class _Kept:
             if codes is not None:
                 column.add([codes])
 
+    @property
+    def _group_codes(self) -> NDArray[np.intp] | None:
+        if not self._groups.n_rows:
+            return None
+        codes = self._groups.whole[:, 0]
+        # Products of few may be too large for short integers; of many, no products are taken as they are.
+        return codes.astype(np.intp) if len(codes) <= MANY_ROWS else codes
+
     def rows(self, contexts: Contexts | None, quantile: float, n_read: int) -> Rows:
         """Return all rows.
 
@@ -218,7 +227,7 @@ class _Kept:
             found,
             self._target.whole[:, 0],
             contexts,
-            self._groups.whole[:, 0] if self._groups.n_rows else None,
+            self._group_codes,
             # All alike, and one number in memory.
             np.broadcast_to(np.ones(1), (self.n_rows,)),
             n_without_target=n_read - self.n_rows,
