@@ -30,8 +30,8 @@ from counterpoise.estimators.learners import (
     step_name,
 )
 from counterpoise.inference.excess import HeldOut
-from counterpoise.judging.log_targets import LogTarget
 from counterpoise.judging.measures import Predicted, task_of
+from counterpoise.log_targets import LogTarget
 from counterpoise.sets import Mix
 
 Array = NDArray[np.float64]

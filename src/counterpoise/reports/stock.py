@@ -29,6 +29,9 @@ CHARTED = 12
 """Products that are drawn; the tables hold all."""
 
 _NOTES = 20
+_HEADINGS = 70
+"""Letters of all names of contexts that fit beside each other."""
+
 _ACROSS = 12
 """Contexts that fit side by side."""
 
@@ -95,23 +98,29 @@ def _held_out(plan: StockPlan, judged: StockBacktest, circumstance: str, known: 
 
 
 def _informed_orders(plan: StockPlan, circumstance: str) -> Html | str:
-    """Return the best order of each context: a row for each, or for each product where there are several."""
+    """Return the best order of each context; side by side where there are several products and names are short."""
     contexts = in_calendar_order(dict.fromkeys(label for one in plan.plans for label in one.contexts.tolist()))
-    several = len(plan.plans) > 1
-    if plan.capacity is not None or (several and len(contexts) > _ACROSS):
+    if plan.capacity is not None:
         return ""
     own = [dict(zip(one.contexts.tolist(), one.stock.context_levels, strict=True)) for one in plan.plans]
-    if several:
+    columns: dict[str, NDArray[Any]]
+    if len(plan.plans) == 1:
+        columns = {"context": objects(contexts), "order": np.array([own[0][label] for label in contexts])}
+    elif len(contexts) <= _ACROSS and sum(len(shown(label)) for label in contexts) <= _HEADINGS:
         columns = {"product": objects([one.product for one in plan.plans])}
         columns |= {shown(label): np.array([found.get(label, np.nan) for found in own]) for label in contexts}
     else:
-        columns = {circumstance: objects(contexts), "order": np.array([own[0][label] for label in contexts])}
-    first = next(iter(columns))
-    return table(
-        Table(columns),
-        formats={name: shown if name == first else units for name in columns},
-        left=[first],
-    )
+        pairs = [
+            (one.product, label, found[label]) for one, found in zip(plan.plans, own, strict=True) for label in found
+        ]
+        columns = {
+            "product": objects([product for product, _, _ in pairs]),
+            "context": objects([label for _, label, _ in pairs]),
+            "order": np.array([order for _, _, order in pairs]),
+        }
+    words = [name for name, column in columns.items() if column.dtype.kind == "O"]
+    formats = {name: shown if name in words else units for name in columns}
+    return table(Table(columns), formats=formats, left=words, headings={"context": circumstance})
 
 
 def _profits(plan: StockPlan, profits: Table) -> Html:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.judging.log_targets import LogTarget
+from counterpoise.log_targets import LogTarget
 from counterpoise.tables.known_mix import KnownMix
 from counterpoise.tables.tabular.labels import alike
 from tests.tables.tabular.examples import FORMATS, in_memory, patients, posed, posed_file, save

@@ -11,7 +11,7 @@ import pytest
 
 import counterpoise as cpo
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.judging.log_targets import LogTarget
+from counterpoise.log_targets import LogTarget
 from counterpoise.tables.reading import DataFile, read_table
 from counterpoise.tables.tabular.dates import DateColumn
 from counterpoise.tables.tabular.saved import SavedModel, load

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import counterpoise as cpo
 from counterpoise.cli import app
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.judging.log_targets import LogTarget
+from counterpoise.log_targets import LogTarget
 from counterpoise.tables.tabular.model_folder import as_method
 from counterpoise.tables.tabular.saved import SavedModel
 from tests.tables.tabular.examples import patients, posed

@@ -19,8 +19,8 @@ from counterpoise.estimators.learners import innermost
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import check_output_folder, whole_folder
 from counterpoise.judging.comparison import CANDIDATES, Comparison
-from counterpoise.judging.log_targets import LogTarget
 from counterpoise.judging.trials import BASELINES
+from counterpoise.log_targets import LogTarget
 from counterpoise.reports.methods import MODELS
 from counterpoise.reports.report import BEST, Report
 from counterpoise.rows.recorded import Recorded, check_checkpoint

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.judging.log_targets import LogTarget
+from counterpoise.log_targets import LogTarget
 from counterpoise.tables.reading.memory import in_words, memory_budget
 from counterpoise.tables.tabular.card import CardError, Part, digest, number_json, numbers_json, parsed, plain_json
 from counterpoise.tables.tabular.columns import Columns

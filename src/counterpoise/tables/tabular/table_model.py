@@ -19,7 +19,7 @@ from counterpoise.tables.tabular.frames import frame_data
 if TYPE_CHECKING:
     from counterpoise.core.objective import Certificate
     from counterpoise.core.robustness import Robustness
-    from counterpoise.judging.log_targets import LogTarget
+    from counterpoise.log_targets import LogTarget
     from counterpoise.sets import Mix
 
 Array = NDArray[np.float64]
