@@ -37,9 +37,9 @@ def test_every_command_but_the_paper_is_measured(study, tmp_path):
 
 
 def test_a_small_run_prints_a_table():
-    asked = [sys.executable, str(SCRIPT), "--rows", "60", "--commands", "stock"]
+    asked = [sys.executable, str(SCRIPT), "--rows", "200", "--commands", "stock"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "| command | 60 rows |" in done.stdout
+    assert "| command | 200 rows |" in done.stdout
     assert "| `stock` | " in done.stdout
     assert "exit" not in done.stdout
