@@ -98,7 +98,7 @@ def arguments(command: str, table: Path, folder: Path) -> list[str]:
         "explore": ["explore", str(table), *roles, *later, "-o", str(folder / "explore.html"), "--force"],
         "stock": [
             *("stock", str(table), "--demand", "units", "--cost", "unit_cost", "--price", "12", "--context", "site"),
-            *("-o", str(folder / "stock.html"), "--force"),
+            *("--min-rows", "1", "-o", str(folder / "stock.html"), "--force"),
         ],
     }
     return typed[name]
