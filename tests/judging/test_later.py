@@ -13,12 +13,16 @@ from counterpoise.inference.excess import HeldOut
 from counterpoise.judging.later import agreement, drift_of, later_rows
 from counterpoise.table import Table
 
+# What is asked here does not depend on how finely intervals are drawn.
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 RNG = np.random.default_rng(11)
 N = 360
 X = RNG.standard_normal((N, 2))
 C = np.array(["a", "b", "c"])[RNG.choice(3, N, p=[0.5, 0.3, 0.2])]
 Y = X[:, 0] * np.where(C == "c", -1.0, 1.0) + RNG.standard_normal(N)
 DAYS = np.datetime64("2024-01-01") + np.sort(RNG.integers(0, 365, N))
+TWO = ("robust", "erm")
 SEEN: list[tuple[float, float, int]] = []
 
 
@@ -93,7 +97,7 @@ def test_contexts_that_only_the_past_or_only_the_future_has_are_judged_or_left_o
     labels = C.astype(object)
     labels[:60] = "gone"
     labels[-40:] = "new"
-    found = cpo.compare(X, Y, labels, time=np.arange(N), cuts=2)
+    found = cpo.compare(X, Y, labels, methods=TWO, time=np.arange(N), cuts=2)
     contexts = found.forward.by_context["context"].tolist()
     assert "gone" not in contexts
     assert "new" in contexts
@@ -107,33 +111,33 @@ def test_a_set_without_labels_cannot_be_judged_where_a_context_is_not():
     labels[:60] = "gone"
     model = cpo.RobustLinearRegression(mix=cpo.KLBall(np.full(4, 0.25), 0.1))
     with pytest.raises(InvalidInputError, match="no row of context gone is held out"):
-        cpo.compare(X, Y, labels, estimator=model, time=np.arange(N), cuts=2, cv=None)
+        cpo.compare(X, Y, labels, methods=TWO, estimator=model, time=np.arange(N), cuts=2, cv=None)
 
 
 def test_a_mix_by_name_is_the_same_whatever_the_order_of_judged_contexts():
     labels = C.astype(object)
     labels[:60] = "aaa, gone"
     mix = cpo.Mix(shares={"aaa, gone": 0.1, "a": 0.3, "b": 0.3, "c": 0.3}, radius=0.2)
-    found = cpo.compare(X, Y, labels, time=np.arange(N), mix=mix)
+    found = cpo.compare(X, Y, labels, methods=TWO, time=np.arange(N), mix=mix)
     shares = dict(zip(["a", "b", "c", "aaa, gone"], found.forward.mixes.p_hat, strict=True))
     assert shares["aaa, gone"] == pytest.approx(0.1)
     assert found.mixes.p_hat[1] == pytest.approx(0.1)
 
 
 def test_a_splitter_that_does_not_test_every_row_is_accepted_and_said():
-    found = cpo.compare(X, Y, C, cv=TimeSeriesSplit(4))
+    found = cpo.compare(X, Y, C, methods=TWO, cv=TimeSeriesSplit(4))
     assert found.by_context.where(method="robust")["n"].sum() == 288
     assert "Of 360 rows 288 are judged" in found.verdict
-    assert "are judged" not in cpo.compare(X, Y, C, cv=KFold(4)).verdict
+    assert "are judged" not in cpo.compare(X, Y, C, methods=TWO, cv=KFold(4)).verdict
     # One that tests some rows twice counts each once, by the mean of its losses.
-    again = cpo.compare(X, Y, C, cv=ShuffleSplit(8, random_state=0))
+    again = cpo.compare(X, Y, C, methods=TWO, cv=ShuffleSplit(8, random_state=0))
     assert again.by_context.where(method="robust")["n"].sum() == len(again.rows) < N
 
 
 def test_a_splitter_that_judges_what_it_fits_is_refused():
     rows = np.arange(N)
     with pytest.raises(InvalidInputError, match="fitted to it"):
-        cpo.compare(X, Y, C, cv=[(rows, rows)])
+        cpo.compare(X, Y, C, methods=TWO, cv=[(rows, rows)])
 
 
 def test_gains_that_shuffled_rows_show_and_later_rows_do_not_are_said():
@@ -147,7 +151,7 @@ def test_gains_that_shuffled_rows_show_and_later_rows_do_not_are_said():
     # In the rare context the level jumps from block to block, which folds know and the past does not.
     y = features[:, 0] * np.where(codes == 1, 0.2, 1.0) + 2.0 * turn * (codes == 1) + 0.5 * rng.standard_normal(n)
     model = cpo.RobustLinearRegression(radius=0.3, reference="cross-fit")
-    found = cpo.compare(features, y, codes, estimator=model, time=time, cuts=5)
+    found = cpo.compare(features, y, codes, estimator=model, methods=TWO, time=time, cuts=5)
     robust = found.summary.where(method="robust")
     assert robust["mix_excess_change_high"][0] < 0.0
     assert "did not carry over to later rows" in found.agreement or "turns into a loss" in found.agreement
@@ -237,15 +241,15 @@ def test_contexts_known_when_predicting_show_what_they_could_give():
     day = np.array(["Mon", "Tue", "Wed", "Thu", "Fri"])[np.arange(1000) % 5]
     features = rng.standard_normal((1000, 2))
     demand = features[:, 0] + np.where(day == "Fri", 4.0, 0.0) + rng.standard_normal(1000)
-    found = cpo.compare(features, demand, day)
+    found = cpo.compare(features, demand, day, methods=TWO)
     every = {row["method"]: row for row in found.known_contexts.rows() if row["context"] == "all"}
     assert every["model per context"]["size"] == every["context as a feature"]["size"] == "better"
     assert every["context as a feature"]["after"] == pytest.approx(1.0, abs=0.07)
     assert "calendar" in found.verdict
     assert "the context as a feature has RMSE" in found.verdict
-    assert cpo.compare(features, demand, day, context_known=False).known_contexts is None
-    assert cpo.compare(X, Y, C).known_contexts is None
-    assert cpo.compare(X, Y, C, context_known=True).known_contexts is not None
+    assert cpo.compare(features, demand, day, methods=TWO, context_known=False).known_contexts is None
+    assert cpo.compare(X, Y, C, methods=TWO).known_contexts is None
+    assert cpo.compare(X, Y, C, methods=TWO, context_known=True).known_contexts is not None
 
 
 def test_headlines_are_about_a_context_with_its_rows_and_weigh_what_they_claim(both):
@@ -267,7 +271,7 @@ def test_times_that_do_not_fit_are_refused():
     with pytest.raises(InvalidInputError, match="Pass one for each row"):
         cpo.compare(X, Y, C, time=np.arange(5))
     with pytest.raises(InvalidInputError, match="no rows are held out"):
-        cpo.compare(X, Y, C, cv=None)
+        cpo.compare(X, Y, C, methods=TWO, cv=None)
     with pytest.raises(InvalidInputError, match="different times"):
         cpo.compare(X, Y, C, time=np.arange(N) % 2, cuts=4)
 
@@ -276,11 +280,11 @@ def test_logarithms_of_targets_are_read_in_the_unit_of_the_target():
     rng = np.random.default_rng(9)
     level = 1.0 + 0.5 * X[:, 0]
     price = np.exp(level + 0.4 * rng.standard_normal(N))
-    found = cpo.compare(X, np.log(price), C, log_target=True)
+    found = cpo.compare(X, np.log(price), C, methods=TWO, log_target=True)
     np.testing.assert_allclose(found.y, price)
     every = next(found.measures.where(method="erm").rows())
     # The way back is that of means, of which there is no bias.
     assert abs(every["bias"]) < 3.0 * price.std() / np.sqrt(N) / 3.0
     assert every["RMSE"] == pytest.approx(np.sqrt(np.mean((price - np.exp(level + 0.08)) ** 2)), rel=0.05)
-    plain = cpo.compare(X, np.log(price), C)
+    plain = cpo.compare(X, np.log(price), C, methods=TWO)
     np.testing.assert_allclose(found.summary["nominal_risk"], plain.summary["nominal_risk"])
