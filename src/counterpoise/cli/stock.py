@@ -153,11 +153,14 @@ def _limit(value: float | None) -> str:
 def _print(plan: StockPlan, by: str, why: str | None) -> None:
     from counterpoise.reports.stock import CHOICES, LEVELS, REASONS, aligned, earnings_table, plain_table
 
-    if len(plan.plans) > 1 or plan.backtest is not None:
+    judged = plan.backtest
+    advised = "" if judged is None else judged.recommendation(by, why)
+    if advised:
+        tell(f"{advised}\n")
+    if len(plan.plans) > 1 or judged is not None:
         tell(f"{plan.summary}\n")
-    if plan.backtest is not None:
-        judged = plan.backtest
-        for words in (judged.recommendation(by, why), *judged.headlines, judged.advice(by, why), *judged.notes):
+    if judged is not None:
+        for words in (*judged.headlines, judged.advice(by, why), *judged.notes):
             if words:
                 tell(words)
         tell(f"\nHeld out (amounts in {plan.money.unit}):\n{aligned(earnings_table(judged))}\n")

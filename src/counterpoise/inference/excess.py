@@ -330,14 +330,24 @@ class HeldOut:
             competitor=np.where(there, np.array(names)[best], ""),
         )
 
-    def mean(self, values: Array) -> Interval:
-        """Return the mean in the mix of the rows, which is taken as given, with an interval."""
-        pairs = self.pairs(values[:, None])
+    def mean(self, values: Array, others: Array | float = 0.0, *, may_be_errors: bool = False) -> Interval:
+        """Return the mean in the mix of the rows, which is taken as given, with an interval.
+
+        Parameters
+        ----------
+        others : ndarray of shape (n_samples,), optional
+            Taken off, as where losses of two models are compared.
+        may_be_errors : bool
+            Whether values that are few are errors of classes, of which none among some rows does not mean none at all.
+        """
+        difference = (values - others)[:, None]
+        event = _events(values, values[:, None], None) if may_be_errors else np.zeros(1)
+        pairs = self.pairs(difference, event)
         shares = self.totals / self.weight.sum()
         if (pairs.n_units == 1).any():
             # One unit does not show how much it might vary: all rows together do.
             codes = np.zeros_like(self.contexts.codes)
-            pairs, shares = PairedMeans.of(values[:, None], codes, 1, self.weight, self.groups), np.ones(1)
+            pairs, shares = PairedMeans.of(difference, codes, 1, self.weight, self.groups, event), np.ones(1)
         return mean_interval(Excess(pairs, slice(0, 1), np.empty(0)), shares, self.confidence)
 
     def means(self, values: Array, others: Array | float = 0.0) -> Table:

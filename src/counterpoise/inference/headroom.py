@@ -123,6 +123,8 @@ def to_gain(p_value: float, upper: float, small: float, confidence: float, some_
         return f"Some context's own model is better than the plain one (p = {p_value:.2g}): there is something to gain."
     if upper <= small:
         which = " that can be judged" if some_unjudged else ""
+        if upper <= 0.0:
+            return f"One model is enough for all contexts{which}: none is served better by a model of its own."
         return (
             f"One model is enough for all contexts{which}: none is served worse than by a model of its own by more "
             f"than {written(upper, digits=2)}, which is negligible. There is nothing to gain here."

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import html
+import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import indexable
 from sklearn.utils.multiclass import type_of_target
 
 from counterpoise.contexts import shown
-from counterpoise.core.robustness import Mixes, Robustness
+from counterpoise.core.robustness import Criterion, Mixes, Robustness
 from counterpoise.estimators.learners import (
     RowLoss,
     Split,
@@ -29,7 +30,7 @@ from counterpoise.estimators.learners import (
     with_counted_draws,
 )
 from counterpoise.estimators.linear import RobustLinearModel, RobustLinearRegression, RobustLogisticRegression
-from counterpoise.exceptions import InvalidInputError
+from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError
 from counterpoise.inference.choice import Choice, choose
 from counterpoise.inference.excess import ExcessDifference, HeldOut
 from counterpoise.inference.headroom import Headroom, negligible
@@ -38,7 +39,7 @@ from counterpoise.inference.windows import expanding_windows
 from counterpoise.judging.decomposition import Drift
 from counterpoise.judging.known_contexts import why_known
 from counterpoise.judging.later import agreement, drift_of, later_rows
-from counterpoise.judging.measures import ALL, Measure, measures_of, task_of
+from counterpoise.judging.measures import Measure, measures_of, task_of
 from counterpoise.judging.tabulated import brackets_of, cells_of, changes_of, measures_by_method, summary_of
 from counterpoise.judging.trials import AS_FEATURE, BASELINES, PER_CONTEXT, Field, Judge, Outcome
 from counterpoise.judging.verdict import SHUFFLED, best_baseline, headline, known_in_words, verdict, where
@@ -122,6 +123,8 @@ class Comparison:
         Whether what shuffled rows show carries over to later rows.
     drift : Drift or None
         What the change of risk from past to later rows is made of.
+    criterion : {"excess", "risk"}
+        What the estimator makes small in the worst mix.
     known_contexts : Table or None
         What can be had where the context is known when predicting: as ``changes``, for a model per context and for the
         context as a feature.
@@ -148,6 +151,7 @@ class Comparison:
     agreement: str = ""
     drift: Drift | None = None
     known_contexts: Table | None = None
+    criterion: Criterion = "excess"
     model: str = ""
     remarks: str = ""
 
@@ -176,11 +180,27 @@ class Comparison:
     @property
     def kept(self) -> str:
         """What to keep, and why."""
-        reason = self.choice.because({}, self.where)
-        rows = self.choice.candidates.rows()
-        change = next(row["change"] for row in rows if row["candidate"] == self.choice.chosen)
-        slight = ", a difference of no practical size" if 0.0 < -change < self.headroom.negligible else ""
-        return f"To be kept: {self.choice.chosen}, since {reason}{slight}."
+        return f"To be kept: {self.choice.chosen}, since {self.why_kept({})}."
+
+    def why_kept(self, names: Mapping[str, str]) -> str:
+        """Return why a method is kept, as a clause, with other names for methods.
+
+        Numbers are left to the tables: what decides is how many standard errors a difference is worth.
+        """
+        simplest, *others = self.choice.candidates.rows()
+        if not others or any(math.isnan(row["change"]) or row["change"] == row["error"] == 0.0 for row in others):
+            return self.choice.because(names, self.where)
+        score = f"{'excess risk' if self.criterion == 'excess' else 'risk'} in the worst plausible mix"
+        if self.choice.chosen == simplest["candidate"]:
+            tried = " nor ".join(names.get(row["candidate"], row["candidate"]) for row in others)
+            found = f"{'neither ' if len(others) > 1 else 'not even '}{tried} lowers the {score}"
+            return f"{self.where} {found} by more than the standard error of the difference"
+        row = next(row for row in others if row["candidate"] == self.choice.chosen)
+        errors = -row["change"] / row["error"] if row["error"] > 0.0 else math.inf
+        by = f"{errors:.1f} standard errors" if errors < 100.0 else "far more than its error"
+        # Two are what an interval at 95% would ask for; to choose, one is enough.
+        doubt = "" if errors >= 2.0 else ": likely enough to choose it, not enough to prove a gain"
+        return f"{self.where} it lowers the {score} of {names.get(row['against'], row['against'])} by {by}{doubt}"
 
     @property
     def where(self) -> str:
@@ -217,14 +237,15 @@ class Comparison:
     @property
     def natural(self) -> Table:
         """The leading measure of every method in natural units, over all rows and in the contexts it serves worst."""
-        measure, all_rows = self.measure, self.measures.where(context=ALL)
-        worst = [self._worst(name) for name in all_rows["method"].tolist()]
+        measure, methods = self.measure, list(self.outcomes)
+        every = [self.measures.where(method=name)[measure.name][0] for name in methods]
+        worst = [self._worst(name) for name in methods]
         return Table(
             {
-                "method": all_rows["method"],
-                f"{measure.name}, all rows": np.array([measure.text(value) for value in all_rows[measure.name]]),
+                "method": np.array(methods),
+                f"{measure.name}, all rows": np.array([measure.text(value) for value in every]),
                 "lowest" if measure.higher_is_better else "highest": np.array([measure.text(row[1]) for row in worst]),
-                "in": np.array([f"{shown(row[0])} ({row[2]:,} rows)" for row in worst]),
+                "in": np.array([f"{shown(row[0])} ({row[2]:,} {'row' if row[2] == 1 else 'rows'})" for row in worst]),
             },
             f"{measure.words}, {self.where}",
         )
@@ -303,7 +324,8 @@ def compare(
         Rows this close before a cut are not fitted to, as where targets are known only later.
     groups : labels of shape (n_samples,), optional
         Rows that belong together (one patient, one day): they are kept in one fold, and count as one in intervals. An
-        estimator with ``draws="groups"`` sizes its set by them.
+        estimator with ``draws="groups"`` sizes its set by them. Cuts in time may go through a group, as the future
+        does. Rows of one time are not taken to belong together unless their times are the groups.
     loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
         By default the one the models are fitted by.
     confidence : float
@@ -345,7 +367,7 @@ def compare(
     base = with_counted_draws(base, X, contexts, groups, sample_weight)
     codes, weight, together = held_out.of_rows
     splits = [] if cv is None else splits_of_rows(base, X, target, codes, weight, cv, together)
-    windows = [] if time is None else _windows(time, weight, cuts, gap)
+    windows = [] if time is None else _with_classes(_windows(time, weight, cuts, gap), target, is_classifier(base))
     parts = _parts([*splits, *windows], len(target))
     held_out, X, target, parts = held_out.weighted(X, target, parts)
     every = [(np.flatnonzero(part == _FITTED), np.flatnonzero(part == _JUDGED)) for part in parts.T]
@@ -389,6 +411,24 @@ def _windows(time: Any, weight: Array, cuts: int, gap: Any) -> list[Split]:
         raise InvalidInputError(f"got {len(times)} times for {len(weight)} rows. Pass one for each row.")
     kept = np.flatnonzero(weight > 0)
     return [(kept[seen], kept[later]) for seen, later in expanding_windows(times[kept], cuts, gap)]
+
+
+def _with_classes(windows: list[Split], y: NDArray[Any], classifies: bool) -> list[Split]:
+    """Return the windows that can be fitted: of one class nothing is learnt."""
+    if not classifies:
+        return windows
+    kept = [(seen, later) for seen, later in windows if len(np.unique(y[seen])) > 1]
+    if not kept:
+        raise InvalidInputError(
+            "before every cut all rows have one class, from which nothing is learnt. Pass fewer cuts, or no time."
+        )
+    if len(kept) < len(windows):
+        warnings.warn(
+            f"{len(windows) - len(kept)} of {len(windows)} cuts are left out: the rows before them have one class",
+            CounterpoiseWarning,
+            stacklevel=3,
+        )
+    return kept
 
 
 def _parts(splits: Sequence[Split], n_rows: int) -> NDArray[np.int8]:
@@ -446,7 +486,9 @@ class _Posed:
 
     def judged(self, splits: Sequence[Split], validation: str, progress: Callable[[float], None] | None) -> Comparison:
         """Fit every method as the splits say, and compare them on the rows that are held out."""
-        found = self.field.tried(splits, self.why_known is not None, _part(progress, 0.0, 0.9))
+        found = self.field.tried(
+            splits, self.why_known is not None, _part(progress, 0.0, 0.9), of_the_past=validation != SHUFFLED
+        )
         rows = np.unique(np.concatenate([held for _, held in splits]))
         judged, plausible = self._rows_judged(rows)
         y = self.field.y[rows]
@@ -570,14 +612,15 @@ class _Posed:
             rows=rows,
             validation=validation,
             known_contexts=known,
+            criterion=self.last.get_params()["criterion"],
             model=self.model,
             remarks=" ".join(words),
         )
 
 
-def _combined(shuffled: Comparison, forward: Comparison, drift: Drift) -> Comparison:
+def _combined(shuffled: Comparison, forward: Comparison, drift: Drift | None) -> Comparison:
     """Return the comparison on shuffled rows with that on later rows, which decides, beside it."""
-    agreed = agreement(shuffled.summary, forward.summary, forward.validation)
+    agreed = agreement(shuffled.summary, forward.summary, forward.validation, forward.headroom.negligible)
     return replace(shuffled, forward=forward, agreement=agreed, drift=drift, headline=forward.headline)
 
 

@@ -83,6 +83,8 @@ class Drift:
         What the rows before them are called.
     method, model : str
         The method that words are about, and what its model is called.
+    within : str
+        What may have changed risks within contexts.
     """
 
     table: Table
@@ -91,6 +93,7 @@ class Drift:
     past: str = "held-out rows of the past"
     method: str = "erm"
     model: str = "the plain model"
+    within: str = "drift"
 
     @property
     def words(self) -> str:
@@ -102,10 +105,11 @@ class Drift:
         )
         if self.new_share == 1.0:
             return f"{whole}. None of these contexts is among those, so that nothing tells drift from being new."
+        error = "unknown" if math.isnan(row["within_error"]) else written(row["within_error"], digits=2)
         parts = [
             f"the mix of contexts accounts for {written(row['mix'], '+', digits=2)}",
-            f"risks within contexts (drift) for {written(row['within'], '+', digits=2)} (standard error "
-            f"{written(row['within_error'], digits=2)})",
+            f"risks within contexts ({self.within}) for {written(row['within'], '+', digits=2)} (standard error "
+            f"{error})",
         ]
         if self.new_share > 0.0:
             parts.append(

@@ -111,6 +111,13 @@ class Evaluation:
             return None
         return (min if self.measure.higher_is_better else max)(known, key=lambda row: row["value"])
 
+    @property
+    def _of_large(self) -> str:
+        """Which contexts are looked at for the worst, where these are not all."""
+        own = list(self.leading.where(method=self.method).rows())[1:]
+        large = [row["n"] >= _FEW for row in own]
+        return f", of contexts with {_FEW} rows or more," if any(large) and not all(large) else ""
+
     @cached_property
     def verdict(self) -> str:
         """What these rows say, in a few sentences."""
@@ -138,7 +145,8 @@ class Evaluation:
         if worst is not None:
             side = "lowest" if measure.higher_is_better else "highest"
             words += (
-                f"; it is {side} in {_in_words(worst['context'])}: {_with_ends(measure, worst)} ({_rows(worst['n'])})"
+                f"; it is {side}{self._of_large} in {_in_words(worst['context'])}: {_with_ends(measure, worst)} "
+                f"({_rows(worst['n'])})"
             )
         return f"{words}."
 

@@ -199,7 +199,10 @@ def _means(units: Units, values: Array) -> list[Interval]:
     """Return the mean over all rows and in each context, the latter with ends that hold together."""
     single = units.held_out
     by_context = single.means(values).rows()
-    return [single.mean(values), *(Interval(row["mean"], row["low"], row["high"]) for row in by_context)]
+    return [
+        single.mean(values, may_be_errors=True),
+        *(Interval(row["mean"], row["low"], row["high"]) for row in by_context),
+    ]
 
 
 def _leading(

@@ -32,7 +32,7 @@ def later_rows(times: Any, cuts: int) -> str:
     return f"later {next((name for name, least in _PERIODS if days >= least), 'hours')}"
 
 
-def agreement(shuffled: Table, forward: Table, later: str) -> str:
+def agreement(shuffled: Table, forward: Table, later: str, small: float = 0.0) -> str:
     """Say whether the gain that shuffled rows show in the worst plausible mix carries over to later rows.
 
     Parameters
@@ -41,6 +41,8 @@ def agreement(shuffled: Table, forward: Table, later: str) -> str:
         Summaries of comparisons.
     later : str
         What the later rows are called.
+    small : float
+        An excess risk that does not matter.
     """
     before, after = (
         interval_in(next(row for row in one.rows() if row["method"] == "robust"), "mix_excess_change")
@@ -48,7 +50,7 @@ def agreement(shuffled: Table, forward: Table, later: str) -> str:
     )
     found = (
         f"the excess risk in the worst plausible mix changes by {in_words(before)} in shuffled rows and by "
-        f"{in_words(after)} in {later}"
+        f"{in_words(after)} in {later} (95% intervals)"
     )
     if math.isnan(after.lower):
         return f"There are too few {later} to tell whether anything carries over."
@@ -57,13 +59,19 @@ def agreement(shuffled: Table, forward: Table, later: str) -> str:
             return f"The gain seen in shuffled rows carries over to {later}: {found}."
         if after.lower > 0.0:
             return f"The gain seen in shuffled rows turns into a loss in {later}: {found}."
-        return f"The gain seen in shuffled rows did not carry over to {later}: {found}."
+        # Later rows that cannot tell do not contradict; those must that are called to disagree.
+        apart = math.hypot(before.upper - before.lower, after.upper - after.lower) / 2.0
+        if after.estimate - before.estimate > apart:
+            return f"The gain seen in shuffled rows did not carry over to {later}: {found}."
+        return f"In {later} it cannot be told whether the gain seen in shuffled rows carries over: {found}."
     if after.upper < 0.0:
         return f"A gain shows in {later} that shuffled rows do not show: {found}."
+    if after.lower > 0.0 and after.upper <= small:
+        return f"In {later} robustness costs a little, less than matters in practice: {found}."
     if after.lower > 0.0:
         hidden = "" if before.lower > 0.0 else ", which shuffled rows do not show"
         return f"In {later} robustness does harm{hidden}: {found}."
-    return f"Neither shuffled rows nor {later} show a gain beyond chance: {found}."
+    return f"Neither shuffled rows nor {later} prove a gain: {found}."
 
 
 def in_words(change: Interval) -> str:
@@ -78,7 +86,7 @@ def drift_of(
     windows: Sequence[Split],
     held_out: HeldOut,
     later: str,
-) -> Drift:
+) -> Drift | None:
     """Split the change of risk from past rows to later rows into the mix, risks within contexts, and new contexts.
 
     Parameters
@@ -91,6 +99,11 @@ def drift_of(
         The past and the later rows of every cut. A row of the past counts as often as later rows are compared with it.
     held_out : HeldOut
         All rows.
+
+    Returns
+    -------
+    Drift or None
+        None where no row of the past was held out.
     """
     # What a row weighs in the past that the later rows are compared with, all cuts together.
     past = np.zeros(len(held_out.weight))
@@ -99,6 +112,8 @@ def drift_of(
         past[seen] += share * held_out.weight[seen]
     known = np.zeros_like(past)
     known[rows[0]] = past[rows[0]]
+    if not known.any():
+        return None
     before = _among(held_out, np.flatnonzero(known > 0.0), known)
     after = _among(held_out, rows[1], held_out.weight)
     table: list[dict[str, Any]] = []
@@ -109,7 +124,7 @@ def drift_of(
         parts, new_share = decomposed(before.means(every), after.means(_spread(forward, rows[1], len(past))))
         table.append({"method": method, **parts})
     columns = {name: np.array([row[name] for row in table]) for name in table[0]}
-    return Drift(Table(columns), new_share, later)
+    return Drift(Table(columns), new_share, later, within="drift, and that models of the past saw fewer rows")
 
 
 def _spread(values: Array, at: NDArray[np.intp], size: int) -> Array:
@@ -132,7 +147,10 @@ class _Among:
         share, risk, error = (np.zeros(self.n_contexts) for _ in range(3))
         totals = self.held_out.totals
         share[self.present] = totals / totals.sum()
-        risk[self.present], error[self.present] = pairs.mean[:, 0], pairs.error[:, 0]
+        # One unit does not show how much it might vary; at least as much as any other context's mean, say.
+        known = pairs.n_units > 1
+        largest = pairs.error[known, 0].max() if known.any() else np.nan
+        risk[self.present], error[self.present] = pairs.mean[:, 0], np.where(known, pairs.error[:, 0], largest)
         return Means(share, risk, error)
 
 

@@ -343,6 +343,10 @@ class Measure:
             What changes.
         """
         scale, decimals = (100.0, 1) if self.unit == "%" else (1.0, self.decimals(before) + 1)
+        nearest = min((abs(scale * one) for one in change if one != 0.0 and not math.isnan(one)), default=1.0)
+        if change[1] > 0.0 or change[2] < 0.0:
+            # Rounded to zero, an end would seem to include it.
+            decimals = max(decimals, min(-math.floor(math.log10(nearest)), decimals + 3))
         # Zero without a sign of its own.
         value, low, high = (f"{round(scale * one, decimals) + 0.0:+,.{decimals}f}" for one in change)
         return value if math.isnan(change[1]) else f"{value} [{low}, {high}]"

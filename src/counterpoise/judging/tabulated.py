@@ -31,8 +31,8 @@ def summary_of(
         "mix_excess_change": [one.mix for one in change.values()],
         "worst_excess": [one.worst for one in excess.values()],
         "worst_excess_change": [one.worst for one in change.values()],
-        "nominal_risk": [held_out.mean(losses) for losses in rows.values()],
-        "nominal_risk_change": [held_out.mean(losses - rows["erm"]) for losses in rows.values()],
+        "nominal_risk": [held_out.mean(losses, may_be_errors=True) for losses in rows.values()],
+        "nominal_risk_change": [held_out.mean(losses, rows["erm"], may_be_errors=True) for losses in rows.values()],
         "worst_risk": [one.worst for one in risk.values()],
     }
     columns = {
@@ -159,7 +159,7 @@ def changes_between(held_out: HeldOut, losses: Mapping[str, Array], before: Tabl
             continue
         together = single.means(own, lost)
         found = [
-            single.mean(own - lost),
+            single.mean(own, lost, may_be_errors=True),
             *(Interval(row["mean"], row["low"], row["high"]) for row in together.rows()),
         ]
         for k, one in enumerate(found):

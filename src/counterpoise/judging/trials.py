@@ -202,7 +202,12 @@ class Field:
         return specialist_losses(variant(self.base, "erm", [0]), self.X, self.y, weight, codes, None, **judge)
 
     def tried(
-        self, splits: Sequence[Split], known: bool = False, progress: Callable[[float], None] | None = None
+        self,
+        splits: Sequence[Split],
+        known: bool = False,
+        progress: Callable[[float], None] | None = None,
+        *,
+        of_the_past: bool = False,
     ) -> Trials:
         """Judge every method, and a model of every context's own, on the rows that each split holds out.
 
@@ -212,9 +217,11 @@ class Field:
             Whether the plain method with the context as a feature is judged beside them.
         progress : callable, optional
             Told the fraction that is done.
+        of_the_past : bool
+            Whether models know no more draws of contexts than their own rows are worth, as nobody knew of later ones.
         """
         found: list[_Tried] = []
-        jobs = (delayed(self._one)(*split, known) for split in splits)
+        jobs = (delayed(self._one)(*split, known, of_the_past) for split in splits)
         for one in Parallel(n_jobs=self.judge.n_jobs, return_as="generator")(jobs):
             found.append(one)
             if progress is not None:
@@ -225,7 +232,7 @@ class Field:
         own = _own([part for one in found for part in one.own], [part for one in found for part in one.lacking], n)
         return Trials(methods, own, feature)
 
-    def _one(self, entries: Indices, held: Indices, known: bool) -> _Tried:
+    def _one(self, entries: Indices, held: Indices, known: bool, of_the_past: bool) -> _Tried:
         """Fit all models to the rows of a split, and judge them on those held out."""
         contexts, weight, y = self.held_out.contexts, self.held_out.weight, self.y
         seen, labels = contexts.given(entries)
@@ -236,7 +243,10 @@ class Field:
         methods = {}
         for name, model in self._models.items():
             metadata = {"contexts": labels, "sample_weight": equal if name in balanced else weight[seen]}
-            fitted = fit_routed(_informed(model, contexts.labels, present), before, y[seen], **metadata)
+            told = _informed(model, contexts.labels, present)
+            if of_the_past:
+                told = _with_draws(told, float(weight[entries].sum() / weight.sum()))
+            fitted = fit_routed(told, before, y[seen], **metadata)
             methods[name] = (held, *self.judge.of(fitted, after, y[held], (before, y[seen])))
         feature = None
         if known:
@@ -315,6 +325,14 @@ def _informed(model: Any, labels: NDArray[Any], present: Iterable[Any]) -> Any:
     if not lacking or not isinstance(mix, (Mix, Mapping)):
         return model
     return clone(model).set_params(**{f"{step_name(model)}mix": Mix.of(mix).without(lacking)})
+
+
+def _with_draws(model: Any, share: float) -> Any:
+    """Return a model of a share of the rows, of whose draws it has no more than that share."""
+    draws = innermost(model).get_params(deep=False).get("draws")
+    if isinstance(draws, str) or draws is None:
+        return model
+    return clone(model).set_params(**{f"{step_name(model)}draws": share * draws})
 
 
 def variant(base: Any, method: str, contexts: Sequence[Any] | NDArray[Any], overlap: bool = False) -> Any:

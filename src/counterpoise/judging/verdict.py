@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -83,29 +84,55 @@ def headline(by_context: Table, changes: Table, measure: Measure, validation: st
         The best baseline, of which the same is said.
     """
     named, passed_over = worst_served(by_context)
-    of_large = f" of contexts with {_FEW} rows or more" if passed_over else ""
-    ours = {row["context"]: row for row in changes.where(method="robust").rows()}
-    there, every = ours.get(named), ours[ALL]
+    own = next(row for row in by_context.rows() if row["context"] == named)
+    of_large = f", of contexts with {_FEW} rows or more" if passed_over else ""
+    every, *each = changes.where(method="robust").rows()
+    ours = {row["context"]: row for row in each}
+    there = ours[named]
     words = []
-    if there is not None and not np.isnan(there["before"]):
+    # Without an excess, no context is known to lose anything.
+    loses = bool(own["excess"] > 0.0) and not np.isnan(there["before"])
+    if loses:
         words.append(
-            f"the plain model serves {shown(named):.60} ({_rows(there['n'])}) worst{of_large}: {measure.name} "
-            f"{measure.text(there['before'])}, with the robust model {measure.text(there['after'])} "
+            f"{shown(named):.60} ({_rows(there['n'])}) loses most by sharing one model{of_large}: {measure.name} "
+            f"{measure.text(there['before'])} with the plain model, {measure.text(there['after'])} with the robust one "
             f"({_changed(there, measure)})"
         )
+    extreme = _extreme(ours, measure)
+    if extreme is not None and not (loses and extreme == named):
+        row = ours[extreme]
+        words.append(
+            f"{measure.name} is {'lowest' if measure.higher_is_better else 'highest'} in {shown(extreme):.60} "
+            f"({_rows(row['n'])}): {measure.text(row['before'])} and {measure.text(row['after'])}"
+        )
     words.append(
-        f"over all {_rows(every['n'])} {measure.name} goes from {measure.text(every['before'])} to "
-        f"{measure.text(every['after'])} ({_changed(every, measure)})"
+        f"over all {_rows(every['n'])} it goes from {measure.text(every['before'])} to {measure.text(every['after'])} "
+        f"({_changed(every, measure)})"
     )
+    if not loses:
+        words[0] = (
+            f"with the plain and the robust model {words[0]}" if len(words) > 1 else f"{measure.name}: {words[0]}"
+        )
     place = where(validation)
     sentence = f"{place[:1].upper()}{place[1:]} {'; '.join(words)}."
     if best is None:
         return sentence
-    other = {row["context"]: row for row in changes.where(method=best).rows()}
-    same = [f"{measure.text(other[ALL]['after'])} over all rows"]
-    if there is not None and not np.isnan(other[named]["after"]):
-        same.insert(0, f"{measure.text(other[named]['after'])} in {shown(named):.60}")
+    over_all, *each = changes.where(method=best).rows()
+    other = next(row for row in each if row["context"] == named)
+    same = [f"{measure.text(over_all['after'])} over all rows ({_changed(over_all, measure)})"]
+    if loses and not np.isnan(other["after"]):
+        same.insert(0, f"{measure.text(other['after'])} in {shown(named):.60} ({_changed(other, measure)})")
     return f"{sentence} The best baseline, {best}, has {' and '.join(same)}."
+
+
+def _extreme(rows: Mapping[Any, dict[str, Any]], measure: Measure) -> Any:
+    """Return the context in which the plain model's measure is worst, of those with enough rows where there are any."""
+    known = {label: row for label, row in rows.items() if not np.isnan(row["before"])}
+    large = {label: row for label, row in known.items() if row["n"] >= _FEW} or known
+    if not large:
+        return None
+    best_first = sorted(large, key=lambda label: large[label]["before"], reverse=bool(measure.higher_is_better))
+    return best_first[-1]
 
 
 def _changed(row: dict[str, Any], measure: Measure) -> str:
@@ -167,17 +194,13 @@ def verdict(
     counts = {row["context"]: row["n"] for row in brackets.rows()}
     places = [f"{shown(row['worst_context'])}, {_rows(counts[row['worst_context']])}" for row in (robust, erm)]
     mix_change, worst_change, mean_change = (
-        _signed(interval_in(robust, f"{name}_change")) for name in ("mix_excess", "worst_excess", "nominal_risk")
+        _between(interval_in(robust, f"{name}_change")) for name in ("mix_excess", "worst_excess", "nominal_risk")
     )
-    slight = ""
-    if verb in ("lowers", "raises") and abs(robust["mix_excess_change"]) < small:
-        slight = f"; less than {written(small, digits=2)} matters to nobody"
     words = [
-        f"Robust {verb} the excess risk in the worst plausible mix: {mixed[0]} against {mixed[1]} for plain empirical "
-        f"risk minimisation, a difference of {mix_change}{slight}.",
-        f"In the worst single context it is {worst[0]} ({places[0]}) against {worst[1]} ({places[1]}), a difference of "
-        f"{worst_change}.",
-        f"On average its risk is {mean[0]} against {mean[1]}, a difference of {mean_change}.",
+        f"Robust {verb} the excess risk in the worst plausible mix: {mixed[0]} against {mixed[1]} for the plain "
+        f"model{mix_change}.",
+        f"In the worst single context it is {worst[0]} ({places[0]}) against {worst[1]} ({places[1]}){worst_change}.",
+        f"On average its risk is {mean[0]} against {mean[1]}{mean_change}.",
         to_gain(erm["p_value"], erm["worst_excess_high"], small, confidence, bool(brackets["too_small"].any())),
     ]
     if best is not None and difference is not None:
@@ -196,7 +219,7 @@ def _beside(best: str, value: float, of_robust: float, difference: ExcessDiffere
     One is called better where the interval of the difference and the two estimates agree that it is.
     """
     _, low, high = difference.mix
-    against = f"{written(value)}" + (f"; robust is {_signed(difference.mix)} from it" if low == low else "")
+    against = f"{written(value)}{_between(difference.mix)}"
     words = "does better than robust" if low > 0 and value < of_robust else ""
     words = "does worse than robust" if high < 0 and value > of_robust else words
     if not words:
@@ -204,10 +227,14 @@ def _beside(best: str, value: float, of_robust: float, difference: ExcessDiffere
     return f"The best baseline, {best}, {words} in the worst mix ({against})."
 
 
-def _signed(interval: Interval) -> str:
-    """Return a difference, with its ends where there are any."""
-    value, low, high = (written(one, "+") for one in interval)
-    return f"{value} [{low}, {high}]" if not np.isnan(interval.lower) else value
+def _between(interval: Interval) -> str:
+    """Return where a difference lies, as a clause; nothing where that is not known.
+
+    Its estimate is left out: worst cases are corrected for being the largest of noisy numbers, and the difference of
+    two corrected numbers is not the corrected difference.
+    """
+    low, high = (written(one, "+") for one in (interval.lower, interval.upper))
+    return "" if np.isnan(interval.lower) else f"; the difference lies between {low} and {high}"
 
 
 def _listed(rows: list[dict[str, Any]]) -> str:

@@ -18,6 +18,7 @@ from counterpoise.estimators.linear import ContextGradients, RobustLinearModel
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.judging.measures import task_of
 from counterpoise.judging.trials import variant
+from counterpoise.memberships import Memberships
 from counterpoise.reports.features import Feature, features_of, spread_of
 from counterpoise.reports.methods import COLOURS
 from counterpoise.reports.pages.document import table
@@ -138,7 +139,7 @@ class Effects:
             Whether y is the logarithm of the target.
         """
         own = innermost(fitted)
-        if not isinstance(own, RobustLinearModel):
+        if not isinstance(own, RobustLinearModel) or isinstance(contexts, Memberships):
             return None
         columns = fitted[:-1].transform(X) if isinstance(fitted, Pipeline) and len(fitted.steps) > 1 else X
         features = features_of(fitted, X, columns)
@@ -217,7 +218,7 @@ class Effects:
         told = (
             "No coefficient of its own model can be told apart from that of the robust one."
             if self.has_own_model
-            else "It has no model of its own to compare with."
+            else "Its own rows do not settle its coefficients."
         )
         return f"{told} It would gain most by {_listed(list(self.turns))}." if self.turns else told
 

@@ -258,9 +258,11 @@ class Report:
         """Which model is kept, or would better be, and why."""
         kept, chosen = MODELS[self.kept], MODELS[self.comparison.chosen]
         if self.kept != self.comparison.chosen:
-            return f"{kept} is kept, as asked; held-out rows speak for {chosen}.".capitalize()
+            *some, last = self.judged.choice.candidates["candidate"].tolist()
+            of = f", of {', '.join(some)} and {last}"
+            return f"{kept[:1].upper()}{kept[1:]} is kept, as asked; {self.judged.validation} speak for {chosen}{of}."
         asked = "" if self.keeps == BEST else ", as asked"
-        return f"{kept.capitalize()} is kept{asked}: {_reason(self.judged, self._own.criterion)}."
+        return f"{kept.capitalize()} is kept{asked}: {self.judged.why_kept(MODELS)}."
 
     @property
     def _headroom(self) -> dict[str, Any]:
@@ -457,7 +459,7 @@ class Report:
             Table(cells),
             left=["context"],
             formats={"context": shown, "share": "{:.1%}".format, "weight": "{:.1%}".format},
-            caption=f"Risks{self._of} on held-out rows",
+            caption=f"Risks{self._of} {self.judged.where}",
         )
 
     def _baselines_chart(self) -> Html:
@@ -576,24 +578,6 @@ class Report:
             **({} if self._own.get_params().get("mix") is None else {"mixes": self.shares.where}),
             **versions("numpy", "scipy", "scikit-learn", "pyarrow"),
         }
-
-
-def _reason(judged: Comparison, criterion: str) -> str:
-    """Say why a method is kept, in a clause with few numbers, since these are about risk."""
-    choice = judged.choice
-    simplest, *others = choice.candidates.rows()
-    if not others or any(math.isnan(row["change"]) or row["change"] == row["error"] == 0.0 for row in others):
-        return choice.because(MODELS, judged.where)
-    score = f"{'excess risk' if criterion == 'excess' else 'risk'} in the worst plausible mix"
-    if choice.chosen == simplest["candidate"]:
-        return f"{judged.where} no other lowers the {score} by more than the standard error of the difference"
-    row = next(row for row in others if row["candidate"] == choice.chosen)
-    errors = -row["change"] / row["error"] if row["error"] > 0.0 else math.inf
-    by = f"{errors:.1f} standard errors" if errors < 100.0 else "far more than its error"
-    # Two are what an interval at 95% would ask for; to choose, one is enough.
-    doubt = "" if errors >= 2.0 else ", enough to choose it, though it may be chance"
-    slight = ", a difference of no practical size" if -row["change"] < judged.headroom.negligible else ""
-    return f"{judged.where} it lowers the {score} of {MODELS[row['against']]} by {by}{doubt}{slight}"
 
 
 def _check_same_rows(own: Any, contexts: Any) -> None:

@@ -109,7 +109,7 @@ class StockBacktest:
         ours, plain = self.final.of("robust"), self.final.of("erm")
         gain = interval_in(ours, "gain")
         if gain == _NOTHING:
-            difference = "the orders are the same, or as good"
+            difference = "the orders earn the same"
         elif _within(gain, self._small):
             difference = f"{self._signed(gain)}, no practical difference (less than 1%)"
         elif gain.upper < 0:
@@ -203,7 +203,7 @@ class StockBacktest:
         if is_now < was - _MOVED * abs(was):
             yield (
                 f"Found from earlier periods only, the plain order earns {self._amount(is_now)}; found from periods on "
-                f"both sides, on the same rows, {self._amount(was)}: demand moves, and past orders go stale."
+                f"both sides, on the same rows, {self._amount(was)}: demand moves, or the past is too short to show it."
             )
 
     def recommendation(self, circumstance: str = "circumstance", known: str | None = None) -> str:

@@ -109,7 +109,8 @@ class Glance:
         if len(means) > 1:
             worst = max(large, key=lambda name: large[name])
             side = "lowest" if task == "classification" else "highest"
-            words += f", {side} {_text(task, large[worst])} in {worst:.60} ({_rows(self._n[worst])})"
+            of = "" if len(large) == len(means) else f", of contexts with {_FEW} rows or more"
+            words += f", {side} {_text(task, large[worst])} in {worst:.60} ({_rows(self._n[worst])}){of}"
         return f"{words}; counterpoise evaluate says more"
 
 
