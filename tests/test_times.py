@@ -53,3 +53,20 @@ def test_times_of_day_are_read():
 )
 def test_what_is_no_date_or_may_be_two_is_none(labels):
     assert as_times(objects(labels)) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (["2023-01-01T10:00:00Z", "2023-01-01 11:00:00.250Z"], ["2023-01-01T10:00", "2023-01-01T11:00"]),
+        (["2023-01-01T10:00:00+01:00", "2023-01-01T10:00-0330"], ["2023-01-01T09:00", "2023-01-01T13:30"]),
+        (["2023-01", "2022-12"], ["2023-01-01", "2022-12-01"]),
+    ],
+)
+def test_zones_fractions_and_months_are_understood(written, expected):
+    np.testing.assert_array_equal(as_times(np.array(written)), np.array(expected, dtype="M8[us]"))
+
+
+@pytest.mark.parametrize("written", [["2023-01-01T10:00Z", "2023-01-01T10:00"], ["2023-01", "2023-01-05"], ["2023.5"]])
+def test_clocks_with_and_without_a_zone_months_and_days_and_numbers_do_not_mix(written):
+    assert as_times(np.array(written)) is None

@@ -403,7 +403,8 @@ def predicted(model, columns, folder, end="csv", out="out.csv"):
 def beside_the_glance(said):
     """Return what is said beside how well the model does, which comes last where a file has target and contexts."""
     rest, _, glance = said.rpartition("note: ")
-    words = r"the file has ill and hospital: accuracy [\d.]+% over \d+ rows, lowest [\d.]+% in \w+ \(\d+ rows\)(, of contexts with 20 rows or more)?; "
+    words = r"the file has ill and hospital: accuracy [\d.]+% over \d+ rows, lowest [\d.]+% in \w+ \(\d+ rows\)"
+    words += "(, of contexts with 20 rows or more)?; "
     assert re.fullmatch(words + "counterpoise evaluate says more\n", glance), said
     return rest
 

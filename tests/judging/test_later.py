@@ -342,3 +342,18 @@ def test_rows_of_the_past_that_were_never_held_out_leave_drift_unknown():
     found = cpo.compare(X, Y, C, methods=TWO, cv=last, time=np.arange(N), cuts=1)
     assert found.drift is None or np.isfinite(found.drift.table["mix"]).all()
     assert found.agreement
+
+
+def test_every_block_of_later_rows_has_its_times_and_its_measure(both):
+    blocks = both.forward.blocks
+    assert blocks.n_rows == 4
+    assert (blocks["first"][1:] > blocks["last"][:-1]).all()
+    assert (np.diff(blocks["rows_before"]) == blocks["rows"][:-1]).all()
+    whole = both.forward.measures.where(method="erm")["RMSE"][0]
+    assert np.average(blocks["erm"] ** 2, weights=blocks["rows"]) == pytest.approx(whole**2)
+
+
+def test_predictions_that_are_too_good_are_pointed_out():
+    found = cpo.compare(np.column_stack([X, Y + 0.01 * X[:, 0]]), Y, C, methods=TWO)
+    assert "gives it away" in found.too_good[0]
+    assert cpo.compare(X, Y, C, methods=TWO).too_good == []

@@ -84,6 +84,7 @@ def compare(
                 **validation.of(times),
             )
         )
+    speaker.note(*problem.ties, *comparison.too_good)
     if as_json or out is not None:
         result = {
             "verdict": comparison.verdict,
@@ -117,7 +118,8 @@ def _later(comparison: Comparison) -> dict[str, Any]:
 
     forward, drift = comparison.forward, comparison.drift
     assert forward is not None
-    assert drift is not None
+    assert forward.blocks is not None
+    changed = {} if drift is None else {"verdict": drift.words, "new_share": drift.new_share}
     return {
         "agreement": comparison.agreement,
         "later": {
@@ -126,8 +128,9 @@ def _later(comparison: Comparison) -> dict[str, Any]:
             "changes": plain_rows(forward.changes),
             "methods": plain_rows(forward.summary),
             "contexts": plain_rows(forward.by_context),
+            "blocks": plain_rows(forward.blocks),
         },
-        "drift": {"verdict": drift.words, "new_share": drift.new_share, "methods": plain_rows(drift.table)},
+        "drift": changed | ({} if drift is None else {"methods": plain_rows(drift.table)}),
     }
 
 

@@ -35,12 +35,12 @@ from counterpoise.inference.choice import Choice, choose
 from counterpoise.inference.excess import ExcessDifference, HeldOut
 from counterpoise.inference.headroom import Headroom, negligible
 from counterpoise.inference.intervals import NOTHING, interval_in
-from counterpoise.inference.windows import expanding_windows
+from counterpoise.inference.windows import expanding_windows, moments_of
 from counterpoise.judging.decomposition import Drift
 from counterpoise.judging.known_contexts import why_known
 from counterpoise.judging.later import agreement, drift_of, later_rows
 from counterpoise.judging.measures import Measure, measures_of, task_of
-from counterpoise.judging.tabulated import brackets_of, cells_of, changes_of, measures_by_method, summary_of
+from counterpoise.judging.tabulated import blocks_of, brackets_of, cells_of, changes_of, measures_by_method, summary_of
 from counterpoise.judging.trials import AS_FEATURE, BASELINES, PER_CONTEXT, Field, Judge, Outcome
 from counterpoise.judging.verdict import SHUFFLED, best_baseline, headline, known_in_words, verdict, where
 from counterpoise.sets import ContextSet
@@ -51,6 +51,9 @@ Array = NDArray[np.float64]
 
 CANDIDATES = ("erm", "inverse-frequency", "robust")
 """The methods of which one is kept, the simplest first."""
+
+_NEARLY_PERFECT = {"R2": 0.99, "D2": 0.99, "AUC": 0.995}
+"""Measures from which on predictions are too good to be true, most often."""
 
 COMPETITORS = ("own", "pooled")
 """What excess risk is measured against in every context: its own model, and the plain one for all."""
@@ -123,6 +126,9 @@ class Comparison:
         Whether what shuffled rows show carries over to later rows.
     drift : Drift or None
         What the change of risk from past to later rows is made of.
+    blocks : Table or None
+        Of later rows: a row per cut with the times of the ``first`` and the ``last`` row after it, how many ``rows``
+        these are, how many methods were fitted to (``rows_before``), and the leading measure of every method.
     criterion : {"excess", "risk"}
         What the estimator makes small in the worst mix.
     known_contexts : Table or None
@@ -150,6 +156,7 @@ class Comparison:
     forward: Comparison | None = None
     agreement: str = ""
     drift: Drift | None = None
+    blocks: Table | None = None
     known_contexts: Table | None = None
     criterion: Criterion = "excess"
     model: str = ""
@@ -206,6 +213,16 @@ class Comparison:
     def where(self) -> str:
         """Where methods were judged, in words: on held-out rows, in later months."""
         return where(self.validation)
+
+    @property
+    def too_good(self) -> list[str]:
+        """Say that the plain model predicts nearly perfectly, where it does: a feature may give the target away."""
+        own = self.decisive.measures.where(method="erm")
+        nearly = [name for name in _NEARLY_PERFECT if name in own and own[name][0] >= _NEARLY_PERFECT[name]]
+        if not nearly:
+            return []
+        found = f"{nearly[0]} {own[nearly[0]][0]:.4g} {self.decisive.where}"
+        return [f"warning: the plain model predicts nearly perfectly ({found}): look for a feature that gives it away"]
 
     @property
     def level(self) -> str:
@@ -369,7 +386,8 @@ def compare(
     splits = [] if cv is None else splits_of_rows(base, X, target, codes, weight, cv, together)
     windows = [] if time is None else _with_classes(_windows(time, weight, cuts, gap), target, is_classifier(base))
     parts = _parts([*splits, *windows], len(target))
-    held_out, X, target, parts = held_out.weighted(X, target, parts)
+    moments = np.zeros(len(target)) if time is None else moments_of(time)
+    held_out, X, target, parts, moments = held_out.weighted(X, target, parts, moments)
     every = [(np.flatnonzero(part == _FITTED), np.flatnonzero(part == _JUDGED)) for part in parts.T]
     share = len(splits) / len(every)
     with _each_warning_once():
@@ -386,11 +404,15 @@ def compare(
             why_known=_why_known(context_known, held_out, name, columns),
         )
         if cv is None:
-            return posed.judged(every, later_rows(time, cuts), progress)
+            alone = posed.judged(every, later_rows(time, cuts), progress)
+            of_rows = (alone.held_out, alone.y, alone.outcomes, alone.measure)
+            return replace(alone, blocks=blocks_of(*of_rows, every, alone.rows, moments))
         shuffled = posed.judged(every[: len(splits)], SHUFFLED, _part(progress, 0.0, share))
         if time is None:
             return shuffled
         forward = posed.judged(every[len(splits) :], later_rows(time, cuts), _part(progress, share, 1.0))
+        of_rows = (forward.held_out, forward.y, forward.outcomes, forward.measure)
+        forward = replace(forward, blocks=blocks_of(*of_rows, every[len(splits) :], forward.rows, moments))
     drift = drift_of(
         {name: (shuffled.outcomes[name].losses, forward.outcomes[name].losses) for name in ("erm", "robust")},
         (shuffled.rows, forward.rows),

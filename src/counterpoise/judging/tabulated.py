@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import objects
+from counterpoise.estimators.learners import Split
 from counterpoise.inference.excess import ExcessBounds, ExcessDifference, HeldOut
 from counterpoise.inference.intervals import ENDS, Interval
 from counterpoise.judging.measures import ALL, Judged, Measure, measured
@@ -184,3 +185,41 @@ def sorted_ends(measure: Measure, before: float, mean_change: Interval) -> tuple
     # Zero without a sign.
     value, *ends = (measure.change(before, one) + 0.0 for one in mean_change)
     return value, min(ends), max(ends)
+
+
+def blocks_of(
+    held_out: HeldOut,
+    y: NDArray[Any],
+    outcomes: Mapping[str, Outcome],
+    measure: Measure,
+    windows: Sequence[Split],
+    rows: NDArray[np.intp],
+    moments: NDArray[Any],
+) -> Table:
+    """Return the leading measure of every method in each block of later rows.
+
+    Parameters
+    ----------
+    windows : sequence of pairs of index arrays
+        The past and the later rows of every cut.
+    rows : ndarray of int
+        Which rows ``y`` and the outcomes are of.
+    moments : ndarray
+        When all rows were.
+    """
+    place = np.empty(len(moments), dtype=np.intp)
+    place[rows] = np.arange(len(rows))
+    judged = {name: Judged.of(y, one.predicted) for name, one in outcomes.items()}
+    found = [place[later] for _, later in windows]
+    return Table(
+        {
+            "first": np.array([moments[later].min() for _, later in windows]),
+            "last": np.array([moments[later].max() for _, later in windows]),
+            "rows_before": np.array([len(seen) for seen, _ in windows]),
+            "rows": np.array([len(later) for _, later in windows]),
+            **{
+                name: np.array([measure.of(one.rows(at), held_out.weight[at]) for at in found])
+                for name, one in judged.items()
+            },
+        }
+    )

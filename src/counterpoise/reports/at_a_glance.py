@@ -232,6 +232,25 @@ class Glance:
         return table(Table(cells), left=["method", "context", "judgement"], caption=caption)
 
     @property
+    def blocks(self) -> Html | str:
+        """The leading measure of every method in each block of later rows, one cut after the other."""
+        found, measure = self.judged.blocks, self.judged.measure
+        if found is None:
+            return ""
+        named = {name: self._texts(found[name]) for name in self.judged.outcomes}
+        times = {"from": found["first"], "to": found["last"]}
+        cells = {
+            **{name: objects([_moment(one) for one in times[name].tolist()]) for name in times},
+            "rows before": found["rows_before"],
+            "rows": found["rows"],
+            **named,
+        }
+        caption = (
+            f"{measure.name[:1].upper()}{measure.name[1:]} block by block: fitted to what came before, judged on it"
+        )
+        return table(Table(cells), left=["from", "to"], caption=caption)
+
+    @property
     def carries_over(self) -> str:
         """Whether the gain holds later, as far as anything is known of that."""
         if self.comparison.forward is not None:
@@ -255,6 +274,13 @@ class Glance:
             return ""
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return f"Too small to tell how much better they could be served: {', '.join(names[:3])}{more}."
+
+
+def _moment(value: Any) -> str:
+    """Return a time in words: a date where it is midnight."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value).removesuffix(" 00:00:00")
 
 
 def _texts(measure: Measure, values: NDArray[Any]) -> NDArray[Any]:

@@ -71,6 +71,14 @@ class LabelledRows(Findings):
         """Why the context is probably known when predicting, by all rows; None where nothing speaks for that."""
         return why_known(self.coding.labels, self.coding.counts, " x ".join(self.asked.context))
 
+    @property
+    def ties(self) -> list[str]:
+        """Say that rows of one time count apart, where there are such rows and no groups were named."""
+        if self.times is None or self.groups is not None or len(np.unique(self.times)) > 0.9 * len(self.times):
+            return []
+        name = self.asked.time
+        return [f"rows of one {name} count as independent in intervals; --group {name} counts them as one"]
+
     def sample(self, most: int) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any] | None, NDArray[Any] | None]:
         """Return X, y, contexts, groups and times of at most so many rows, drawn at random, always the same ones."""
         columns = (self.y, self.contexts, self.groups, self.times)

@@ -245,6 +245,10 @@ class ModelFolder:
             settings["mix from"] = asked.known_mix.census.described
         if fitted.pool is not None:
             settings["pooled"] = fitted.pool.note
+        settings["method"] = self.method
+        if asked.time is not None:
+            gap = "" if self.validation.gap is None else f", a gap of {self.validation.gap}"
+            settings["time"] = f"{asked.time}, {self.validation.cuts} cuts{gap}"
         if fitted.n_fitted is not None:
             settings["read"] = f"in chunks; {fitted.n_passes} passes over the rows on disk to fit the model"
         X, y, contexts, groups, times = fitted.sample(self.validation.most_rows(fitted.X))
@@ -281,7 +285,7 @@ class ModelFolder:
                 **options,
             )
             comparison, warned = recording(lambda: report.comparison)
-        self.progress.note(*warned, comparison.decisive.headroom.verdict)
+        self.progress.note(*warned, comparison.decisive.headroom.verdict, *fitted.ties, *comparison.too_good)
         with fitted.suited(), self.progress.step("following the path of confidence"):
             _, warned = recording(lambda: report.path)
         self.progress.note(*warned)
