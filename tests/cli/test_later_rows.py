@@ -159,3 +159,14 @@ def test_progress_has_a_fraction_and_what_is_left_also_in_logs(file, monkeypatch
     assert all("% " not in line and line.endswith(" left") for line in lines)
     _, _, said = called("compare", file, *ROLES, "--drop", "day", "--quiet")
     assert said == ""
+
+
+def test_the_explorer_of_a_large_table_is_of_a_sample(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(model_folder, "MOST_ROWS", 200)
+    asked = ("explore", file, *ROLES, "--drop", "day", "--folds", "0", "-o", tmp_path / "page.html")
+    code, _, said = called(*asked)
+    assert code == 0
+    assert "the page is of 200 of 320 rows" in said
+    code, _, said = called(*asked, "--thorough", "--force")
+    assert code == 0
+    assert "drawn at random" not in said

@@ -38,6 +38,7 @@ def explore(
     columns: options.FeatureColumns,
     model: options.Model,
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write the page to.")] = Path("explorer.html"),
+    thorough: options.Thorough = False,
     force: options.Force = False,
     speaker: Speaker,
 ) -> None:
@@ -60,7 +61,7 @@ def explore(
         raise InvalidInputError("name what the page is about: --target for a model, or --demand for stock.")
     by = " x ".join(columns.context)
     if target is not None:
-        swept, data, pool = _model_sweep(file, columns.asked(model, target), folds or None, speaker)
+        swept, data, pool = _model_sweep(file, columns.asked(model, target), folds or None, thorough, speaker)
         title = f"{target} by {by}"
     else:
         if cost is None or price is None:
@@ -88,14 +89,21 @@ def explore(
     tell(f"The page is in {out}; open it in a browser, or mail it.")
 
 
-def _model_sweep(file: Path, asked: Asked, cv: int | None, speaker: Speaker) -> tuple[Sweep, DataFile, Pool | None]:
+def _model_sweep(
+    file: Path, asked: Asked, cv: int | None, thorough: bool, speaker: Speaker
+) -> tuple[Sweep, DataFile, Pool | None]:
     """Solve a model of a table at every level."""
     from counterpoise.reports.explorer import sweep
     from counterpoise.tables.tabular.fitting import read_problem
+    from counterpoise.tables.tabular.model_folder import Validation
 
     problem = read_problem(file, asked, speaker)
+    X, y, contexts, _, _ = problem.sample(Validation(thorough=thorough).most_rows(problem.X))
+    model = problem.model if len(y) == len(problem.y) else problem.sized_by_all()
+    if len(y) < len(problem.y):
+        speaker.note(f"the page is of {len(y):,} of {len(problem.y):,} rows, drawn at random; --thorough takes all")
     with problem.suited(), speaker.step("solving at every level"):
-        swept = speaker.warnings_of(lambda: sweep(problem.model, problem.X, problem.y, problem.contexts, cv=cv))
+        swept = speaker.warnings_of(lambda: sweep(model, X, y, contexts, cv=cv))
     return swept, problem.data, problem.pool
 
 

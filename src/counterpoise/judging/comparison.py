@@ -192,7 +192,7 @@ class Comparison:
     def why_kept(self, names: Mapping[str, str]) -> str:
         """Return why a method is kept, as a clause, with other names for methods.
 
-        Numbers are left to the tables: what decides is how many standard errors a difference is worth.
+        Numbers are left to the tables, where they have intervals.
         """
         simplest, *others = self.choice.candidates.rows()
         if not others or any(math.isnan(row["change"]) or row["change"] == row["error"] == 0.0 for row in others):
@@ -203,11 +203,13 @@ class Comparison:
             found = f"{'neither ' if len(others) > 1 else 'not even '}{tried} lowers the {score}"
             return f"{self.where} {found} by more than the standard error of the difference"
         row = next(row for row in others if row["candidate"] == self.choice.chosen)
-        errors = -row["change"] / row["error"] if row["error"] > 0.0 else math.inf
-        by = f"{errors:.1f} standard errors" if errors < 100.0 else "far more than its error"
-        # Two are what an interval at 95% would ask for; to choose, one is enough.
-        doubt = "" if errors >= 2.0 else ": likely enough to choose it, not enough to prove a gain"
-        return f"{self.where} it lowers the {score} of {names.get(row['against'], row['against'])} by {by}{doubt}"
+        ours = next(one for one in self.summary.rows() if one["method"] == self.choice.chosen)
+        proven = ours["mix_excess_change_high"] < 0.0
+        # To choose, a standard error is enough; a claim takes an interval.
+        doubt = "" if proven else ": enough to choose it, not enough to prove a gain"
+        against = names.get(row["against"], row["against"])
+        found = f"its {score} is below that of {against} by more than the standard error of the difference"
+        return f"{self.where} {found}{doubt}"
 
     @property
     def where(self) -> str:
