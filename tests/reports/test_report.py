@@ -340,7 +340,7 @@ def test_the_context_served_worst_is_explained():
     report = line()
     worst = row_of(report.comparison.summary, method="robust")["worst_context"]
     n = np.count_nonzero(report.contexts == worst)
-    assert report.why.startswith(f"The robust model serves {worst} ({n} rows) worst.")
+    assert report.why.startswith(f"With the robust model {worst} ({n} rows) loses most by sharing one model.")
     assert report.effects.context == worst
     assert report.metrics["effects"] == plain_rows(report.effects.rows)
     assert " ".join(report.why.split()) in Page(report.html).text

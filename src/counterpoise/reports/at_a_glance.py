@@ -114,7 +114,7 @@ class Glance:
         left_out = rows.n_rows - most
         more = f"and {left_out} more {'context' if left_out == 1 else 'contexts'} below" if left_out > 0 else ""
         served = (
-            "The context served worst is the one furthest above what its own model or the plain one reaches there; a "
+            "The context that loses most is furthest above what its own model or the plain one reaches there; a "
             f"{'low' if measure.higher_is_better else 'high'} {measure.name} alone may mean that it is hard for every "
             "model. In brackets is what the set of plausible mixes allows a share to be."
         )

@@ -218,7 +218,7 @@ class Effects:
         told = (
             "No coefficient of its own model can be told apart from that of the robust one."
             if self.has_own_model
-            else "Its own rows do not settle its coefficients."
+            else "It has no model of its own with the same coefficients."
         )
         return f"{told} It would gain most by {_listed(list(self.turns))}." if self.turns else told
 

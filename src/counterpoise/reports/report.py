@@ -242,10 +242,13 @@ class Report:
         level = "" if self.residuals is None else self.residuals.level(worst)
         level = level if self.calibration is None else self.calibration.level(worst)
         effects = "" if self.effects is None else self.effects.why
-        if not level and not effects:
+        own = self.judged.by_context.where(method="robust")
+        excess = dict(zip(map(plain, own["context"].tolist()), own["excess"].tolist(), strict=True))
+        if (not level and not effects) or not excess[plain(worst)] > 0.0:
             return ""
         n = next(row["n"] for row in self.judged.brackets.rows() if row["context"] == plain(worst))
-        words = f"The robust model serves {shown(worst)} ({n:,} {'row' if n == 1 else 'rows'}) worst."
+        rows = f"{n:,} {'row' if n == 1 else 'rows'}"
+        words = f"With the robust model {shown(worst)} ({rows}) loses most by sharing one model."
         return " ".join(one for one in (words, level, effects) if one)
 
     @property
