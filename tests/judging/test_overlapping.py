@@ -142,3 +142,12 @@ def test_a_path_goes_by_radii():
     assert path["objective"][1] == pytest.approx(each.certificate_.upper, abs=1e-6)
     with pytest.raises(InvalidInputError, match=r"contexts overlap.*Pass radii"):
         cpo.confidence_path(model, X, Y, CONTEXTS, [0.5, 0.9])
+
+
+def test_rows_in_several_contexts_are_counted_once_and_have_a_report():
+    model = cpo.RobustLogisticRegression(radius=0.1, reference="cross-fit")
+    report = cpo.Report(model, X, Y, CONTEXTS, cv=2)
+    found = report.comparison
+    assert "over all 200 rows" in found.headline
+    assert found.measures["n"][0] == 200
+    assert "over all 200 rows" in report.html

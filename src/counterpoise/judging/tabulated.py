@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.contexts import objects
+from counterpoise.contexts import Contexts, objects
 from counterpoise.estimators.learners import Split
 from counterpoise.inference.excess import ExcessBounds, ExcessDifference, HeldOut
 from counterpoise.inference.intervals import ENDS, Interval
@@ -101,11 +101,20 @@ def measures_by_method(
     """Return every measure of every method, over all rows and in each context."""
     contexts = held_out.contexts
     tables = [
-        measured(Judged.of(y, one.predicted), contexts.codes, contexts.labels, held_out.weight, measures)
+        _once(
+            measured(Judged.of(y, one.predicted), contexts.codes, contexts.labels, held_out.weight, measures), contexts
+        )
         for one in outcomes.values()
     ]
     methods = np.repeat(list(outcomes), tables[0].n_rows)
     return Table({"method": methods, **{name: np.concatenate([one[name] for one in tables]) for name in tables[0]}})
+
+
+def _once(table: Table, contexts: Contexts) -> Table:
+    """Return measures in which all rows are counted once, however many contexts they are in."""
+    if contexts.rows is not None:
+        table["n"][0] = len(np.unique(contexts.rows))
+    return table
 
 
 SIZES = ("better", "worse", "slightly better", "slightly worse", "no practical difference", "cannot be told apart")
@@ -136,7 +145,7 @@ def changes_of(held_out: HeldOut, y: NDArray[Any], outcomes: Mapping[str, Outcom
     assert measure.per_row is not None
     rows = {name: Judged.of(y, one.predicted) for name, one in outcomes.items()}
     contexts, weight = held_out.contexts, held_out.weight
-    before = measured(rows["erm"], contexts.codes, contexts.labels, weight, (measure,))
+    before = _once(measured(rows["erm"], contexts.codes, contexts.labels, weight, (measure,)), contexts)
     return changes_between(held_out, {name: measure.per_row(one) for name, one in rows.items()}, before, measure)
 
 
