@@ -28,7 +28,7 @@ PAGES = {"model/report": 0, "evaluation": 0, "explorer": 1, "orders": 1, "stock"
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
+def pages(tmp_path_factory, few_draws):
     folder, rng = tmp_path_factory.mktemp("pages"), np.random.default_rng(0)
     n = 40 * len(WORDS)
     contexts = np.repeat(WORDS, 40)

@@ -51,7 +51,7 @@ EXAMPLES = {"plain": plain, "hostile": hostile, "many": many, "large": large}
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
+def pages(tmp_path_factory, few_draws):
     folder = tmp_path_factory.mktemp("reports")
     for name, example in EXAMPLES.items():
         example().save(folder / f"{name}.html")

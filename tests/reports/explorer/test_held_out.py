@@ -10,6 +10,8 @@ from counterpoise.reports.explorer import Explorer, sweep
 from counterpoise.reports.explorer.held_out import HeldOutLevels
 from tests.reports.explorer.examples import boundary, data_in, noisy_lines, two_classes
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 
 def test_the_ends_and_the_level_as_fitted_are_those_of_a_comparison():
     # Sets that followed from a confidence would be larger in the folds of a comparison.
