@@ -644,7 +644,9 @@ class _Posed:
 
 def _combined(shuffled: Comparison, forward: Comparison, drift: Drift | None) -> Comparison:
     """Return the comparison on shuffled rows with that on later rows, which decides, beside it."""
-    agreed = agreement(shuffled.summary, forward.summary, forward.validation, forward.headroom.negligible)
+    agreed = agreement(
+        shuffled.summary, forward.summary, forward.validation, shuffled.level, forward.headroom.negligible
+    )
     return replace(shuffled, forward=forward, agreement=agreed, drift=drift, headline=forward.headline)
 
 

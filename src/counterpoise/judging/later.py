@@ -32,7 +32,7 @@ def later_rows(times: Any, cuts: int) -> str:
     return f"later {next((name for name, least in _PERIODS if days >= least), 'hours')}"
 
 
-def agreement(shuffled: Table, forward: Table, later: str, small: float = 0.0) -> str:
+def agreement(shuffled: Table, forward: Table, later: str, level: str, small: float = 0.0) -> str:
     """Say whether the gain that shuffled rows show in the worst plausible mix carries over to later rows.
 
     Parameters
@@ -41,6 +41,8 @@ def agreement(shuffled: Table, forward: Table, later: str, small: float = 0.0) -
         Summaries of comparisons.
     later : str
         What the later rows are called.
+    level : str
+        Of the intervals.
     small : float
         An excess risk that does not matter.
     """
@@ -50,7 +52,7 @@ def agreement(shuffled: Table, forward: Table, later: str, small: float = 0.0) -
     )
     found = (
         f"the excess risk in the worst plausible mix changes by {in_words(before)} in shuffled rows and by "
-        f"{in_words(after)} in {later} (95% intervals)"
+        f"{in_words(after)} in {later} ({level} intervals)"
     )
     if math.isnan(after.lower):
         return f"There are too few {later} to tell whether anything carries over."
