@@ -359,3 +359,34 @@ def test_predictions_that_are_too_good_are_pointed_out():
     found = cpo.compare(np.column_stack([X, Y + 0.01 * X[:, 0]]), Y, C, methods=TWO)
     assert "gives it away" in found.too_good[0]
     assert cpo.compare(X, Y, C, methods=TWO).too_good == []
+
+
+class Known(RegressorMixin, BaseEstimator):
+    """A model whose losses are features: of the plain method, of the robust one, of a context's own."""
+
+    def __init__(self, radius=0.1, criterion="excess"):
+        self.radius, self.criterion = radius, criterion
+
+    def fit(self, X, y, contexts=None, sample_weight=None):
+        self.column_ = 2 if contexts is None else 0 if self.radius == 0.0 else 1
+        return self
+
+    def row_losses(self, X, y):
+        return np.asarray(X)[:, self.column_]
+
+
+def test_a_gain_that_does_not_change_is_seldom_said_not_to_carry_over():
+    """Days are drawn, contexts tie and one is small; the gain is the same before and after every cut."""
+    rng = np.random.default_rng(12)
+    day = np.repeat(np.arange(40), 8)
+    codes = np.tile([0, 0, 0, 1, 1, 2, 2, 3], 40)
+    said = []
+    for _ in range(24):
+        common = rng.standard_normal(40)[day] + rng.exponential(size=len(day))
+        gain = 0.3 + 0.5 * rng.standard_normal(40)[day] + 0.5 * rng.standard_normal(len(day))
+        losses = np.column_stack([common, common - gain, common - 0.5])
+        found = cpo.compare(losses, common, codes, estimator=Known(), methods=TWO, time=day, groups=day, cv=2)
+        said.append(found.agreement.split(":")[0])
+    assert sum("carries over to later" in words for words in said) >= 12
+    # Nothing changes, so whoever says that something did is wrong: 5% of the time.
+    assert sum("did not carry over" in words or "turns into" in words for words in said) <= 3
