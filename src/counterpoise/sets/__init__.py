@@ -8,6 +8,7 @@ from counterpoise.sets.draws import Draws, count_draws, draws_in_groups, effecti
 from counterpoise.sets.intersection import Intersection
 from counterpoise.sets.kl import KLBall
 from counterpoise.sets.ladder import RADIUS_TICKS, along_radii, radius_ladder
+from counterpoise.sets.likeliest import Likeliest
 from counterpoise.sets.mix import Mix
 from counterpoise.sets.radius import RadiusMethod, confidence_radius, implied_confidence
 from counterpoise.sets.shares import Marginal, ShareBounds, ShareLimits
@@ -24,6 +25,7 @@ __all__ = [
     "Geometry",
     "Intersection",
     "KLBall",
+    "Likeliest",
     "Marginal",
     "Mix",
     "RadiusMethod",

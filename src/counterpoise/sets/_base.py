@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets._geometry import Array, Constraints, Geometry
+from counterpoise.sets.likeliest import Likeliest, along_central_path, likeliest
 
 if TYPE_CHECKING:
     from counterpoise.sets.intersection import Intersection
@@ -112,6 +113,23 @@ class ContextSet(ABC):
         ----------
         scores : array-like of shape (n_contexts,) or (batch, n_contexts)
         """
+
+    def likeliest(self, counts: ArrayLike) -> Likeliest:
+        r"""Return the member under which counts are likeliest: the largest :math:`\sum_c x_c \log p_c`.
+
+        Parameters
+        ----------
+        counts : array-like of shape (n_contexts,) or (batch, n_contexts)
+            Not negative; fractions are allowed. Where all are 0 the member is ``p_hat``.
+        """
+        return likeliest(self, counts)
+
+    def likeliest_rows(self, shares: Array) -> tuple[Array, Array, Array]:
+        """Return likeliest members for a batch of shares of counts, their log-likelihoods per draw, and upper bounds.
+
+        The set is neither a point nor the simplex. By default they are found along a central path.
+        """
+        return along_central_path(self, shares)
 
     @abstractmethod
     def contains(self, p: ArrayLike) -> bool:

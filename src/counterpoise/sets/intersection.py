@@ -29,6 +29,7 @@ from counterpoise.sets._one_limit import at_one_limit
 from counterpoise.sets._polyhedron import Polyhedron
 from counterpoise.sets._within_bounds import worst_within_bounds
 from counterpoise.sets.kl import KLBall
+from counterpoise.sets.likeliest import along_central_path, certified, scaled_between
 from counterpoise.sets.shares import Marginal, MarginalBall, ShareBounds, ShareLimits, Stated
 from counterpoise.sets.total_variation import TotalVariationBall, greedy, moved_mass
 
@@ -226,6 +227,27 @@ class Intersection(ContextSet):
         if values.ndim == 1:
             return WorstCase(p[0], float(largest[0]), math.inf, math.inf, self.p_hat)
         return WorstCase(p, largest, unknown, unknown, self.p_hat)
+
+    def likeliest_rows(self, shares: Array) -> tuple[Array, Array, Array]:
+        """Return likeliest members for a batch of shares of counts, their log-likelihoods per draw, and upper bounds."""
+        linear, smooth = self.joint.linear, self.joint.smooth
+        if len(linear.b) == 0 and not smooth:
+            p = scaled_between(shares, linear.low, linear.high, 1.0)
+            return certified(self, shares, p / p.sum(axis=1, keepdims=True))
+        p, found, upper = np.empty(shares.shape), np.empty(len(shares)), np.full(len(shares), math.inf)
+        todo = np.ones(len(shares), dtype=bool)
+        for part in self.parts if len(self.parts) > 1 else ():
+            # The likeliest of one part is the likeliest of all where it meets everything else; a bound it always is.
+            rows = np.flatnonzero(todo)
+            alone = part.likeliest(shares[rows])
+            p[rows], found[rows] = alone.distribution, alone.log_likelihood
+            upper[rows] = np.minimum(upper[rows], alone.upper)
+            todo[rows] = [self.excess(one) > 0.0 for one in alone.distribution]
+        rows = np.flatnonzero(todo)
+        if rows.size:
+            p[rows], found[rows], above = along_central_path(self, shares[rows])
+            upper[rows] = np.minimum(upper[rows], above)
+        return p, found, upper
 
     def _worst_rows(self, scores: Array) -> tuple[Array, Array]:
         """Return least favourable members, and by how much their expected scores may miss the largest."""

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoise.sets._base import SMALLEST, Ball, WorstCase, positive
 from counterpoise.sets._geometry import Array, Constraints
 from counterpoise.sets._one_row import LARGEST_SCORE, SMALLEST_SHARE, log1p_minus, tilt_of_one
+from counterpoise.sets.likeliest import within_kl
 
 _NATS = math.log(2.0)
 """Nats in a bit."""
@@ -127,6 +128,11 @@ class KLBall(Ball):
     def _is_tame(self) -> bool:
         """Whether the lean way for one score vector may be tried."""
         return 1e-20 < self.radius < math.inf and self._seen_shares.min() > SMALLEST_SHARE
+
+    def likeliest_rows(self, shares: Array) -> tuple[Array, Array, Array]:
+        """Return mixtures of the shares of counts and ``p_hat``: the nearest to the shares that are members."""
+        p, found, upper = within_kl(self.p_hat, _NATS * self.radius, shares)
+        return self.supported(p), found, upper
 
     def worst_row(self, scores: Array) -> tuple[Array, float, float, float] | None:
         """Return distribution, value, nu and multiplier for one score vector; None where that needs more care."""

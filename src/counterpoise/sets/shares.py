@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets._base import MEMBERSHIP_TOLERANCE, ContextSet, WorstCase, checked_member
 from counterpoise.sets._geometry import Array, Constraints, Geometry
+from counterpoise.sets.likeliest import log_likelihoods
 
 if TYPE_CHECKING:
     from counterpoise.sets.intersection import Intersection
@@ -56,6 +57,10 @@ class Stated(ContextSet):
     def worst_case(self, scores: ArrayLike) -> WorstCase:
         """Return the member with the largest expected score."""
         return self.whole.worst_case(scores)
+
+    def likeliest_rows(self, shares: Array) -> tuple[Array, Array, Array]:
+        """Return likeliest members for a batch of shares of counts, their log-likelihoods per draw, and upper bounds."""
+        return self.whole.likeliest_rows(shares)
 
     def interval(self, context: int) -> tuple[float, float]:
         """Return the smallest and the largest probability any member gives to the context at this index."""
@@ -247,6 +252,19 @@ class Marginal(Stated):
         below, above = inner.high < 1.0, inner.low > 0.0
         A = np.vstack([self.sums[below], -self.sums[above]])
         return A, np.concatenate([inner.high[below], -inner.low[above]])
+
+    def likeliest_rows(self, shares: Array) -> tuple[Array, Array, Array]:
+        """Return the parents' likeliest mixes, divided within each parent as the counts are; equally where it has none."""
+        size = self.sums.sum(axis=1)
+        if (size == 0.0).any():
+            # A parent without contexts has no share, which its own set does not know.
+            return super().likeliest_rows(shares)
+        parents = shares @ self.sums.T
+        found = self.mixes.likeliest(parents)
+        of_parent = parents[:, self.parents]
+        within = np.where(of_parent > 0.0, shares / np.where(of_parent > 0.0, of_parent, 1.0), 1.0 / size[self.parents])
+        given = log_likelihoods(shares, within)
+        return found.distribution[:, self.parents] * within, found.log_likelihood + given, found.upper + given
 
     def contains(self, p: ArrayLike) -> bool:
         """Tell whether the distribution ``p`` is a member, up to rounding."""

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from counterpoise.sets._base import Ball
 from counterpoise.sets._geometry import Array, Constraints, Geometry, Indices
+from counterpoise.sets.likeliest import within_total_variation
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +73,10 @@ class TotalVariationBall(Ball):
     def supported(self, p: Array) -> Array:
         """Return ``p`` with nothing negative."""
         return np.maximum(p, 0.0)
+
+    def likeliest_rows(self, shares: Array) -> tuple[Array, Array, Array]:
+        """Return likeliest members for a batch of shares of counts, their log-likelihoods per draw, and upper bounds."""
+        return within_total_variation(self, self.radius, shares)
 
     def worst_row(self, scores: Array) -> tuple[Array, float, float, float] | None:
         """Return distribution, value, nu and multiplier for one score vector; the dual variables are not sought."""

@@ -1,0 +1,322 @@
+r"""The member of a set under which counts are likeliest: the maximum-likelihood estimate of a mix within the set.
+
+With counts :math:`x`, their sum :math:`n` and shares :math:`y = x / n`, it maximises the concave function
+:math:`f(p) = \sum_c y_c \log p_c` over the set :math:`P`. Every other mix :math:`q` is worse by :math:`D(y \| q)`, so
+this is the member nearest to the shares of the counts: the shares themselves where they are a member.
+
+Every answer comes with a proven upper bound of the maximum. For any place :math:`p` concavity gives
+
+.. math:: \max_{q \in P} f(q) \le f(p) + \max_{q \in P} \sum_c \frac{y_c}{p_c} q_c - 1,
+
+whose right-hand side holds a worst case of the set; where the method has prices of its own, weak duality is as good.
+
+- **KL ball**, :math:`D(\hat p \| p) \le \varepsilon`: the conditions of optimality, :math:`y/p + \lambda \hat p/p = \nu`,
+  make the member a mixture :math:`(1-t)\,y + t\,\hat p` with :math:`\lambda = t / (1-t)`, and :math:`t` the least for
+  which it is a member: the root of a convex function of one variable. By duality the maximum is at most
+  :math:`f(p) + \lambda (\varepsilon - D(\hat p \| p))`.
+- **Bounds**: shares are scaled and cut, :math:`p_c = \min(\max(\tau y_c, l_c), u_c)`, with :math:`\tau` such that they sum to 1.
+- **Total variation**: shares that rise and shares that fall have a scale each, such that either way the radius is moved.
+- **Sums by parent**: the parents' likeliest mix, divided within each parent as the counts are.
+- **All others**: the central path of :mod:`counterpoise.sets._central_path`, on which the logarithms are one more pole.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.sets._central_path import maximise
+from counterpoise.sets._geometry import Array, Mask
+from counterpoise.sets._one_row import log1p_minus
+
+if TYPE_CHECKING:
+    from counterpoise.sets._base import ContextSet
+
+Rows = tuple[Array, Array, Array]
+"""Distributions, log-likelihoods per draw, and their upper bounds."""
+
+_FARTHEST = 700.0
+"""Largest absolute log-odds of the two ends of a mixture: beyond it one of them is below the smallest float."""
+
+_AT_ONCE = 1 << 20
+"""Entries of the largest array of a batch that is solved at once."""
+
+_POOR = 1e-10
+"""Gap, per draw, from which a second bound is asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Likeliest:
+    r"""The member of a set under which counts are likeliest.
+
+    For a batch of counts every attribute has a leading axis of that length.
+
+    Attributes
+    ----------
+    distribution : ndarray of shape (n_contexts,)
+        :math:`p^*`.
+    log_likelihood : float
+        :math:`\sum_c x_c \log p^*_c`, in nats: of a sequence with these counts, in any given order. Minus infinity
+        where a context with counts has no probability in any member.
+    upper : float
+        A proven upper bound of the largest log-likelihood in the set, not below ``log_likelihood``.
+    """
+
+    distribution: Array
+    log_likelihood: Any
+    upper: Any
+
+
+def likeliest(mixes: ContextSet, counts: ArrayLike) -> Likeliest:
+    """Return the likeliest member for counts of shape (n_contexts,), or for a batch of them."""
+    values = shaped_counts(counts, len(mixes.p_hat))
+    batch = np.atleast_2d(values)
+    draws = batch.sum(axis=1)
+    p, found, upper = np.tile(mixes.p_hat, (len(batch), 1)), np.zeros(len(batch)), np.zeros(len(batch))
+    rows = np.flatnonzero(draws > 0.0)
+    if rows.size:
+        shares = batch[rows] / draws[rows, None]
+        if mixes.is_point:
+            found[rows] = upper[rows] = log_likelihoods(shares, p[rows])
+        elif mixes.is_simplex:
+            p[rows], found[rows] = shares, log_likelihoods(shares, shares)
+            upper[rows] = found[rows]
+        else:
+            p[rows], found[rows], upper[rows] = mixes.likeliest_rows(shares)
+        # Without any bound the counts' own shares are the likeliest; where a count is impossible, it is so for all.
+        above = np.minimum(upper[rows], log_likelihoods(shares, shares))
+        upper[rows] = np.where(np.isneginf(found[rows]), -math.inf, np.maximum(above, found[rows]))
+    found, upper = _scaled(draws, found), _scaled(draws, upper)
+    if values.ndim == 1:
+        return Likeliest(p[0], float(found[0]), float(upper[0]))
+    return Likeliest(p, found, upper)
+
+
+def _scaled(draws: Array, per_draw: Array) -> Array:
+    return np.where(draws > 0.0, draws, 1.0) * per_draw
+
+
+def shaped_counts(counts: ArrayLike, n_contexts: int) -> Array:
+    """Return counts of shape (n_contexts,) or (batch, n_contexts) as floats, or say what is wrong with them."""
+    try:
+        values = np.asarray(counts, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"counts must be numbers, got {counts!r:.60}.") from error
+    if values.ndim not in (1, 2) or values.shape[-1] != n_contexts:
+        raise InvalidInputError(
+            f"counts have shape {values.shape}; the set has {n_contexts} contexts. "
+            f"Pass ({n_contexts},), or (batch, {n_contexts}) for several at once."
+        )
+    if not (np.isfinite(values).all() and values.min(initial=0.0) >= 0.0):
+        where = tuple(int(k) for k in np.argwhere(~(np.isfinite(values) & (values >= 0.0)))[0])
+        raise InvalidInputError(
+            f"the count of context {where[-1]} is {values[where]}; a count is finite and not negative."
+        )
+    with np.errstate(over="ignore"):
+        if not np.isfinite(values.sum(axis=-1)).all():
+            raise InvalidInputError("counts add up to more than a float can hold. Pass them in larger units.")
+    return values
+
+
+def log_likelihoods(shares: Array, p: Array) -> Array:
+    """Return ``sum shares log p`` of each row; minus infinity where a share has no probability."""
+    return np.asarray(special.xlogy(shares, p).sum(axis=1))
+
+
+def certified(mixes: ContextSet, shares: Array, p: Array) -> Rows:
+    """Return members with their log-likelihoods and the upper bounds that a worst case proves."""
+    found = log_likelihoods(shares, p)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slopes = np.where(shares > 0.0, shares / p, 0.0)
+    upper = np.full(len(shares), math.inf)
+    # A slope too large for a float, or for a sum of them, bounds nothing.
+    rows = np.flatnonzero((slopes < 1e300).all(axis=1))
+    if rows.size:
+        upper[rows] = found[rows] + (mixes.worst_case(slopes[rows]).value - 1.0)
+    return p, found, upper
+
+
+def within_kl(p_hat: Array, eps: float, shares: Array) -> Rows:
+    """Return the likeliest distributions whose divergence from ``p_hat`` is at most ``eps`` nats, finite and positive."""
+    seen = p_hat > 0.0
+    mixture = _Mixture(p_hat[seen], shares[:, seen] / p_hat[seen], shares[:, ~seen].sum(axis=1))
+    with np.errstate(all="ignore"):
+        outside = mixture.divergence_of_shares() > eps
+    p, slack = shares.copy(), np.zeros(len(shares))
+    rows = np.flatnonzero(outside)
+    if rows.size:
+        some = mixture.at(rows)
+        log_odds = _boundary(some, eps)
+        with np.errstate(all="ignore"):
+            to_centre, to_shares = special.expit(log_odds), special.expit(-log_odds)
+            p[rows] = to_shares[:, None] * shares[rows] + to_centre[:, None] * p_hat
+            slack[rows] = np.exp(log_odds) * (eps - some.divergence(log_odds)[0])
+    found = log_likelihoods(shares, p)
+    return p, found, found + slack
+
+
+@dataclass(frozen=True, eq=False)
+class _Mixture:
+    """Mixtures of the shares of counts and a centre that is positive everywhere; unseen contexts are in the shares alone."""
+
+    centre: Array
+    ratios: Array
+    unseen: Array
+
+    def at(self, rows: Array) -> _Mixture:
+        return _Mixture(self.centre, self.ratios[rows], self.unseen[rows])
+
+    def divergence_of_shares(self) -> Array:
+        return np.asarray(self.unseen - log1p_minus(self.ratios - 1.0, self.ratios) @ self.centre)
+
+    def divergence(self, log_odds: Array) -> tuple[Array, Array]:
+        """Return the divergence of the centre from the mixture, and its derivative in the log-odds of the centre.
+
+        A mixture is ``1 + u`` times the centre, and the mean of ``u`` is what the unseen contexts take: written with
+        it, first-order terms cancel on paper instead of in floating point.
+        """
+        to_centre, to_shares = special.expit(log_odds), special.expit(-log_odds)
+        away = self.ratios - 1.0
+        u = to_shares[:, None] * away
+        one_plus_u = to_centre[:, None] + to_shares[:, None] * self.ratios
+        value = to_shares * self.unseen - log1p_minus(u, one_plus_u) @ self.centre
+        slope = (u * away / one_plus_u) @ self.centre + self.unseen
+        return value, -to_centre * to_shares * slope
+
+
+def _boundary(mixture: _Mixture, eps: float) -> Array:
+    """Return the log-odds at which mixtures have divergence ``eps``, row by row, by safeguarded Newton steps.
+
+    The divergence falls in the log-odds: almost linearly where it is large, and its logarithm so where it is small.
+    Newton works on whichever is the straighter.
+    """
+    away = mixture.ratios - 1.0
+    # Near the centre the divergence is unseen u + variance u^2 / 2.
+    variance = (away * away) @ mixture.centre
+    u = 2.0 * eps / (mixture.unseen + np.sqrt(mixture.unseen**2 + 2.0 * eps * variance))
+    x = np.clip(special.logit(1.0 - np.minimum(u, 0.5)) if eps > 1e-3 else -np.log(u), -_FARTHEST, _FARTHEST)
+    low, high = np.full(len(x), -_FARTHEST), np.full(len(x), _FARTHEST)
+    log_odds, active = x.copy(), np.arange(len(x))
+    with np.errstate(all="ignore"):
+        for _ in range(200):
+            divergence, slope = mixture.divergence(x)
+            too_large = divergence > eps
+            low, high = np.where(too_large, x, low), np.where(too_large, high, x)
+            step = (eps - divergence) / slope if eps > 1.0 else divergence * np.log(eps / divergence) / slope
+            new = x + step
+            new = np.where(np.isfinite(new) & (new >= low) & (new <= high), new, 0.5 * (low + high))
+            log_odds[active] = new
+            # Quadratic convergence: after a step this small the next would be below rounding.
+            unfinished = np.abs(new - x) > 1e-9 * np.maximum(1.0, np.abs(x))
+            if not unfinished.any():
+                break
+            x = new
+            if not unfinished.all():
+                x, low, high, active = (one[unfinished] for one in (x, low, high, active))
+                mixture = mixture.at(np.flatnonzero(unfinished))
+    return log_odds
+
+
+def within_total_variation(mixes: ContextSet, radius: float, shares: Array) -> Rows:
+    """Return the likeliest distributions of a total-variation ball."""
+    p_hat = mixes.p_hat
+    raised = scaled_between(shares, p_hat, np.full_like(p_hat, math.inf), 1.0 + radius)
+    lowered = scaled_between(shares, np.zeros_like(p_hat), p_hat, 1.0 - radius)
+    inside = 0.5 * np.abs(shares - p_hat).sum(axis=1) <= radius
+    # Where a share is raised it is not lowered, and the other way round.
+    p = np.where(inside[:, None], shares, np.where(raised > p_hat, raised, lowered))
+    return certified(mixes, shares, p / p.sum(axis=1, keepdims=True))
+
+
+def scaled_between(shares: Array, low: Array, high: Array, total: float) -> Array:
+    """Return multiples of shares, cut to bounds, that sum to a total; shares of 0 take what is left, by their room.
+
+    The sum of the cut shares is piecewise linear in the multiple and grows; its values at the multiples where a share
+    enters or leaves its bounds tell which of them are cut, and then the multiple is a ratio.
+    """
+    counted = shares > 0.0
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        places = np.concatenate([np.where(counted, bound / shares, math.inf) for bound in (low, high)], axis=1)
+    order = np.argsort(places, axis=1)
+    places = np.take_along_axis(places, order, axis=1)
+    slopes = np.cumsum(np.take_along_axis(np.concatenate([shares, -shares], axis=1), order, axis=1), axis=1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        lengths = np.where(np.isfinite(places[:, 1:]), places[:, 1:] - places[:, :-1], 0.0)
+        reached = float(low.sum()) + np.cumsum(slopes[:, :-1] * lengths, axis=1)
+    # The segment that ends with the first place where the total is reached; beyond the last one where it is not.
+    enough = (reached >= total) & np.isfinite(places[:, 1:])
+    k = np.where(enough.any(axis=1), enough.argmax(axis=1), np.isfinite(places).sum(axis=1) - 1)[:, None]
+    begin = np.take_along_axis(places, np.maximum(k, 0), axis=1)
+    end = np.take_along_axis(places, np.minimum(k + 1, places.shape[1] - 1), axis=1)
+    middle = np.where(np.isfinite(end), 0.5 * (begin + end), 2.0 * begin + 1.0)
+    around = middle * shares
+    free = counted & (around > low) & (around < high)
+    held = np.where(counted & (around >= high), high, low)
+    loose = np.where(free, shares, 0.0).sum(axis=1)
+    left = total - np.where(free, 0.0, held).sum(axis=1)
+    multiple = left / np.where(loose > 0.0, loose, 1.0)
+    p = np.where(free, np.clip(multiple[:, None] * shares, low, high), held)
+    rooms = np.where(counted, 0.0, np.where(np.isfinite(high), high - low, 0.0))
+    left = np.where(loose > 0.0, 0.0, np.maximum(total - p.sum(axis=1), 0.0))
+    room = rooms.sum(axis=1)
+    return np.asarray(p + rooms * (left / np.where(room > 0.0, room, 1.0))[:, None])
+
+
+def along_central_path(mixes: ContextSet, shares: Array) -> Rows:
+    """Return the likeliest members of any set, from its geometry and its inequalities."""
+    inside = np.array([mixes.contains(one) and mixes.excess(one) <= 0.0 for one in shares])
+    p, found = shares.copy(), log_likelihoods(shares, shares)
+    upper, rows = found.copy(), np.flatnonzero(~inside)
+    if rows.size == 0:
+        return p, found, upper
+    start = _start(mixes)
+    possible, x = start > 0.0, mixes.lift(start)
+    size = len(x) * (len(mixes.geometry.totals) + mixes.constraints(x).values.size)
+    for begin in range(0, len(rows), at_once := max(1, _AT_ONCE // size)):
+        some = rows[begin : begin + at_once]
+        p[some], found[some], upper[some] = _on_central_path(mixes, np.where(possible, shares[some], 0.0), x)
+    found[rows] = np.where((shares[rows] > 0.0) & ~possible, -math.inf, 0.0).min(axis=1) + found[rows]
+    return p, found, upper
+
+
+def _start(mixes: ContextSet) -> Array:
+    """Return a member well inside that gives every context a probability that has one in any member."""
+    p_hat = mixes.p_hat
+    missing = np.flatnonzero(p_hat <= 0.0)
+    if missing.size == 0:
+        return p_hat
+    extremes = np.atleast_2d(mixes.worst_case(np.eye(len(p_hat))[missing]).distribution)
+    possible = _possible(p_hat, missing, extremes)
+    start = 0.75 * p_hat + 0.25 * extremes.mean(axis=0)
+    return np.where(possible, start, 0.0)
+
+
+def _possible(p_hat: Array, missing: Array, extremes: Array) -> Mask:
+    possible = p_hat > 0.0
+    # Less than rounding leaves is nothing.
+    possible[missing] = np.diagonal(extremes[:, missing]) > 1e-15
+    return possible
+
+
+def _on_central_path(mixes: ContextSet, shares: Array, start: Array) -> Rows:
+    geometry, n = mixes.geometry, shares.shape[1]
+    extra = geometry.size - n
+    logs = np.concatenate([shares, np.zeros((len(shares), extra))], axis=1)
+    masses = np.maximum(start[:n], 0.1 / n)
+    found, error = maximise(geometry, mixes.constraints, np.zeros_like(logs), start, masses / masses.sum(), logs)
+    own = found.x[:, :n]
+    # Concavity proves the bound where the path ended, whatever is lost on the way to a member.
+    reach = np.maximum(2.0 + extra, np.abs(found.nu).max(axis=1))
+    upper = log_likelihoods(shares, own) + reach * error
+    p, values, second = np.array([mixes.project(one) for one in own]), np.zeros(len(own)), upper.copy()
+    values = log_likelihoods(shares, p)
+    poor = np.flatnonzero(~(upper - values <= _POOR))
+    if poor.size:
+        second[poor] = certified(mixes, shares[poor], p[poor])[2]
+    return p, values, np.fmin(upper, second)
