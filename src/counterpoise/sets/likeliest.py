@@ -237,25 +237,26 @@ def within_total_variation(mixes: ContextSet, radius: float, shares: Array) -> R
 def scaled_between(shares: Array, low: Array, high: Array, total: float) -> Array:
     """Return multiples of shares, cut to bounds, that sum to a total; shares of 0 take what is left, by their room.
 
-    The sum of the cut shares is piecewise linear in the multiple and grows; its values at the multiples where a share
-    enters or leaves its bounds tell which of them are cut, and then the multiple is a ratio.
+    The sum of the cut shares grows with the multiple and is piecewise linear. Between which two of the multiples where a
+    share enters or leaves its bounds it reaches the total is found by halving; then the multiple is a ratio.
     """
     counted = shares > 0.0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         places = np.concatenate([np.where(counted, bound / shares, math.inf) for bound in (low, high)], axis=1)
-    order = np.argsort(places, axis=1)
-    places = np.take_along_axis(places, order, axis=1)
-    slopes = np.cumsum(np.take_along_axis(np.concatenate([shares, -shares], axis=1), order, axis=1), axis=1)
+    places = np.pad(np.sort(places, axis=1), ((0, 0), (1, 1)), constant_values=((0.0, 0.0), (0.0, math.inf)))
+    rows, below, beyond = np.arange(len(shares)), np.zeros(len(shares), dtype=int), np.full(len(shares), places.shape[1])
+
+    def multiplied(multiple: Array) -> Array:
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.where(counted, multiple[:, None] * shares, 0.0)
+
+    while (open_ := beyond - below > 1).any():
+        middle = np.where(open_, (below + beyond) // 2, below)
+        short = np.clip(multiplied(places[rows, middle]), low, high).sum(axis=1) < total
+        below, beyond = np.where(open_ & short, middle, below), np.where(open_ & ~short, middle, beyond)
+    begin, end = places[rows, below], places[rows, np.minimum(beyond, places.shape[1] - 1)]
     with np.errstate(invalid="ignore", over="ignore"):
-        lengths = np.where(np.isfinite(places[:, 1:]), places[:, 1:] - places[:, :-1], 0.0)
-        reached = float(low.sum()) + np.cumsum(slopes[:, :-1] * lengths, axis=1)
-    # The segment that ends with the first place where the total is reached; beyond the last one where it is not.
-    enough = (reached >= total) & np.isfinite(places[:, 1:])
-    k = np.where(enough.any(axis=1), enough.argmax(axis=1), np.isfinite(places).sum(axis=1) - 1)[:, None]
-    begin = np.take_along_axis(places, np.maximum(k, 0), axis=1)
-    end = np.take_along_axis(places, np.minimum(k + 1, places.shape[1] - 1), axis=1)
-    middle = np.where(np.isfinite(end), 0.5 * (begin + end), 2.0 * begin + 1.0)
-    around = middle * shares
+        around = multiplied(np.where(np.isfinite(end), 0.5 * (begin + end), 2.0 * begin + 1.0))
     free = counted & (around > low) & (around < high)
     held = np.where(counted & (around >= high), high, low)
     loose = np.where(free, shares, 0.0).sum(axis=1)
