@@ -115,6 +115,25 @@ def test_all_that_a_fit_found_is_kept(tmp_path):
     assert again.methods["robust"].held_out_risks is None
 
 
+def test_influence_of_contexts_is_kept_unless_there_are_many(tmp_path, monkeypatch):
+    pipeline, saved = fitted()
+    assert pipeline[-1].context_influence_.shape == (3, 3)
+    saved.write(tmp_path)
+    np.testing.assert_array_equal(load(tmp_path).methods["robust"].context_influence, pipeline[-1].context_influence_)
+    monkeypatch.setattr(saved_module, "_MOST_INFLUENCES", 2)
+    many = fitted()[1]
+    many.write(tmp_path)
+    assert many.methods["robust"].context_influence is None
+    assert load(tmp_path).methods["robust"].context_influence is None
+
+
+def test_files_of_earlier_versions_have_no_influence_of_contexts(folder):
+    card = card_of(folder)
+    del card["methods"]["robust"]["context_influence"]
+    put(folder, card)
+    assert load(folder).methods["robust"].context_influence is None
+
+
 def test_models_of_different_rows_are_not_kept_together():
     columns = {**patients(), "age": patients(seed=1)["age"]}
     models = {"robust": fitted()[0], "erm": fitted(columns=columns)[0]}
@@ -489,6 +508,9 @@ FOREIGN = {
     "two intercepts": ((*ROBUST, "intercept"), [0.0, 0.0], "intercept must hold 1 numbers"),
     "a risk too few": ((*ROBUST, "context_risks"), [0.1], "context_risks must hold 3 numbers"),
     "a held-out risk too many": ((*ROBUST, "held_out_risks"), [0.1] * 4, "held_out_risks must hold 3 numbers"),
+    "an influence too few": ((*ROBUST, "context_influence"), [[0.0] * 3], "must hold 3 lists, but it holds 1"),
+    "an influence of four": ((*ROBUST, "context_influence", 1), [0.0] * 4, "context_influence[1] must hold 3 numbers"),
+    "an influence of nothing": ((*ROBUST, "context_influence", 0, 2), None, "[2] must be a finite number"),
     "a radius that is text": ((*ROBUST, "radius"), "wide", "radius must be a number"),
     "a certificate of nothing": ((*ROBUST, "certificate"), {}, "certificate.lower is missing"),
     "a scope unknown": ((*ROBUST, "certificate", "scope"), "cosmic", "scope must be one of global, local"),
@@ -523,7 +545,7 @@ def test_every_part_of_the_card_is_needed(folder):
     for name in whole.keys() - {"format", "sha256", "counterpoise", "features"}:
         put(folder, {one: value for one, value in whole.items() if one != name})
         assert f"{name} is missing" in refusal(folder)
-    for name in whole["methods"]["robust"]:
+    for name in whole["methods"]["robust"].keys() - {"context_influence"}:
         card = json.loads(json.dumps(whole))
         del card["methods"]["robust"][name]
         put(folder, card)

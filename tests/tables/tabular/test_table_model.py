@@ -241,6 +241,15 @@ def test_what_the_fit_found_is_there(tmp_path):
     assert repr(model) == "TableModel('cost', task='quantile', method='robust')"
 
 
+def test_influence_of_contexts_is_there(tmp_path):
+    fitted = written(tmp_path, "regression")["robust"][-1]
+    np.testing.assert_array_equal(cpo.load(tmp_path).context_influence_, fitted.context_influence_)
+    assert fitted.context_influence_ is not None
+    # Quantiles have kinks in place of curvature.
+    assert written(tmp_path, "quantile")["robust"][-1].context_influence_ is None
+    assert cpo.load(tmp_path).context_influence_ is None
+
+
 def test_scikit_learn_takes_it_for_fitted(model, tmp_path):
     check_is_fitted(model)
     assert is_classifier(model)

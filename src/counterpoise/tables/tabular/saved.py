@@ -44,6 +44,9 @@ _SCOPES = ("global", "local")
 _PARSED = 20.0
 """Times its size on disk that a file takes while it is read, about."""
 
+_MOST_INFLUENCES = 60
+"""Contexts up to which the influence of each on the others is kept: it grows with their square."""
+
 _BY_CONTEXT = ("context_weights", "context_risks", "reference_risks", "excess_risks")
 
 
@@ -66,6 +69,8 @@ class SavedMethod:
         The risk of each context on rows that the model was not fitted to, where it was measured.
     log : LogTarget or None
         The way back to the target, where its logarithm is modelled.
+    context_influence : ndarray of shape (n_contexts, n_contexts) or None
+        As a fitted estimator has it, for at most 60 contexts.
     """
 
     coef: Array
@@ -80,6 +85,7 @@ class SavedMethod:
     parameters: Mapping[str, Any]
     held_out_risks: Array | None = None
     log: LogTarget | None = None
+    context_influence: Array | None = None
 
     @classmethod
     def of(cls, model: Any, held_out_risks: Any = None, log: LogTarget | None = None) -> SavedMethod:
@@ -94,6 +100,7 @@ class SavedMethod:
             parameters={name: _parameter(name, one) for name, one in model.get_params(deep=False).items()},
             held_out_risks=None if held_out_risks is None else np.asarray(held_out_risks, dtype=np.float64),
             log=log,
+            context_influence=_influence(model),
         )
 
     @property
@@ -119,6 +126,9 @@ class SavedMethod:
             "certificate": certificate,
             "held_out_risks": held_out,
             "log": None if self.log is None else {"factor": number_json(self.log.factor)},
+            "context_influence": (
+                None if self.context_influence is None else [numbers_json(one) for one in self.context_influence]
+            ),
             "parameters": {name: plain_json(one) for name, one in self.parameters.items()},
         }
 
@@ -147,7 +157,24 @@ class SavedMethod:
             parameters={name: one.python for name, one in part["parameters"].items.items()},
             held_out_risks=None if held_out.is_null else held_out.numbers(n_contexts),
             log=None if part["log"].is_null else LogTarget(part["log"]["factor"].finite),
+            context_influence=_read_influence(part.items.get("context_influence"), n_contexts),
         )
+
+
+def _influence(model: Any) -> Array | None:
+    """Return the influence of contexts on one another that a fitted estimator has, unless it is too large to keep."""
+    found = getattr(model, "context_influence_", None)
+    return None if found is None or len(found) > _MOST_INFLUENCES else np.asarray(found, dtype=np.float64)
+
+
+def _read_influence(part: Part | None, n_contexts: int) -> Array | None:
+    """Read it from a card; earlier versions wrote none."""
+    if part is None or part.is_null:
+        return None
+    rows = part.list
+    if len(rows) != n_contexts:
+        raise CardError(f"{part.where} must hold {n_contexts} lists, but it holds {len(rows)}")
+    return np.array([one.numbers(n_contexts, finite=True) for one in rows])
 
 
 def _parameter(name: str, value: Any) -> Any:

@@ -98,6 +98,8 @@ class TableModel:
         As the fitted estimator had them.
     held_out_risks_ : ndarray of shape (n_contexts,) or None
         The risk of each context on rows that the model was not fitted to, where it was kept.
+    context_influence_ : ndarray of shape (n_contexts, n_contexts) or None
+        As the fitted estimator had it, for at most 60 contexts.
     radius_, draws_ : float
     certificate_ : Certificate
 
@@ -294,6 +296,11 @@ class TableModel:
     def held_out_risks_(self) -> Array | None:
         """The risk of each context on rows that the model was not fitted to."""
         return self._own.held_out_risks
+
+    @property
+    def context_influence_(self) -> Array | None:
+        """By how much the risk of a context falls when another gets more weight."""
+        return self._own.context_influence
 
     @property
     def radius_(self) -> float:
