@@ -163,6 +163,10 @@ class SavedMethod:
         mix = part["parameters"]["mix"].python
         if mix is not None and not (isinstance(mix, dict) and all(isinstance(name, str) for name in mix)):
             part["parameters"]["mix"].refuse("null or the parameters of a mix")
+        # Files of earlier versions lack these.
+        promise: dict[str, Any] = {
+            name: part[name].numbers(n_contexts) for name in PROMISE if not part.get(name).is_null
+        }
         return cls(
             coef=np.array([one.numbers(n_features, finite=True) for one in rows]).reshape(n_scores, n_features),
             intercept=part["intercept"].numbers(n_scores, finite=True),
@@ -178,8 +182,7 @@ class SavedMethod:
             parameters={name: one.python for name, one in part["parameters"].items.items()},
             held_out_risks=None if held_out.is_null else held_out.numbers(n_contexts),
             log=None if part["log"].is_null else LogTarget(part["log"]["factor"].finite),
-            # Files of earlier versions lack these.
-            **{name: None if part.get(name).is_null else part[name].numbers(n_contexts) for name in PROMISE},
+            **promise,
         )
 
 
