@@ -83,12 +83,13 @@ class Seen:
                 "unseen_rows": np.zeros(n, dtype=int),
             }
         )
+        over_time = rng.dirichlet(100.0 * then, n).reshape(-1)
         self.history_by_context = Table(
             {
                 "time": objects([time for time in times for _ in range(c)]),
                 "context": objects(self.labels * n),
-                "rows": np.full(n * c, 10),
-                "share": rng.dirichlet(100.0 * then, n).reshape(-1),
+                "rows": 100.0 * over_time,
+                "share": over_time,
                 "risk": np.full(n * c, np.nan),
             }
         )

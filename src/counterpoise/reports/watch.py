@@ -28,6 +28,9 @@ Array = NDArray[np.float64]
 _PANELS = 12
 """Contexts whose shares are drawn."""
 
+_POINTS = 40
+"""Stretches of time in which they are."""
+
 _LOWEST = 0.01
 """The least e-value that is drawn as what it is: below it there is less reason still to think of a change."""
 
@@ -123,12 +126,13 @@ def _worst_first(share: Table) -> NDArray[np.intp]:
 
 def _panels(watch: Watch, order: NDArray[np.intp], positions: Array, marks: list[tuple[float, str]]) -> Html:
     share = watch.shares
-    over_time = _over_time(watch)
+    middle, over_time = _over_time(watch)
+    x = positions[middle]
     rows = list(share.rows())
     panels = [
         Panel(
             shown(rows[k]["context"]),
-            positions,
+            x,
             100.0 * over_time[k],
             100.0 * _float(rows[k]["low"]),
             100.0 * _float(rows[k]["high"]),
@@ -145,10 +149,14 @@ def _panels(watch: Watch, order: NDArray[np.intp], positions: Array, marks: list
     return panel_chart(panels, title="Share of each context over time, %", x_ticks=marks, alt=told)
 
 
-def _over_time(watch: Watch) -> Array:
-    """Return the share of each context in each period, of shape (n_contexts, n_periods); NaN where none is known."""
+def _over_time(watch: Watch) -> tuple[NDArray[np.intp], Array]:
+    """Return the share of each context in stretches of time, and the period in the middle of each stretch.
+
+    Neighbouring periods are taken together where they are many: shares of single days would hide the band.
+    """
     long, places = watch.history_by_context, {_key(one): k for k, one in enumerate(watch.shares["context"].tolist())}
-    shares = np.full((len(places), watch.history.n_rows), np.nan)
+    n_periods = watch.history.n_rows
+    rows = np.zeros((len(places), n_periods))
     period, last, before = -1, None, set[Any]()
     # Periods follow one another, and a context is in each of them once at most.
     for row in long.rows():
@@ -156,9 +164,14 @@ def _over_time(watch: Watch) -> Array:
         if period < 0 or time != last or key in before:
             period, last, before = period + 1, time, set()
         before.add(key)
-        if key in places and period < shares.shape[1]:
-            shares[places[key], period] = row["share"]
-    return shares
+        if key in places and period < n_periods:
+            rows[places[key], period] = row["rows"]
+    starts = np.unique(np.linspace(0, n_periods, min(n_periods, _POINTS) + 1).astype(np.intp))[:-1]
+    together = np.add.reduceat(rows, starts, axis=1) if len(starts) else rows
+    all_rows = np.asarray(watch.history["rows"], dtype=np.float64)
+    total = np.add.reduceat(all_rows, starts) if len(starts) else all_rows
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (starts + np.append(starts[1:], n_periods) - 1) // 2, together / total
 
 
 def _key(label: Any) -> Any:
