@@ -146,3 +146,22 @@ def fit_losses(task: Task, rows: Judged, delta: float = 1.35) -> Array:
     if task == "huber":
         return np.asarray(Huber(delta).value(rows.target, values))
     return 0.5 * np.square(rows.residual)
+
+
+def watch_losses(task: Task, rows: Judged, delta: float = 1.35) -> Array:
+    """Return the loss of each row by which a model is watched: that of the fit, and never negative.
+
+    Of counts it is half the Poisson deviance, ``y log(y / f) - y + f``, which differs from the loss of the fit by
+    what no prediction changes.
+
+    Parameters
+    ----------
+    delta : float
+        Where a residual counts as an outlier, where the task is huber.
+    """
+    if task != "count":
+        return fit_losses(task, rows, delta)
+    deviance = MEASURES[task][0].per_row
+    assert deviance is not None
+    # Of a prediction that is right to the last digit, rounding might leave less than nothing.
+    return np.maximum(0.5 * deviance(rows), 0.0)

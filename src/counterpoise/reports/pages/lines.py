@@ -108,6 +108,7 @@ def line_chart(
     y_label: str,
     marks: Sequence[Mark] = (),
     x_ticks: Sequence[tuple[float, Any]] | None = None,
+    y_ticks: Sequence[tuple[float, str]] | None = None,
     alt: str,
     id: str | None = None,
 ) -> Picture:
@@ -121,6 +122,8 @@ def line_chart(
     marks : sequence of Mark
     x_ticks : sequence of (position, label), optional
         Instead of round numbers.
+    y_ticks : sequence of (position, label), optional
+        The same from the lowest to the highest, between which the axis reaches.
     alt : str
         What the picture shows, for those who cannot see it.
     id : str, optional
@@ -131,6 +134,7 @@ def line_chart(
         "x_label": x_label,
         "y_label": y_label,
         "x_ticks": x_ticks,
+        "y_ticks": y_ticks,
         "alt": alt,
         "id": id,
     }
@@ -148,6 +152,7 @@ def _drawn(
     x_label: str,
     y_label: str,
     x_ticks: Sequence[tuple[float, Any]] | None,
+    y_ticks: Sequence[tuple[float, str]] | None,
     **told: Any,
 ) -> Html:
     """Return the chart in a width."""
@@ -156,7 +161,7 @@ def _drawn(
     room = _NAMES * width
     names = [fitted(clean(curve.line.name), room, SIZE) for curve in named] + ([others] if others else [])
     right = width - (max(width_of(words, SIZE) for words in names) + 26 if names else 12)
-    heights = labelled(ticks(*extent(y for _, y in points)))
+    heights = labelled(ticks(*extent(y for _, y in points))) if y_ticks is None else list(y_ticks)
     left = max(width_of(words, SIZE) for _, words in heights) + 8
     x_ends = extent([*(x for x, _ in points), *(mark.at for mark in marks), *(at for at, _ in x_ticks or ())])
     x = Scale(*x_ends, left, right)

@@ -63,6 +63,10 @@ class Part:
             raise CardError(f"{where} is missing")
         return Part(self.value[name], where)
 
+    def get(self, name: str) -> Part:
+        """Return a part that files of earlier versions lack; null where there is none."""
+        return self[name] if isinstance(self.value, dict) and name in self.value else Part(None, f"{self.where}.{name}")
+
     @property
     def is_null(self) -> bool:
         """Whether there is nothing."""

@@ -18,7 +18,9 @@ from counterpoise.core.robustness import METHODS
 from counterpoise.estimators.learners import innermost
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import check_output_folder, whole_folder
+from counterpoise.judging.at_fit import watch_losses
 from counterpoise.judging.comparison import CANDIDATES, Comparison
+from counterpoise.judging.measures import Judged, task_of
 from counterpoise.judging.trials import BASELINES
 from counterpoise.log_targets import LogTarget
 from counterpoise.reports.methods import MODELS
@@ -157,6 +159,7 @@ class ModelFolder:
             method=report.kept,
             pooled=None if fitted.pool is None else fitted.pool.described,
             held_out_risks=_held_out_risks(report.comparison, models),
+            held_out=_promises(report.comparison, models, fitted),
             logs=logs,
             context=asked.context,
         )
@@ -321,6 +324,32 @@ def _held_out_risks(comparison: Comparison, models: Mapping[str, Pipeline]) -> d
         labels = innermost(model).contexts_.tolist()
         risks[method] = np.array([known.get(plain(label), np.nan) for label in labels])
     return risks
+
+
+def _promises(
+    comparison: Comparison, models: Mapping[str, Pipeline], fitted: Fitted
+) -> dict[str, dict[str, NDArray[Any]]]:
+    """Return how sure the risks on rows held out are, and the same in the loss by which a model is watched.
+
+    NaN where a context has no two units.
+    """
+    judged, promises = comparison.decisive, {}
+    place = {plain(label): k for k, label in enumerate(judged.held_out.contexts.labels.tolist())}
+    for method, model in models.items():
+        own, outcome = innermost(model), judged.outcomes[method]
+        columns = {"held_out": outcome.losses}
+        if fitted.task == "count" or fitted.target.log:
+            rows = Judged.of(judged.y, outcome.predicted)
+            columns["promised"] = watch_losses(task_of(own), rows, float(getattr(own, "delta", 1.35)))
+        means = judged.held_out.pairs(np.column_stack(list(columns.values())))
+        error = np.where(means.n_units[:, None] > 1, means.error, np.nan)
+        # A context that the comparison does not have comes last.
+        at = [place.get(plain(label), -1) for label in own.contexts_.tolist()]
+        mean, error = (np.vstack([one, np.full(len(columns), np.nan)])[at] for one in (means.mean, error))
+        promises[method] = {"held_out_errors": error[:, 0]}
+        if "promised" in columns:
+            promises[method] |= {"promised_risks": mean[:, 1], "promised_errors": error[:, 1]}
+    return promises
 
 
 def _fitting(method: str) -> str:

@@ -44,8 +44,13 @@ _SCOPES = ("global", "local")
 _PARSED = 20.0
 """Times its size on disk that a file takes while it is read, about."""
 
+<<<<<<< HEAD
 _MOST_INFLUENCES = 60
 """Contexts up to which the influence of each on the others is kept: it grows with their square."""
+=======
+PROMISE = ("held_out_errors", "promised_risks", "promised_errors")
+"""What is kept of held-out rows besides the risks, where it is known."""
+>>>>>>> watchpage
 
 _BY_CONTEXT = ("context_weights", "context_risks", "reference_risks", "excess_risks")
 
@@ -67,6 +72,11 @@ class SavedMethod:
         Of the estimator: numbers, words and None. A ``mix`` is given by its own parameters.
     held_out_risks : ndarray of shape (n_contexts,) or None
         The risk of each context on rows that the model was not fitted to, where it was measured.
+    held_out_errors : ndarray of shape (n_contexts,) or None
+        Their standard errors, in which rows of one group count together. NaN for a context of a single row or group.
+    promised_risks, promised_errors : ndarray of shape (n_contexts,) or None
+        The same in the loss by which a model is watched, where that is another one: see
+        :func:`counterpoise.judging.at_fit.watch_losses`.
     log : LogTarget or None
         The way back to the target, where its logarithm is modelled.
     context_influence : ndarray of shape (n_contexts, n_contexts) or None
@@ -85,11 +95,30 @@ class SavedMethod:
     parameters: Mapping[str, Any]
     held_out_risks: Array | None = None
     log: LogTarget | None = None
+<<<<<<< HEAD
     context_influence: Array | None = None
+=======
+    held_out_errors: Array | None = None
+    promised_risks: Array | None = None
+    promised_errors: Array | None = None
+>>>>>>> watchpage
 
     @classmethod
-    def of(cls, model: Any, held_out_risks: Any = None, log: LogTarget | None = None) -> SavedMethod:
-        """Return what a fitted linear estimator found."""
+    def of(
+        cls,
+        model: Any,
+        held_out_risks: Any = None,
+        log: LogTarget | None = None,
+        held_out: Mapping[str, Any] | None = None,
+    ) -> SavedMethod:
+        """Return what a fitted linear estimator found.
+
+        Parameters
+        ----------
+        held_out : mapping, optional
+            Any of ``held_out_errors``, ``promised_risks`` and ``promised_errors``.
+        """
+        more = {name: np.asarray(one, dtype=np.float64) for name, one in (held_out or {}).items() if one is not None}
         return cls(
             coef=np.atleast_2d(np.asarray(model.coef_, dtype=np.float64)),
             intercept=np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64)),
@@ -100,7 +129,11 @@ class SavedMethod:
             parameters={name: _parameter(name, one) for name, one in model.get_params(deep=False).items()},
             held_out_risks=None if held_out_risks is None else np.asarray(held_out_risks, dtype=np.float64),
             log=log,
+<<<<<<< HEAD
             context_influence=_influence(model),
+=======
+            **more,
+>>>>>>> watchpage
         )
 
     @property
@@ -110,6 +143,11 @@ class SavedMethod:
 
         own = self.parameters.get("mix")
         return None if own is None else Mix(**own)
+
+    @property
+    def promise(self) -> dict[str, Array | None]:
+        """What later rows are compared with, besides the risks on held-out rows."""
+        return {name: getattr(self, name) for name in PROMISE}
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a card holds it."""
@@ -125,6 +163,7 @@ class SavedMethod:
             "draws": number_json(self.draws),
             "certificate": certificate,
             "held_out_risks": held_out,
+            **{name: numbers_json(one) for name, one in self.promise.items() if one is not None},
             "log": None if self.log is None else {"factor": number_json(self.log.factor)},
             "context_influence": (
                 None if self.context_influence is None else [numbers_json(one) for one in self.context_influence]
@@ -142,6 +181,10 @@ class SavedMethod:
         mix = part["parameters"]["mix"].python
         if mix is not None and not (isinstance(mix, dict) and all(isinstance(name, str) for name in mix)):
             part["parameters"]["mix"].refuse("null or the parameters of a mix")
+        # Files of earlier versions lack these.
+        promise: dict[str, Any] = {
+            name: part[name].numbers(n_contexts) for name in PROMISE if not part.get(name).is_null
+        }
         return cls(
             coef=np.array([one.numbers(n_features, finite=True) for one in rows]).reshape(n_scores, n_features),
             intercept=part["intercept"].numbers(n_scores, finite=True),
@@ -157,7 +200,11 @@ class SavedMethod:
             parameters={name: one.python for name, one in part["parameters"].items.items()},
             held_out_risks=None if held_out.is_null else held_out.numbers(n_contexts),
             log=None if part["log"].is_null else LogTarget(part["log"]["factor"].finite),
+<<<<<<< HEAD
             context_influence=_read_influence(part.items.get("context_influence"), n_contexts),
+=======
+            **promise,
+>>>>>>> watchpage
         )
 
 
@@ -234,6 +281,7 @@ class SavedModel:
         method: str | None = None,
         pooled: Mapping[str, Any] | None = None,
         held_out_risks: Mapping[str, Any] | None = None,
+        held_out: Mapping[str, Mapping[str, Any]] | None = None,
         logs: Mapping[str, LogTarget] | None = None,
         context: Sequence[str] = (),
     ) -> SavedModel:
@@ -246,6 +294,8 @@ class SavedModel:
         method : str, optional
             The one that predicts; by default the first.
         held_out_risks : mapping from method to ndarray of shape (n_contexts,), optional
+        held_out : mapping from method to mapping, optional
+            What else is known of these: see :attr:`SavedMethod.promise`.
         logs : mapping from method to LogTarget, optional
             The ways back, where the logarithm of the target is modelled.
         context : sequence of str
@@ -257,9 +307,9 @@ class SavedModel:
         if any(one != preprocessing[0] for one in preprocessing):
             raise InvalidInputError("the models were fitted to different rows. Fit all of them to the same rows.")
         classes = getattr(own, "classes_", None)
-        risks, back = held_out_risks or {}, logs or {}
+        risks, back, promise = held_out_risks or {}, logs or {}, held_out or {}
         methods = {
-            name: SavedMethod.of(one.named_steps["model"], risks.get(name), back.get(name))
+            name: SavedMethod.of(one.named_steps["model"], risks.get(name), back.get(name), promise.get(name))
             for name, one in models.items()
         }
         return cls(

@@ -100,6 +100,11 @@ class TableModel:
         The risk of each context on rows that the model was not fitted to, where it was kept.
     context_influence_ : ndarray of shape (n_contexts, n_contexts) or None
         As the fitted estimator had it, for at most 60 contexts.
+    held_out_errors_ : ndarray of shape (n_contexts,) or None
+        Their standard errors, in which rows of one group count together.
+    promised_risks_, promised_errors_ : ndarray of shape (n_contexts,) or None
+        The same in the loss by which the model is watched: that of the fit, in the unit of the target; half the
+        Poisson deviance of counts.
     radius_, draws_ : float
     certificate_ : Certificate
 
@@ -301,6 +306,26 @@ class TableModel:
     def context_influence_(self) -> Array | None:
         """By how much the risk of a context falls when another gets more weight."""
         return self._own.context_influence
+
+    @property
+    def held_out_errors_(self) -> Array | None:
+        """The standard errors of these."""
+        return self._own.held_out_errors
+
+    @property
+    def promised_risks_(self) -> Array | None:
+        """The risk of each context on held-out rows, in the loss by which the model is watched."""
+        return self._own.promised_risks if self._watched_otherwise else self._own.held_out_risks
+
+    @property
+    def promised_errors_(self) -> Array | None:
+        """The standard errors of these."""
+        return self._own.promised_errors if self._watched_otherwise else self._own.held_out_errors
+
+    @property
+    def _watched_otherwise(self) -> bool:
+        """Whether the loss of the fit may be negative, or is of the logarithm of the target."""
+        return self.task == "count" or self.log is not None
 
     @property
     def radius_(self) -> float:

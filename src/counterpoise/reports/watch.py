@@ -1,0 +1,348 @@
+"""A watch as a page: whether a model is still used as it was made for, what changed, since when, and what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.contexts import objects, plain, shown
+from counterpoise.reports.pages.document import page, table, versions
+from counterpoise.reports.pages.lines import Line, line_chart
+from counterpoise.reports.pages.panels import Panel, panel_chart
+from counterpoise.reports.pages.rows import DotRow, dot_chart
+from counterpoise.reports.pages.scales import number
+from counterpoise.reports.pages.time_axis import time_axis
+from counterpoise.reports.pages.words import Html
+from counterpoise.reports.shares import allowed_words
+from counterpoise.table import Table
+
+if TYPE_CHECKING:
+    from counterpoise.watch import Watch
+
+Array = NDArray[np.float64]
+
+_PANELS = 12
+"""Contexts whose shares are drawn."""
+
+_POINTS = 40
+"""Stretches of time in which they are."""
+
+_LOWEST = 0.01
+"""The least e-value that is drawn as what it is: below it there is less reason still to think of a change."""
+
+_NOW, _THEN, _BAND = "#00539b", "#555555", "#8a8a8a"
+
+QUESTIONS = {
+    "mix": "Has the mix left the set?",
+    "unseen": "Are there contexts that the fit did not have?",
+    "risk": "Has a context's risk grown beyond what the fit promised?",
+}
+"""What is asked, in words."""
+
+_LINES = {"mix": "mix", "unseen": "unseen contexts", "risk": "risk"}
+
+
+def written(watch: Watch, title: str = "", settings: Mapping[str, Any] | None = None) -> str:
+    """Return what a watch has seen as one page of HTML that needs nothing else.
+
+    Parameters
+    ----------
+    watch : Watch
+    settings : mapping, optional
+        What is watched and by which rows, listed at the end.
+    """
+    share = watch.shares
+    order = _worst_first(share)
+    positions, marks = time_axis([plain(one) for one in watch.history["time"].tolist()])
+    risks = watch.risks
+    judged = [row for row in risks.rows() if row["n"] > 0]
+    advice = watch.advice.sentence
+    return page(
+        "reports/watch.html",
+        title or "A model on watch",
+        {**_settings(watch), **(settings or {}), **versions("numpy", "scipy")},
+        watch=watch,
+        advice="" if advice in watch.words else advice,
+        questions=_questions(watch),
+        panels=_panels(watch, order[:_PANELS], positions, marks),
+        n_left=max(share.n_rows - _PANELS, 0),
+        shares=_shares(share, order),
+        evidence=_evidence(watch, positions, marks),
+        risk_chart=_risk_chart(judged) if judged else "",
+        risks=_risks(risks) if judged else "",
+        unseen=_unseen(watch) if watch.unseen.n_rows else "",
+        history=_history(watch),
+        level=f"{100.0 * watch.confidence:g}%",
+    )
+
+
+def _settings(watch: Watch) -> dict[str, Any]:
+    return {
+        "rows": f"{watch.n_rows:,} in {watch.n_updates:,} update{'s' * (watch.n_updates != 1)}",
+        "confidence": f"{watch.confidence:g}",
+        "threshold": number(float(watch.threshold)),
+    }
+
+
+def _questions(watch: Watch) -> Html:
+    rows = list(watch.questions.rows())
+    cells = {
+        "question": objects([QUESTIONS.get(row["question"], row["question"]) for row in rows]),
+        "answer": objects(["yes" if row["alarm"] else "no sign of it" for row in rows]),
+        "since": objects(["" if row["since"] is None else shown(row["since"]) for row in rows]),
+        "e_value": objects([_e_text(row["e_value"]) for row in rows]),
+        "largest": objects([_e_text(row["largest"]) for row in rows]),
+        "p_value": objects([_p_text(row["p_value"]) for row in rows]),
+    }
+    headings = {"e_value": "e-value now", "largest": "largest so far", "p_value": "p-value", "since": "since about"}
+    note = (
+        f"An e-value is how many times likelier what came is under some change than it can be without one. The three "
+        f"share one level: an alarm is raised where one of them, times its part of the level, reaches "
+        f"{number(float(watch.threshold))}. p-values hold however often one looks."
+    )
+    return table(Table(cells, note), left=["question", "answer", "since"], headings=headings, caption="What is watched")
+
+
+def _e_text(value: float) -> str:
+    return "< 0.01" if 0.0 <= value < _LOWEST else number(value)
+
+
+def _p_text(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _worst_first(share: Table) -> NDArray[np.intp]:
+    """Return contexts in the order of how far their shares are outside the set, for what is common at that share."""
+    now, low, high, then = (np.asarray(share[name], dtype=np.float64) for name in ("now", "low", "high", "then"))
+    # Those of no band, such as contexts that the set does not have, come last.
+    outside = np.maximum(np.nan_to_num(now - high, nan=-1.0), np.nan_to_num(low - now, nan=-1.0))
+    nearest = np.clip(np.where(now > then, high, low), 1e-4, 1.0 - 1e-4)
+    return np.argsort(-outside / np.sqrt(nearest * (1.0 - nearest)), kind="stable")
+
+
+def _panels(watch: Watch, order: NDArray[np.intp], positions: Array, marks: list[tuple[float, str]]) -> Html:
+    share = watch.shares
+    middle, over_time = _over_time(watch)
+    x = positions[middle]
+    rows = list(share.rows())
+    panels = [
+        Panel(
+            shown(rows[k]["context"]),
+            x,
+            100.0 * over_time[k],
+            100.0 * _float(rows[k]["low"]),
+            100.0 * _float(rows[k]["high"]),
+            100.0 * _float(rows[k]["then"]),
+            _NOW,
+        )
+        for k in order
+    ]
+    told = "; ".join(
+        f"{shown(rows[k]['context'])}: {rows[k]['now']:.1%} of all rows seen, {rows[k]['then']:.1%} in the fit, the "
+        f"set allows {rows[k]['low']:.1%} to {rows[k]['high']:.1%}"
+        for k in order
+    )
+    return panel_chart(panels, title="Share of each context over time, %", x_ticks=marks, alt=told)
+
+
+def _over_time(watch: Watch) -> tuple[NDArray[np.intp], Array]:
+    """Return the share of each context in stretches of time, and the period in the middle of each stretch.
+
+    Neighbouring periods are taken together where they are many: shares of single days would hide the band.
+    """
+    long, places = watch.history_by_context, {_key(one): k for k, one in enumerate(watch.shares["context"].tolist())}
+    n_periods = watch.history.n_rows
+    rows = np.zeros((len(places), n_periods))
+    period, last, before = -1, None, set[Any]()
+    # Periods follow one another, and a context is in each of them once at most.
+    for row in long.rows():
+        key, time = _key(row["context"]), row["time"]
+        if period < 0 or time != last or key in before:
+            period, last, before = period + 1, time, set()
+        before.add(key)
+        if key in places and period < n_periods:
+            rows[places[key], period] = row["rows"]
+    starts = np.unique(np.linspace(0, n_periods, min(n_periods, _POINTS) + 1).astype(np.intp))[:-1]
+    together = np.add.reduceat(rows, starts, axis=1) if len(starts) else rows
+    all_rows = np.asarray(watch.history["rows"], dtype=np.float64)
+    total = np.add.reduceat(all_rows, starts) if len(starts) else all_rows
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (starts + np.append(starts[1:], n_periods) - 1) // 2, together / total
+
+
+def _key(label: Any) -> Any:
+    label = plain(label)
+    return tuple(label) if isinstance(label, list) else label
+
+
+def _float(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _shares(share: Table, order: NDArray[np.intp]) -> Html:
+    own = Table({name: column[order] for name, column in share.items()})
+    known = ~np.isnan(np.asarray(own["low"], dtype=np.float64))
+    allowed = objects(["none"] * own.n_rows)
+    if known.any():
+        allowed[known] = allowed_words(Table({name: own[name][known] for name in ("low", "high")}))
+    cells = {
+        "context": objects([shown(one) for one in own["context"]]),
+        "then": own["then"],
+        "plausible": allowed,
+        "now": own["now"],
+        "sequence": _intervals(own, "{:.1%}".format),
+        "place": objects([_place(row) for row in own.rows()]),
+    }
+    headings = {"then": "in the fit", "plausible": "set allows", "sequence": "range now", "place": "judgement"}
+    return table(
+        Table(cells),
+        left=["context", "place"],
+        formats=dict.fromkeys(("then", "now"), "{:.1%}".format),
+        headings=headings,
+        caption="The share of each context",
+    )
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    if row["lower"] > row["high"]:
+        return "above the set"
+    return "below the set" if row["upper"] < row["low"] else ""
+
+
+def _intervals(rows: Table, text: Any) -> NDArray[Any]:
+    ends = zip(rows["lower"].tolist(), rows["upper"].tolist(), strict=True)
+    return objects(
+        ["" if math.isnan(low) or math.isnan(high) else f"{text(low)} to\u00a0{text(high)}" for low, high in ends]
+    )
+
+
+def _evidence(watch: Watch, positions: Array, marks: list[tuple[float, str]]) -> Html:
+    """Return the e-value of each question over time, on a scale of powers of ten."""
+    history = watch.history
+    threshold = math.log10(float(watch.threshold))
+    with np.errstate(divide="ignore"):
+        lines = {
+            name: np.log10(np.clip(np.asarray(history[name], dtype=np.float64), _LOWEST, 1e300)) for name in _LINES
+        }
+    asked = set(watch.questions["question"].tolist())
+    lines = {name: values for name, values in lines.items() if name in asked and np.isfinite(values).any()}
+    top = max([threshold, *(float(np.nanmax(values)) for values in lines.values())])
+    powers = _powers(math.log10(_LOWEST), top)
+    ends = [positions.min(), positions.max()] if len(positions) else [0.0, 1.0]
+    if ends[0] == ends[1]:
+        ends = [ends[0] - 0.5, ends[1] + 0.5]
+    drawn = [Line(_LINES[name], positions, values) for name, values in lines.items()]
+    drawn.append(Line("alarm", ends, [threshold, threshold], colour="#a00000", dashed=True))
+    told = "; ".join(
+        f"{_LINES[name]}: {number(10.0 ** values[-1])} at the end, {number(10.0 ** np.nanmax(values))} at most"
+        for name, values in lines.items()
+    )
+    return line_chart(
+        drawn,
+        title="How strongly rows speak for a change",
+        x_label="",
+        y_label="e-value times its part of the level, on a scale of powers of ten",
+        x_ticks=marks,
+        y_ticks=powers,
+        alt=f"An alarm is raised at {number(float(watch.threshold))}. {told}.",
+    )
+
+
+def _powers(low: float, high: float) -> list[tuple[float, str]]:
+    """Return powers of ten that reach from one exponent to another, few enough to be read."""
+    first, last = math.floor(low), max(math.ceil(high - 1e-9), math.floor(low) + 1)
+    step = next(step for step in (1, 2, 5, 10, 20, 50, 100) if (last - first) / step <= 6)
+    last = first + -(-(last - first) // step) * step
+    return [
+        (float(k), number(10.0**k) if -3 <= k <= 5 else f"10{str(k).translate(_RAISED)}")
+        for k in range(first, last + 1, step)
+    ]
+
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _risk_chart(judged: list[dict[str, Any]]) -> Html:
+    worst = sorted(judged, key=lambda row: -_beyond(row))
+    names = {"promised": "promised", "bound": "allowed for", "now": "now", "lower": "now at least"}
+    colours = {"promised": _THEN, "allowed for": _BAND, "now": _NOW, "now at least": "#d55e00"}
+    return dot_chart(
+        [
+            DotRow(row["context"], {words: row[name] for name, words in names.items() if row[name] is not None})
+            for row in worst
+        ],
+        colours=colours,
+        title="The risk of each context, promised and now",
+        x_label="mean loss",
+        alt="; ".join(
+            f"{shown(row['context'])}: {number(_float(row['promised']))} promised, {number(_float(row['now']))} now"
+            for row in worst[:30]
+        ),
+    )
+
+
+def _beyond(row: Mapping[str, Any]) -> float:
+    """Return how far a context's risk is beyond what is allowed for, relative to that."""
+    now, bound = _float(row["lower"]), _float(row["bound"])
+    return (now - bound) / abs(bound) if math.isfinite(now) and math.isfinite(bound) and bound else -math.inf
+
+
+def _risks(rows: Table) -> Html:
+    kept = np.asarray(rows["n"]) > 0
+    own = Table({name: column[kept] for name, column in rows.items()})
+    order = np.argsort([-_beyond(row) for row in own.rows()], kind="stable")
+    own = Table({name: column[order] for name, column in own.items()})
+    cells = {
+        "context": objects([shown(one) for one in own["context"]]),
+        "n": own["n"],
+        "promised": own["promised"],
+        "bound": own["bound"],
+        "now": own["now"],
+        "sequence": _intervals(own, number),
+        "place": objects(["grown" if _float(row["lower"]) > _float(row["bound"]) else "" for row in own.rows()]),
+    }
+    headings = {
+        "n": "rows",
+        "bound": "allowed for",
+        "sequence": "range now",
+        "place": "judgement",
+    }
+    return table(
+        Table(cells, "" if kept.all() else f"{int((~kept).sum()):,} contexts have no row with a target yet."),
+        left=["context", "place"],
+        formats=dict.fromkeys(("promised", "bound", "now"), number),
+        headings=headings,
+        caption="The risk of each context",
+    )
+
+
+def _unseen(watch: Watch) -> Html:
+    rows = watch.unseen
+    cells = {
+        "context": objects([shown(one) for one in rows["context"]]),
+        "rows": rows["rows"],
+        "share": rows["share"],
+    }
+    return table(Table(cells), left=["context"], formats={"share": "{:.2%}".format}, caption="One by one")
+
+
+def _history(watch: Watch) -> Html:
+    rows = watch.history
+    cells = {
+        "time": objects([_period(row) for row in rows.rows()]),
+        "updates": rows["updates"],
+        "rows": rows["rows"],
+        "unseen_rows": rows["unseen_rows"],
+        "e_value": objects([_e_text(_float(value)) for value in rows["e_value"].tolist()]),
+    }
+    headings = {"unseen_rows": "of unseen contexts", "e_value": "e-value at its end"}
+    return table(Table(cells), left=["time"], headings=headings, caption="Periods", most=1000)
+
+
+def _period(row: Mapping[str, Any]) -> str:
+    first, last = (shown(row[name]) for name in ("time", "until"))
+    return first if first == last else f"{first} to {last}"
