@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from counterpoise.stock.planning import plan_stock
     from counterpoise.tables.pooling import pool_rare
     from counterpoise.tables.tabular.table_model import load
+    from counterpoise.watch.watch import Watch
 
 __version__ = "0.1.0.dev0"
 
@@ -74,6 +75,7 @@ __all__ = [
     "Solution",
     "Status",
     "TotalVariationBall",
+    "Watch",
     "WorstCase",
     "__version__",
     "compare",
@@ -101,6 +103,7 @@ _WHEN_USED = {
     "Solution": "core.solvers",
     "Status": "core.solvers",
     "TotalVariationBall": "sets",
+    "Watch": "watch.watch",
     "WorstCase": "sets",
     "confidence_radius": "sets",
     "effective_draws": "sets",

@@ -37,13 +37,15 @@ def whole(path: Path, write: Callable[[Path], object], when_written: Callable[[]
 
 
 @contextmanager
-def alone(folder: Path, patience: float = 5.0) -> Iterator[None]:
+def alone(folder: Path, patience: float = 5.0, *, insist: bool = False) -> Iterator[None]:
     """Keep other runs of ours from changing a folder meanwhile, where the system can lock one.
 
     Parameters
     ----------
     patience : float
         Seconds to wait for another run; then it goes on all the same, for the lock may be somebody else's.
+    insist : bool
+        Whether it gives up instead, since what the other run writes would be lost.
     """
     try:
         import fcntl
@@ -61,6 +63,10 @@ def alone(folder: Path, patience: float = 5.0) -> Iterator[None]:
                 if time.monotonic() < end:
                     time.sleep(0.02)
                     continue
+                if insist:
+                    raise InvalidInputError(
+                        f"another run has been busy in {folder} for {patience:.0f} seconds. Try again once it is done."
+                    ) from None
             except OSError:
                 # Some network drives lock nothing.
                 pass

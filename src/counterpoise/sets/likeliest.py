@@ -244,7 +244,11 @@ def scaled_between(shares: Array, low: Array, high: Array, total: float) -> Arra
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         places = np.concatenate([np.where(counted, bound / shares, math.inf) for bound in (low, high)], axis=1)
     places = np.pad(np.sort(places, axis=1), ((0, 0), (1, 1)), constant_values=((0.0, 0.0), (0.0, math.inf)))
-    rows, below, beyond = np.arange(len(shares)), np.zeros(len(shares), dtype=int), np.full(len(shares), places.shape[1])
+    rows, below, beyond = (
+        np.arange(len(shares)),
+        np.zeros(len(shares), dtype=int),
+        np.full(len(shares), places.shape[1]),
+    )
 
     def multiplied(multiple: Array) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):

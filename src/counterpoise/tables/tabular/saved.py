@@ -44,13 +44,11 @@ _SCOPES = ("global", "local")
 _PARSED = 20.0
 """Times its size on disk that a file takes while it is read, about."""
 
-<<<<<<< HEAD
 _MOST_INFLUENCES = 60
 """Contexts up to which the influence of each on the others is kept: it grows with their square."""
-=======
+
 PROMISE = ("held_out_errors", "promised_risks", "promised_errors")
 """What is kept of held-out rows besides the risks, where it is known."""
->>>>>>> watchpage
 
 _BY_CONTEXT = ("context_weights", "context_risks", "reference_risks", "excess_risks")
 
@@ -95,13 +93,10 @@ class SavedMethod:
     parameters: Mapping[str, Any]
     held_out_risks: Array | None = None
     log: LogTarget | None = None
-<<<<<<< HEAD
     context_influence: Array | None = None
-=======
     held_out_errors: Array | None = None
     promised_risks: Array | None = None
     promised_errors: Array | None = None
->>>>>>> watchpage
 
     @classmethod
     def of(
@@ -129,11 +124,8 @@ class SavedMethod:
             parameters={name: _parameter(name, one) for name, one in model.get_params(deep=False).items()},
             held_out_risks=None if held_out_risks is None else np.asarray(held_out_risks, dtype=np.float64),
             log=log,
-<<<<<<< HEAD
             context_influence=_influence(model),
-=======
             **more,
->>>>>>> watchpage
         )
 
     @property
@@ -200,11 +192,8 @@ class SavedMethod:
             parameters={name: one.python for name, one in part["parameters"].items.items()},
             held_out_risks=None if held_out.is_null else held_out.numbers(n_contexts),
             log=None if part["log"].is_null else LogTarget(part["log"]["factor"].finite),
-<<<<<<< HEAD
             context_influence=_read_influence(part.items.get("context_influence"), n_contexts),
-=======
             **promise,
->>>>>>> watchpage
         )
 
 

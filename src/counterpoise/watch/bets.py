@@ -1,0 +1,115 @@
+r"""Evidence against a hypothesis, as the wealth of bets that cannot be expected to win while it is true.
+
+A bet on an update multiplies what is staked by a factor whose expectation is at most 1 under the hypothesis, whatever
+came before. What begins with a stake of 1 then stays an e-process: by Ville's inequality it ever reaches :math:`1 /
+\alpha` with probability at most :math:`\alpha`, however often one looks.
+
+A change may come late, when a bet from the first day on has long lost its stake. So part of the stake is held back for
+every update: with weights :math:`w_k` that sum to at most 1 the wealth is :math:`\sum_k w_k \prod_{s \ge k} f_s`, plus
+what is not staked yet. That needs no memory of the past: :math:`S_t = (S_{t-1} + w_t) f_t`. With weights of 1 instead it
+is an e-detector (Shin, Ramdas and Rinaldo 2023): the mean number of updates until it reaches :math:`A` is at least
+:math:`A`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise.tables.tabular.card import Part, numbers_json
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+_FIRST = 0.6
+"""What is staked on a change before the first update: a model is often used where it was not made for from the start."""
+
+
+@dataclass(frozen=True)
+class Stakes:
+    """How much is staked from which update on.
+
+    Parameters
+    ----------
+    ever : bool
+        Whether the stakes sum to one, so that the evidence holds for all time; else every update brings a new stake
+        of 1, and it is known how long the first false alarm takes on average.
+    """
+
+    ever: bool
+
+    def at(self, update: int) -> float:
+        """Return what is staked on a change just before an update; they count from 0."""
+        if not self.ever:
+            return 1.0
+        return _FIRST if update == 0 else self.left(update - 1) - self.left(update)
+
+    def left(self, update: int) -> float:
+        """Return what is not staked yet after an update: it falls so slowly that late changes are no worse off."""
+        return (1.0 - _FIRST) * math.log(3.0) / math.log(update + 3.0) if self.ever else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Wealth:
+    """What several bets made of their stakes.
+
+    Attributes
+    ----------
+    logs : ndarray of shape (n_bets,)
+        Logarithm of the sum over starting updates.
+    runs : ndarray of shape (n_bets,)
+        Logarithm of the largest product of factors that ends now, which is at least 1.
+    begun : ndarray of shape (n_bets,)
+        The update with which that product begins: where a change seems to have come.
+    """
+
+    logs: Array
+    runs: Array
+    begun: Indices
+
+    @classmethod
+    def none(cls, n_bets: int) -> Self:
+        """Return the wealth before the first update."""
+        return cls(np.full(n_bets, -np.inf), np.zeros(n_bets), np.zeros(n_bets, dtype=np.intp))
+
+    def after(self, log_factors: Array, stakes: Stakes, update: int) -> Self:
+        """Return the wealth after an update.
+
+        Parameters
+        ----------
+        log_factors : ndarray of shape (n_bets,)
+        update : int
+            Which one it is, from 0.
+        """
+        begun = np.where(self.runs > 0.0, self.begun, update)
+        runs = np.maximum(self.runs + log_factors, 0.0)
+        return type(self)(np.logaddexp(self.logs, math.log(stakes.at(update))) + log_factors, runs, begun)
+
+    def evidence(self, weights: Array, left: float) -> float:
+        """Return the e-value of a mixture of the bets, with what is not staked yet."""
+        with np.errstate(over="ignore"):
+            return float(weights @ np.exp(self.logs)) + left if len(weights) else 1.0
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """The same as what JSON can hold, with as many digits as matter."""
+        return {
+            "logs": numbers_json(_rounded(self.logs)),
+            "runs": numbers_json(_rounded(self.runs)),
+            "begun": self.begun.tolist(),
+        }
+
+    @classmethod
+    def read(cls, part: Part, n_bets: int) -> Self:
+        """Return the wealth that was written."""
+        begun = part["begun"].numbers(n_bets, finite=True).astype(np.intp)
+        return cls(part["logs"].numbers(n_bets), part["runs"].numbers(n_bets), begun)
+
+
+def _rounded(values: Array) -> Array:
+    """Return logarithms that are rounded down, so that rounding never adds evidence."""
+    return np.floor(values * 1e6) / 1e6

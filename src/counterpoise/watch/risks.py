@@ -1,0 +1,253 @@
+r"""Evidence that the risk of a context has grown beyond what was promised.
+
+Losses are not negative, and may be as large as they like. While their mean is at most :math:`U`, a bet with the share
+:math:`\lambda` of the wealth, which multiplies it by :math:`1 + \lambda (\ell / U - 1)`, does not win on average and
+never loses all. Rows that belong together count as one loss, their mean.
+
+What was promised is an estimate itself. The bound :math:`U` is above it by a one-sided band that holds for all contexts
+together, for which part of the error budget is set aside. Where the promise came without a standard error, that of
+the losses which arrive stands in for it: while nothing has changed, they are spread as the old ones were.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from counterpoise.table import Table
+from counterpoise.tables.tabular.card import Part, numbers_json
+from counterpoise.watch.bets import Stakes, Wealth
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+_SHARES = np.array([0.03, 0.1, 0.3, 0.7])
+"""Of the wealth that is bet."""
+
+_ENOUGH = 10
+"""Losses from which their spread is taken, where it was not promised."""
+
+_PILOT = 100
+"""Losses of one update that are used up for their spread, where none came before."""
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """The losses of an update, one for each unit of rows that belong together, ordered by context.
+
+    Attributes
+    ----------
+    codes : ndarray of shape (n_units,)
+        Contexts.
+    values : ndarray of shape (n_units,)
+    """
+
+    codes: Indices
+    values: Array
+
+    @classmethod
+    def of(cls, codes: Indices, values: Array, groups: Indices | None) -> Self:
+        """Take the mean over rows of one group and context."""
+        if groups is not None and len(codes):
+            cells, inverse, sizes = np.unique(
+                np.stack([codes, groups]), axis=1, return_inverse=True, return_counts=True
+            )
+            codes, values = cells[0], np.bincount(inverse.ravel(), values) / sizes
+        order = np.argsort(codes, kind="stable")
+        return cls(codes[order], values[order])
+
+    def sums(self, n_contexts: int, power: int = 1) -> Array:
+        """Return the sums of a power of the losses, context by context."""
+        return np.bincount(self.codes, self.values**power, n_contexts)
+
+    def split(self, waiting: NDArray[np.bool_], seed: int) -> tuple[Self, Self]:
+        """Return some of the losses of contexts that wait for a first look at their spread, and all others.
+
+        They are drawn at random, since rows may be sorted by anything.
+        """
+        first = np.zeros(len(self.codes), dtype=bool)
+        random = np.random.default_rng(seed)
+        for c in np.flatnonzero(waiting):
+            here = np.flatnonzero(self.codes == c)
+            first[random.permutation(here)[: min(_PILOT, math.ceil(len(here) / 2))]] = True
+        return type(self)(self.codes[first], self.values[first]), type(self)(self.codes[~first], self.values[~first])
+
+
+@dataclass(frozen=True, eq=False)
+class RiskState:
+    """What is known after some updates: how many losses, their sums and sums of squares, and the wealth of the bets."""
+
+    n: Array
+    sums: Array
+    squares: Array
+    wealth: Wealth
+
+    def plus(self, losses: Losses) -> Self:
+        """Count losses."""
+        n_contexts = len(self.n)
+        return replace(
+            self,
+            n=self.n + np.bincount(losses.codes, minlength=n_contexts),
+            sums=self.sums + losses.sums(n_contexts),
+            squares=self.squares + losses.sums(n_contexts, 2),
+        )
+
+    @property
+    def means(self) -> Array:
+        """Of the losses; NaN where there are none."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.sums / self.n
+
+    @property
+    def spreads(self) -> Array:
+        """Standard deviations; NaN where there are fewer than two losses."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.sqrt(np.maximum(self.squares - self.n * self.means**2, 0.0) / (self.n - 1.0))
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """The same as what JSON can hold."""
+        sums = {name: numbers_json(getattr(self, name)) for name in ("n", "sums", "squares")}
+        return {**sums, **self.wealth.as_json}
+
+
+@dataclass(frozen=True, eq=False)
+class RiskBets:
+    """The bets against a promise.
+
+    Parameters
+    ----------
+    promised : ndarray of shape (n_contexts,)
+        Mean losses; NaN where nothing is promised.
+    errors : ndarray of shape (n_contexts,)
+        Their standard errors; NaN where they are not known.
+    n : ndarray of shape (n_contexts,)
+        Draws that each rests on; infinite where it is no estimate.
+    doubt : float
+        The error budget of the bound.
+    worth : float
+        What a loss counts, where rows depend on one another and are not grouped.
+    """
+
+    promised: Array
+    errors: Array
+    n: Array
+    doubt: float
+    worth: float = 1.0
+
+    @property
+    def begin(self) -> RiskState:
+        """Before the first update."""
+        n_contexts = len(self.promised)
+        nothing = np.zeros(n_contexts)
+        return RiskState(nothing, nothing, nothing, Wealth.none(n_contexts * len(_SHARES)))
+
+    @property
+    def weights(self) -> Array:
+        """The stake of each bet on a context."""
+        return np.full(len(_SHARES), 1.0 / len(_SHARES))
+
+    @property
+    def n_asked(self) -> int:
+        """Contexts about which something is promised."""
+        return int(np.count_nonzero(np.isfinite(self.promised)))
+
+    def bounds(self, state: RiskState) -> Array:
+        """Return how large each risk may be if the promise holds; NaN where that cannot be told yet."""
+        own = self.errors
+        # A context whose losses are all alike so far says nothing of their spread.
+        there = (state.n >= _ENOUGH) & (state.spreads > 0.0)
+        degrees = np.maximum(self.n - 1.0, 1.0)
+        unknown = np.isnan(own)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            errors = np.where(unknown, np.where(there, state.spreads, np.nan) / np.sqrt(self.n), own)
+            degrees = np.where(unknown, np.minimum(degrees, np.maximum(state.n - 1.0, 1.0)), degrees)
+            band = stats.t.isf(self.doubt / max(self.n_asked, 1), np.minimum(degrees, 1e9)) * errors
+        found = np.where(np.isinf(self.n), self.promised, self.promised + band)
+        return np.where(found > 0.0, found, np.nan)
+
+    def after(self, state: RiskState, losses: Losses | None, stakes: Stakes, update: int) -> RiskState:
+        """Return the state after an update, with losses or without."""
+        n_contexts = len(self.promised)
+        factors = np.zeros((n_contexts, len(_SHARES)))
+        if losses is not None:
+            waiting = np.isnan(self.bounds(state)) & np.isfinite(self.promised)
+            first, rest = losses.split(waiting, update)
+            state = state.plus(first)
+            bounds = self.bounds(state)
+            with np.errstate(invalid="ignore"):
+                gains = np.log1p(_SHARES * (rest.values / bounds[rest.codes] - 1.0)[:, None])
+            for k in range(len(_SHARES)):
+                factors[:, k] = np.bincount(rest.codes, np.nan_to_num(gains[:, k], posinf=np.inf), n_contexts)
+            state = state.plus(rest)
+        return replace(state, wealth=state.wealth.after(self.worth * factors.ravel(), stakes, update))
+
+    def evidence(self, state: RiskState, left: float) -> Array:
+        """Return the e-value of each context."""
+        with np.errstate(over="ignore"):
+            wealth = np.exp(state.wealth.logs).reshape(len(self.promised), -1) @ self.weights
+        return np.where(np.isfinite(self.promised), wealth + left, 0.0)
+
+    def begun(self, state: RiskState) -> int:
+        """Return the update at which the strongest run of evidence began."""
+        return int(state.wealth.begun[np.argmax(state.wealth.runs)])
+
+    def table(self, state: RiskState, contexts: NDArray[Any], doubt: float, left: float) -> Table:
+        """Return promises, bounds, means with a confidence sequence, and e-values."""
+        lower, upper = sequence(state, doubt / max(len(self.promised), 1), self.worth)
+        return Table(
+            {
+                "context": contexts,
+                "n": state.n,
+                "promised": self.promised,
+                "bound": self.bounds(state),
+                "now": state.means,
+                "lower": lower,
+                "upper": upper,
+                "e_value": self.evidence(state, left),
+            }
+        )
+
+    def read(self, part: Part) -> RiskState:
+        """Return a state that was written."""
+        n_contexts = len(self.promised)
+        n, sums, squares = (part[name].numbers(n_contexts, finite=True) for name in ("n", "sums", "squares"))
+        return RiskState(n, sums, squares, Wealth.read(part, n_contexts * len(_SHARES)))
+
+
+def sequence(state: RiskState, doubt: float, worth: float = 1.0) -> tuple[Array, Array]:
+    r"""Return a confidence sequence of the mean losses: at every moment it holds them, with probability 1 - doubt.
+
+    The lower end is an empirical Bernstein bound and exact: with :math:`\psi(\lambda) = -\log(1-\lambda)-\lambda`,
+    :math:`\exp(\lambda \sum (\ell/m - 1) - \psi(\lambda) \sum (\ell/m - 1)^2)` is an e-process for the mean :math:`m`
+    of losses that are not negative (Fan, Grama and Liu 2015; Howard and others 2021), and needs their sums only. Without
+    a largest possible loss there is no exact upper end: this one is the normal mixture, which holds as losses become
+    many (Waudby-Smith and others 2024).
+    """
+    n, means, spreads = state.n, state.means, state.spreads
+    grid = np.geomspace(0.003, 0.9, 12)
+    psi = -np.log1p(-grid) - grid
+    level = math.log(2.0 / doubt)
+
+    def evidence(m: Array) -> Array:
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            first = state.sums / m - n
+            second = state.squares / m**2 - 2.0 * state.sums / m + n
+            return np.asarray(np.logaddexp.reduce(worth * (np.outer(first, grid) - np.outer(second, psi)), axis=1))
+
+    low, high = means * 1e-6, means.copy()
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        beyond = evidence(middle) - math.log(len(grid)) >= level
+        low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
+    draws = np.maximum(worth * n, 1.0)
+    rho = 0.1
+    with np.errstate(invalid="ignore"):
+        width = np.sqrt(2.0 * (draws * rho + 1.0) / (draws**2 * rho) * np.log(2.0 * np.sqrt(draws * rho + 1.0) / doubt))
+        upper = np.where(n >= _ENOUGH, means + spreads * width, np.inf)
+    return np.where(n > 0, np.where(low > means * 2e-6, low, 0.0), 0.0), np.where(n > 0, upper, np.inf)
