@@ -41,3 +41,18 @@ def largest_expected_score(mixes, scores, n_contexts):
         if problem.status == cp.OPTIMAL:
             return float(problem.value)
     return None
+
+
+def largest_log_likelihood(mixes, shares):
+    """Return the distribution that maximises ``shares @ log(p)``, or None where the solver gives up."""
+    p, counted = cp.Variable(len(shares)), np.flatnonzero(shares)
+    value = shares[counted] @ cp.log(p[counted])
+    problem = cp.Problem(cp.Maximize(value), [cp.sum(p) == 1.0, p >= 0.0, *conditions(mixes, p)])
+    for tol in (1e-12, 1e-10, 1e-9):
+        try:
+            problem.solve(solver=cp.CLARABEL, tol_gap_abs=tol, tol_gap_rel=tol, tol_feas=tol, max_iter=300)
+        except cp.error.SolverError:
+            continue
+        if problem.status == cp.OPTIMAL:
+            return np.maximum(p.value, 0.0) / np.maximum(p.value, 0.0).sum()
+    return None

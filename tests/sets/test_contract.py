@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import xlogy
 
 from counterpoise import sets
 from counterpoise.sets import ContextSet
@@ -117,6 +118,50 @@ def test_the_value_is_convex_monotone_and_follows_scale_and_shift(problem, share
     assert value(share * one + (1 - share) * two) <= share * value(one) + (1 - share) * value(two) + 1e-7
     assert value(np.maximum(one, two)) >= max(value(one), value(two)) - 1e-7
     assert value(scale * one + shift) == pytest.approx(scale * value(one) + shift, abs=1e-6)
+
+
+@st.composite
+def likelihoods(draw):
+    """Return a set, counts of any size, some of them 0, and a distribution that may lie outside."""
+    contexts = draw(members_of_the_family())
+    counts = vector(draw, contexts.p_hat, 0.0, 10.0).round(draw(st.sampled_from([0, 3]))) * draw(
+        st.sampled_from([1e-9, 1.0, 1e9])
+    )
+    weights = vector(draw, contexts.p_hat, 0.001, 1.0)
+    return contexts, counts, weights / weights.sum()
+
+
+@PROPERTY
+@given(likelihoods())
+def test_the_likeliest_member_is_one_and_no_member_exceeds_its_bound(problem):
+    contexts, counts, p = problem
+    found, n = contexts.likeliest(counts), counts.sum()
+    assert contexts.contains(found.distribution)
+    assert found.distribution.sum() == pytest.approx(1.0, abs=1e-12)
+    assert found.log_likelihood == pytest.approx(xlogy(counts, found.distribution).sum(), rel=1e-12, abs=1e-300)
+    assert found.log_likelihood <= found.upper <= found.log_likelihood + 1e-8 * n
+    for member in (contexts.project(p), contexts.p_hat):
+        assert xlogy(counts, member).sum() <= found.upper + 1e-12 * n
+    if n == 0.0:
+        np.testing.assert_array_equal(found.distribution, contexts.p_hat)
+        assert found.log_likelihood == found.upper == 0.0
+    elif contexts.is_simplex:
+        np.testing.assert_allclose(found.distribution, counts / n, atol=1e-12)
+
+
+@PROPERTY
+@given(likelihoods())
+def test_the_likeliest_member_depends_on_shares_alone_and_a_batch_is_its_rows(problem):
+    contexts, counts, _ = problem
+    batch = contexts.likeliest(np.stack([counts, 3.0 * counts, counts[::-1], 0.0 * counts]))
+    assert batch.distribution.shape == (4, counts.size)
+    for k, one in enumerate((counts, 3.0 * counts, counts[::-1], 0.0 * counts)):
+        found, n = contexts.likeliest(one), one.sum()
+        assert isinstance(found.log_likelihood, float)
+        assert isinstance(found.upper, float)
+        assert batch.log_likelihood[k] == pytest.approx(found.log_likelihood, abs=1e-9 * n)
+        assert batch.upper[k] == pytest.approx(found.upper, abs=1e-9 * n)
+    assert batch.log_likelihood[1] == pytest.approx(3.0 * batch.log_likelihood[0], abs=1e-9 * counts.sum())
 
 
 @PROPERTY

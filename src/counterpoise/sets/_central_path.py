@@ -77,7 +77,7 @@ class Objective:
         return Objective(self.scores[rows], self.logs[rows])
 
     def poles(self, prices: Array, here: Constraints) -> Array:
-        """Return what grows as a coordinate vanishes, multiplied by it: in the constraints at their prices, and here."""
+        """Return all poles, those of the constraints at their prices."""
         return np.asarray(np.einsum("bk,bkn->bn", prices, here.poles) + self.logs)
 
 
@@ -88,6 +88,7 @@ def maximise(
     start: Array,
     masses: Array,
     logs: Array | None = None,
+    enough: float = _ENOUGH,
 ) -> tuple[Variables, Array]:
     """Return the coordinates of the largest scores with their prices, and by how much at most they miss.
 
@@ -104,6 +105,8 @@ def maximise(
     logs : ndarray of shape (batch, n_coordinates), optional
         Weights of the logarithms of the coordinates in the objective, not negative and of a sum about 1; none by
         default.
+    enough : float
+        Gap at which to stop.
     """
     objective = Objective(scores, np.zeros_like(scores) if logs is None else logs)
     path = _CentralPath(geometry, constraints, start > 0.0, *geometry.weights(masses))
@@ -118,7 +121,7 @@ def maximise(
             best.put(active[better], now.at(better))
             idle[active] = np.where(after < 0.9 * error[active], 0, idle[active] + 1)
             error[active[better]] = after[better]
-            going = (error[active] > _ENOUGH) & (idle[active] < 40)
+            going = (error[active] > enough) & (idle[active] < 40)
             active, now = active[going], now.at(going)
             if active.size == 0:
                 break

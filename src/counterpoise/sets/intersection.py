@@ -25,6 +25,7 @@ from counterpoise.sets._base import (
 from counterpoise.sets._central_path import maximise
 from counterpoise.sets._geometry import Array, Constraints, Geometry, Mask
 from counterpoise.sets._joint import Joint
+from counterpoise.sets._likeliest_in_kl import within_kl_and_bounds
 from counterpoise.sets._one_limit import at_one_limit
 from counterpoise.sets._polyhedron import Polyhedron
 from counterpoise.sets._within_bounds import worst_within_bounds
@@ -35,6 +36,9 @@ from counterpoise.sets.total_variation import TotalVariationBall, greedy, moved_
 
 _FEW = 4
 """Limits up to which each is tried alone."""
+
+_WIDE = 1e-11
+"""Gap, per draw, that is left to the central path."""
 
 _BATCH_ENTRIES = 1 << 20
 """Entries of the largest array of a batch that is solved at once."""
@@ -229,7 +233,7 @@ class Intersection(ContextSet):
         return WorstCase(p, largest, unknown, unknown, self.p_hat)
 
     def likeliest_rows(self, shares: Array) -> tuple[Array, Array, Array]:
-        """Return likeliest members for a batch of shares of counts, their log-likelihoods per draw, and upper bounds."""
+        """Return likeliest members for a batch of shares of counts, log-likelihoods per draw, and upper bounds."""
         linear, smooth = self.joint.linear, self.joint.smooth
         if len(linear.b) == 0 and not smooth:
             p = scaled_between(shares, linear.low, linear.high, 1.0)
@@ -237,6 +241,9 @@ class Intersection(ContextSet):
         p, found, upper = np.empty(shares.shape), np.empty(len(shares)), np.full(len(shares), math.inf)
         todo = np.ones(len(shares), dtype=bool)
         for part in self.parts if len(self.parts) > 1 else ():
+            if isinstance(part, ShareLimits):
+                # Alone they take as long as all together.
+                continue
             # The likeliest of one part is the likeliest of all where it meets everything else; a bound it always is.
             rows = np.flatnonzero(todo)
             alone = part.likeliest(shares[rows])
@@ -244,6 +251,14 @@ class Intersection(ContextSet):
             upper[rows] = np.minimum(upper[rows], alone.upper)
             todo[rows] = [self.excess(one) > 0.0 for one in alone.distribution]
         rows = np.flatnonzero(todo)
+        if rows.size and len(linear.b) == 0 and len(smooth) == 1 and isinstance(smooth[0], KLBall):
+            ball = smooth[0]
+            p[rows], found[rows], above = within_kl_and_bounds(
+                ball.p_hat, math.log(2.0) * ball.radius, linear.low, linear.high, shares[rows]
+            )
+            # At a radius that hardly reaches into the bounds another method knows better.
+            rows, inner = rows[above - found[rows] > _WIDE], rows
+            upper[inner] = np.minimum(upper[inner], above)
         if rows.size:
             p[rows], found[rows], above = along_central_path(self, shares[rows])
             upper[rows] = np.minimum(upper[rows], above)

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoise.sets._base import SMALLEST, Ball, WorstCase, positive
 from counterpoise.sets._geometry import Array, Constraints
+from counterpoise.sets._likeliest_in_kl import within_kl
 from counterpoise.sets._one_row import LARGEST_SCORE, SMALLEST_SHARE, log1p_minus, tilt_of_one
-from counterpoise.sets.likeliest import within_kl
 
 _NATS = math.log(2.0)
 """Nats in a bit."""

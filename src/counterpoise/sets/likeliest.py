@@ -10,12 +10,14 @@ Every answer comes with a proven upper bound of the maximum. For any place :math
 
 whose right-hand side holds a worst case of the set; where the method has prices of its own, weak duality is as good.
 
-- **KL ball**, :math:`D(\hat p \| p) \le \varepsilon`: the conditions of optimality, :math:`y/p + \lambda \hat p/p = \nu`,
-  make the member a mixture :math:`(1-t)\,y + t\,\hat p` with :math:`\lambda = t / (1-t)`, and :math:`t` the least for
-  which it is a member: the root of a convex function of one variable. By duality the maximum is at most
-  :math:`f(p) + \lambda (\varepsilon - D(\hat p \| p))`.
-- **Bounds**: shares are scaled and cut, :math:`p_c = \min(\max(\tau y_c, l_c), u_c)`, with :math:`\tau` such that they sum to 1.
-- **Total variation**: shares that rise and shares that fall have a scale each, such that either way the radius is moved.
+- **KL ball**, :math:`D(\hat p \| p) \le \varepsilon`: the conditions of optimality,
+  :math:`y/p + \lambda \hat p/p = \nu`, make the member a mixture :math:`(1-t)\,y + t\,\hat p` with
+  :math:`\lambda = t / (1-t)`, and :math:`t` the least for which it is a member: the root of a convex function of one
+  variable. By duality the maximum is at most :math:`f(p) + \lambda (\varepsilon - D(\hat p \| p))`.
+- **Bounds**: shares are scaled and cut, :math:`p_c = \min(\max(\tau y_c, l_c), u_c)`, with :math:`\tau` such that
+  they sum to 1. Within both, the mixture is scaled and cut.
+- **Total variation**: shares that rise and shares that fall have a scale each, such that either way the radius is
+  moved.
 - **Sums by parent**: the parents' likeliest mix, divided within each parent as the counts are.
 - **All others**: the central path of :mod:`counterpoise.sets._central_path`, on which the logarithms are one more pole.
 """
@@ -32,8 +34,7 @@ from scipy import special
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets._central_path import maximise
-from counterpoise.sets._geometry import Array, Mask
-from counterpoise.sets._one_row import log1p_minus
+from counterpoise.sets._geometry import Array, Indices, Mask
 
 if TYPE_CHECKING:
     from counterpoise.sets._base import ContextSet
@@ -41,11 +42,11 @@ if TYPE_CHECKING:
 Rows = tuple[Array, Array, Array]
 """Distributions, log-likelihoods per draw, and their upper bounds."""
 
-_FARTHEST = 700.0
-"""Largest absolute log-odds of the two ends of a mixture: beyond it one of them is below the smallest float."""
-
 _AT_ONCE = 1 << 20
 """Entries of the largest array of a batch that is solved at once."""
+
+_ENOUGH = 1e-12
+"""Gap, per draw, at which a central path ends."""
 
 _POOR = 1e-10
 """Gap, per draw, from which a second bound is asked for."""
@@ -142,87 +143,6 @@ def certified(mixes: ContextSet, shares: Array, p: Array) -> Rows:
     return p, found, upper
 
 
-def within_kl(p_hat: Array, eps: float, shares: Array) -> Rows:
-    """Return the likeliest distributions whose divergence from ``p_hat`` is at most ``eps`` nats, finite and positive."""
-    seen = p_hat > 0.0
-    mixture = _Mixture(p_hat[seen], shares[:, seen] / p_hat[seen], shares[:, ~seen].sum(axis=1))
-    with np.errstate(all="ignore"):
-        outside = mixture.divergence_of_shares() > eps
-    p, slack = shares.copy(), np.zeros(len(shares))
-    rows = np.flatnonzero(outside)
-    if rows.size:
-        some = mixture.at(rows)
-        log_odds = _boundary(some, eps)
-        with np.errstate(all="ignore"):
-            to_centre, to_shares = special.expit(log_odds), special.expit(-log_odds)
-            p[rows] = to_shares[:, None] * shares[rows] + to_centre[:, None] * p_hat
-            slack[rows] = np.exp(log_odds) * (eps - some.divergence(log_odds)[0])
-    found = log_likelihoods(shares, p)
-    return p, found, found + slack
-
-
-@dataclass(frozen=True, eq=False)
-class _Mixture:
-    """Mixtures of the shares of counts and a centre that is positive everywhere; unseen contexts are in the shares alone."""
-
-    centre: Array
-    ratios: Array
-    unseen: Array
-
-    def at(self, rows: Array) -> _Mixture:
-        return _Mixture(self.centre, self.ratios[rows], self.unseen[rows])
-
-    def divergence_of_shares(self) -> Array:
-        return np.asarray(self.unseen - log1p_minus(self.ratios - 1.0, self.ratios) @ self.centre)
-
-    def divergence(self, log_odds: Array) -> tuple[Array, Array]:
-        """Return the divergence of the centre from the mixture, and its derivative in the log-odds of the centre.
-
-        A mixture is ``1 + u`` times the centre, and the mean of ``u`` is what the unseen contexts take: written with
-        it, first-order terms cancel on paper instead of in floating point.
-        """
-        to_centre, to_shares = special.expit(log_odds), special.expit(-log_odds)
-        away = self.ratios - 1.0
-        u = to_shares[:, None] * away
-        one_plus_u = to_centre[:, None] + to_shares[:, None] * self.ratios
-        value = to_shares * self.unseen - log1p_minus(u, one_plus_u) @ self.centre
-        slope = (u * away / one_plus_u) @ self.centre + self.unseen
-        return value, -to_centre * to_shares * slope
-
-
-def _boundary(mixture: _Mixture, eps: float) -> Array:
-    """Return the log-odds at which mixtures have divergence ``eps``, row by row, by safeguarded Newton steps.
-
-    The divergence falls in the log-odds: almost linearly where it is large, and its logarithm so where it is small.
-    Newton works on whichever is the straighter.
-    """
-    away = mixture.ratios - 1.0
-    # Near the centre the divergence is unseen u + variance u^2 / 2.
-    variance = (away * away) @ mixture.centre
-    u = 2.0 * eps / (mixture.unseen + np.sqrt(mixture.unseen**2 + 2.0 * eps * variance))
-    x = np.clip(special.logit(1.0 - np.minimum(u, 0.5)) if eps > 1e-3 else -np.log(u), -_FARTHEST, _FARTHEST)
-    low, high = np.full(len(x), -_FARTHEST), np.full(len(x), _FARTHEST)
-    log_odds, active = x.copy(), np.arange(len(x))
-    with np.errstate(all="ignore"):
-        for _ in range(200):
-            divergence, slope = mixture.divergence(x)
-            too_large = divergence > eps
-            low, high = np.where(too_large, x, low), np.where(too_large, high, x)
-            step = (eps - divergence) / slope if eps > 1.0 else divergence * np.log(eps / divergence) / slope
-            new = x + step
-            new = np.where(np.isfinite(new) & (new >= low) & (new <= high), new, 0.5 * (low + high))
-            log_odds[active] = new
-            # Quadratic convergence: after a step this small the next would be below rounding.
-            unfinished = np.abs(new - x) > 1e-9 * np.maximum(1.0, np.abs(x))
-            if not unfinished.any():
-                break
-            x = new
-            if not unfinished.all():
-                x, low, high, active = (one[unfinished] for one in (x, low, high, active))
-                mixture = mixture.at(np.flatnonzero(unfinished))
-    return log_odds
-
-
 def within_total_variation(mixes: ContextSet, radius: float, shares: Array) -> Rows:
     """Return the likeliest distributions of a total-variation ball."""
     p_hat = mixes.p_hat
@@ -237,8 +157,8 @@ def within_total_variation(mixes: ContextSet, radius: float, shares: Array) -> R
 def scaled_between(shares: Array, low: Array, high: Array, total: float) -> Array:
     """Return multiples of shares, cut to bounds, that sum to a total; shares of 0 take what is left, by their room.
 
-    The sum of the cut shares grows with the multiple and is piecewise linear. Between which two of the multiples where a
-    share enters or leaves its bounds it reaches the total is found by halving; then the multiple is a ratio.
+    The sum of the cut shares grows with the multiple and is piecewise linear, with a kink wherever a share enters or
+    leaves its bounds. Halving finds the two kinks between which the total is reached; there the multiple is a ratio.
     """
     counted = shares > 0.0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -302,7 +222,7 @@ def _start(mixes: ContextSet) -> Array:
     return np.where(possible, start, 0.0)
 
 
-def _possible(p_hat: Array, missing: Array, extremes: Array) -> Mask:
+def _possible(p_hat: Array, missing: Indices, extremes: Array) -> Mask:
     possible = p_hat > 0.0
     # Less than rounding leaves is nothing.
     possible[missing] = np.diagonal(extremes[:, missing]) > 1e-15
@@ -314,12 +234,13 @@ def _on_central_path(mixes: ContextSet, shares: Array, start: Array) -> Rows:
     extra = geometry.size - n
     logs = np.concatenate([shares, np.zeros((len(shares), extra))], axis=1)
     masses = np.maximum(start[:n], 0.1 / n)
-    found, error = maximise(geometry, mixes.constraints, np.zeros_like(logs), start, masses / masses.sum(), logs)
+    masses = masses / masses.sum()
+    found, error = maximise(geometry, mixes.constraints, np.zeros_like(logs), start, masses, logs, _ENOUGH)
     own = found.x[:, :n]
     # Concavity proves the bound where the path ended, whatever is lost on the way to a member.
     reach = np.maximum(2.0 + extra, np.abs(found.nu).max(axis=1))
     upper = log_likelihoods(shares, own) + reach * error
-    p, values, second = np.array([mixes.project(one) for one in own]), np.zeros(len(own)), upper.copy()
+    p, second = np.array([mixes.project(one) for one in own]), upper.copy()
     values = log_likelihoods(shares, p)
     poor = np.flatnonzero(~(upper - values <= _POOR))
     if poor.size:

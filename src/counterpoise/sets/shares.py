@@ -59,7 +59,7 @@ class Stated(ContextSet):
         return self.whole.worst_case(scores)
 
     def likeliest_rows(self, shares: Array) -> tuple[Array, Array, Array]:
-        """Return likeliest members for a batch of shares of counts, their log-likelihoods per draw, and upper bounds."""
+        """Return likeliest members for a batch of shares of counts, log-likelihoods per draw, and upper bounds."""
         return self.whole.likeliest_rows(shares)
 
     def interval(self, context: int) -> tuple[float, float]:
@@ -254,7 +254,7 @@ class Marginal(Stated):
         return A, np.concatenate([inner.high[below], -inner.low[above]])
 
     def likeliest_rows(self, shares: Array) -> tuple[Array, Array, Array]:
-        """Return the parents' likeliest mixes, divided within each parent as the counts are; equally where it has none."""
+        """Return the parents' likeliest mixes, divided within each parent as the counts are."""
         size = self.sums.sum(axis=1)
         if (size == 0.0).any():
             # A parent without contexts has no share, which its own set does not know.

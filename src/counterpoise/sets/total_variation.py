@@ -75,7 +75,7 @@ class TotalVariationBall(Ball):
         return np.maximum(p, 0.0)
 
     def likeliest_rows(self, shares: Array) -> tuple[Array, Array, Array]:
-        """Return likeliest members for a batch of shares of counts, their log-likelihoods per draw, and upper bounds."""
+        """Return likeliest members for a batch of shares of counts, log-likelihoods per draw, and upper bounds."""
         return within_total_variation(self, self.radius, shares)
 
     def worst_row(self, scores: Array) -> tuple[Array, float, float, float] | None:
