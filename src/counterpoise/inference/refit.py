@@ -17,10 +17,10 @@ Array = NDArray[np.float64]
 def refit_gain(influence: ArrayLike | None, excess: ArrayLike | None, mix: ArrayLike) -> float:
     r"""Estimate by how much a model refitted for a mix lowers the risk in that mix.
 
-    With parabolas in place of the risks it is :math:`q^\top K q / 2`, for the ``context_influence_`` :math:`K`: exact to
-    second order near the mix that the model is optimal for, where it is 0, and an estimate further away. It is about
-    the risk on the rows of the fit; part of it is noise that a refit would follow, the more, the fewer rows the
-    contexts of the mix have.
+    With parabolas in place of the risks it is :math:`q^\top K q / 2`, for the ``context_influence_`` :math:`K`. Near
+    the mix that the model is optimal for, where it is 0, that is right to second order; further away it is an estimate.
+    It is about the risk on the rows of the fit: part of it is noise that a refit would follow, the more, the fewer rows
+    the contexts of the mix have.
 
     Parameters
     ----------
