@@ -4,18 +4,21 @@ A bet on an update multiplies what is staked by a factor whose expectation is at
 came before. What begins with a stake of 1 then stays an e-process: by Ville's inequality it ever reaches :math:`1 /
 \alpha` with probability at most :math:`\alpha`, however often one looks.
 
-A change may come late, when a bet from the first day on has long lost its stake. So part of the stake is held back for
-every update: with weights :math:`w_k` that sum to at most 1 the wealth is :math:`\sum_k w_k \prod_{s \ge k} f_s`, plus
-what is not staked yet. That needs no memory of the past: :math:`S_t = (S_{t-1} + w_t) f_t`. With weights of 1 instead it
-is an e-detector (Shin, Ramdas and Rinaldo 2023): the mean number of updates until it reaches :math:`A` is at least
-:math:`A`.
+A change may come late, when a bet from the first day on has long lost its stake. There are two remedies. A bet that
+follows what came of late stakes nothing while that looks as the hypothesis says: its factor is 1. And where a bet has
+to be made on every update, part of the stake is held back for each: with weights :math:`w_k` that sum to at most 1 the
+wealth is :math:`\sum_k w_k \prod_{s \ge k} f_s`, plus what is not staked yet. That needs no memory of the past:
+:math:`S_t = (S_{t-1} + w_t) f_t`.
+
+Where evidence may begin anew with every update, :math:`S_t = \max(S_{t-1}, 1) f_t` is an e-detector (Shin, Ramdas and
+Rinaldo 2023): the mean number of updates until it, or a mixture of several, reaches :math:`A` is at least :math:`A`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +29,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 _FIRST = 0.6
-"""What is staked on a change before the first update: a model is often used where it was not made for from the start."""
+"""What is staked on a change before the first update: often a model is not made for where it is used from the start."""
 
 
 @dataclass(frozen=True)
@@ -35,22 +38,25 @@ class Stakes:
 
     Parameters
     ----------
-    ever : bool
-        Whether the stakes sum to one, so that the evidence holds for all time; else every update brings a new stake
-        of 1, and it is known how long the first false alarm takes on average.
+    kind : {"once", "spread", "every"}
+        All on the first update; spread over all updates to come; or at least 1 on every update, so that it is known how
+        long the first false alarm takes on average.
     """
 
-    ever: bool
+    kind: Literal["once", "spread", "every"]
 
-    def at(self, update: int) -> float:
-        """Return what is staked on a change just before an update; they count from 0."""
-        if not self.ever:
-            return 1.0
-        return _FIRST if update == 0 else self.left(update - 1) - self.left(update)
+    def on(self, logs: Array, update: int) -> Array:
+        """Return the logarithms of wealth that is staked on an update, from those before it; updates count from 0."""
+        if self.kind == "every":
+            return np.maximum(logs, 0.0)
+        if self.kind == "once":
+            return logs if update else np.zeros_like(logs)
+        new = _FIRST if update == 0 else self.left(update - 1) - self.left(update)
+        return np.logaddexp(logs, math.log(new))
 
     def left(self, update: int) -> float:
         """Return what is not staked yet after an update: it falls so slowly that late changes are no worse off."""
-        return (1.0 - _FIRST) * math.log(3.0) / math.log(update + 3.0) if self.ever else 0.0
+        return (1.0 - _FIRST) * math.log(3.0) / math.log(update + 3.0) if self.kind == "spread" else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +93,7 @@ class Wealth:
         """
         begun = np.where(self.runs > 0.0, self.begun, update)
         runs = np.maximum(self.runs + log_factors, 0.0)
-        return type(self)(np.logaddexp(self.logs, math.log(stakes.at(update))) + log_factors, runs, begun)
+        return type(self)(stakes.on(self.logs, update) + log_factors, runs, begun)
 
     def evidence(self, weights: Array, left: float) -> float:
         """Return the e-value of a mixture of the bets, with what is not staked yet."""

@@ -2,18 +2,20 @@ r"""Evidence that the mix of contexts is outside a set.
 
 Three kinds of bets, each valid for every mix in the set :math:`P`, also for one that moves about in it:
 
-- **One share.** The share of context c is above its largest value :math:`h_c` in the set, or below its least. Among all
-  members the one with :math:`p_c = h_c` is the hardest to tell from a mix with the share :math:`s > h_c`, so
+- **One share.** Context c seems to have the share :math:`s`, above the largest in the set, :math:`h_c`, or below the
+  least. Among all members the one with :math:`p_c = h_c` is the hardest to tell from that, so
 
   .. math:: (s / h_c)^{x_c} \, ((1 - s) / (1 - h_c))^{n - x_c}
 
-  has an expectation of at most 1 under every member. Some values of :math:`s` are tried, for each context and side.
-- **The mix of late.** :math:`q` is the mix of the last updates, :math:`p^*` the member nearest to it, its reverse
-  information projection: :math:`\prod_c (q_c / p^*_c)^{x_c}` has an expectation of at most 1 under every member (Grünwald,
-  de Heide and Koolen 2024), and grows by :math:`D(q \| P)` for each draw of :math:`q`. This finds changes of many
-  shares at once.
+  has an expectation of at most 1 under every member.
+- **The whole mix.** :math:`q` is what the mix seems to be, :math:`p^*` the member nearest to it, its reverse information
+  projection: :math:`\prod_c (q_c / p^*_c)^{x_c}` has an expectation of at most 1 under every member (Grünwald, de Heide
+  and Koolen 2024), and grows by :math:`D(q \| P)` with each draw of :math:`q`. This finds changes of many shares at once.
 - **One update.** The probability of its counts under a Dirichlet mixture of mixes, over the largest that any member
   gives them. This needs no past, for a single large update; it takes the mix to be the same within an update.
+
+What shares seem to be is told by decaying counts of the updates before, with a short and a long memory, from the centre
+of the set on. While that lies in the set nothing is staked, so a late change is found as well as an early one.
 
 Counts may be fractions: where m rows share one draw, each counts as 1/m of it. By Hölder's inequality the
 expectations are still at most 1, however rows of a group depend on one another.
@@ -24,7 +26,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,78 +39,45 @@ from counterpoise.watch.bets import Stakes, Wealth
 
 Array = NDArray[np.float64]
 
-_ODDS = (1.2, 1.6, 2.5, 6.0)
-"""How many times its odds at the edge of the set a share is supposed to have."""
-
-_MOST_BETS = 4000
-"""Bets on shares; with more contexts, fewer sizes of a change are tried."""
-
-_ONE_SHARE, _LATE, _ONE_UPDATE = 0.8, 0.1, 0.1
+_ONE_SHARE, _WHOLE_MIX, _ONE_UPDATE = 0.6, 0.25, 0.15
 """How much is staked on each kind of bet."""
+
+_SHARE_MEMORIES, _SHARE_PRIOR = (500.0, 5000.0), 50.0
+"""Draws after which shares have forgotten all but 1/e, and draws from the centre that they begin with."""
+
+_MIX_MEMORIES, _MIX_PRIOR = (50.0, 500.0), 20.0
+"""The same of whole mixes, for each context."""
 
 _CONCENTRATIONS = (10.0, 100.0, 1000.0)
 """Of the Dirichlet distributions around the centre of the set that a single update is compared with."""
 
-_KEPT = 50.0
-"""Draws for each context after which the mix of late has forgotten all but 1/e."""
-
-_PRIOR = 2.0
-"""Draws for each context, from the centre of the set, that the mix of late begins with."""
-
-
-@dataclass(frozen=True, eq=False)
-class Shares:
-    """Bets that a share is beyond a bound: log-likelihood ratios of rows of the context, and of others.
-
-    Attributes
-    ----------
-    context : ndarray of shape (n_bets,)
-        What the share is of.
-    own, other : ndarray of shape (n_bets,)
-    """
-
-    context: NDArray[np.intp]
-    own: Array
-    other: Array
-
-    @classmethod
-    def beyond(cls, intervals: Array, sizes: tuple[float, ...] = _ODDS) -> Self:
-        """Return the bets for every context and both sides.
-
-        Parameters
-        ----------
-        intervals : ndarray of shape (n_contexts, 2)
-            The least and the largest share in the set.
-        """
-        context, own, other = [], [], []
-        for side, rises in ((0, False), (1, True)):
-            # A share that may be anything on this side cannot be beyond it.
-            inner = np.flatnonzero((intervals[:, side] > 0.0) & (intervals[:, side] < 1.0))
-            edge = intervals[inner, side]
-            for size in sizes:
-                odds = edge / (1.0 - edge) * (size if rises else 1.0 / size)
-                context.append(inner)
-                own.append(np.log(odds / (1.0 + odds) / edge))
-                other.append(-np.log1p(odds) - np.log1p(-edge))
-        return cls(np.concatenate(context), np.concatenate(own), np.concatenate(other))
-
-    def log_factors(self, counts: Array, n: float) -> Array:
-        """Return what an update makes of each bet."""
-        here = counts[self.context]
-        return here * self.own + (n - here) * self.other
-
 
 @dataclass(frozen=True, eq=False)
 class MixState:
-    """What is known after some updates: the wealth of every bet, and the mix of late as decaying counts."""
+    """What is known after some updates.
 
-    wealth: Wealth
-    late: Array
+    Attributes
+    ----------
+    following : Wealth
+        Of the bets that follow what came of late.
+    one_update : Wealth
+        Of the bet on every update by itself.
+    memories : ndarray of shape (n_memories, n_contexts)
+        Decaying counts.
+    """
+
+    following: Wealth
+    one_update: Wealth
+    memories: Array
 
     @property
     def as_json(self) -> dict[str, Any]:
         """The same as what JSON can hold."""
-        return {**self.wealth.as_json, "late": numbers_json(np.round(self.late, 6))}
+        return {
+            "following": self.following.as_json,
+            "one_update": self.one_update.as_json,
+            "memories": [numbers_json(np.round(one, 6)) for one in self.memories],
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,28 +87,38 @@ class MixBets:
     Parameters
     ----------
     mixes : ContextSet
+    ever : bool
+        Whether the evidence is to hold for all time; else it begins anew with every update.
     """
 
     mixes: ContextSet
-
-    @cached_property
-    def shares(self) -> Shares:
-        """Bets on one share."""
-        fewer = max(1, min(len(_ODDS), _MOST_BETS // (2 * len(self.centre))))
-        sizes = _ODDS if fewer == len(_ODDS) else _ODDS[1 : 1 + fewer]
-        return Shares.beyond(share_intervals(self.mixes), sizes)
+    ever: bool = True
 
     @property
     def centre(self) -> Array:
-        """A member, from which the mix of late starts."""
+        """A member, from which memories start."""
         return self.mixes.p_hat
 
     @cached_property
+    def _intervals(self) -> Array:
+        """The least and the largest share in the set; one that may be anything on a side cannot be beyond it."""
+        ends = share_intervals(self.mixes)
+        return np.where((ends > 0.0) & (ends < 1.0), ends, np.nan)
+
+    @cached_property
+    def _lengths(self) -> Array:
+        """Of the memories: those of shares, then those of whole mixes."""
+        return np.array([*_SHARE_MEMORIES, *(len(self.centre) * one for one in _MIX_MEMORIES)])
+
+    @cached_property
     def weights(self) -> Array:
-        """The stake of each bet."""
-        n = len(self.shares.own)
-        one_share = np.full(n, _ONE_SHARE / n) if n else np.empty(0)
-        return np.append(one_share, [_LATE, _ONE_UPDATE])
+        """The stake of each bet that follows: a context's share, above and below, for each memory; and whole mixes."""
+        n_shares, n_mixes = 2 * len(self.centre) * len(_SHARE_MEMORIES), len(_MIX_MEMORIES)
+        return np.repeat([_ONE_SHARE / n_shares, _WHOLE_MIX / n_mixes], [n_shares, n_mixes])
+
+    @property
+    def _stakes(self) -> tuple[Stakes, Stakes]:
+        return (Stakes("once"), Stakes("spread")) if self.ever else (Stakes("every"), Stakes("every"))
 
     @cached_property
     def _priors(self) -> Array:
@@ -151,44 +130,70 @@ class MixBets:
     @property
     def begin(self) -> MixState:
         """Before the first update."""
-        return MixState(Wealth.none(len(self.weights)), _PRIOR * len(self.centre) * self.centre)
+        prior = np.repeat([_SHARE_PRIOR, _MIX_PRIOR * len(self.centre)], [len(_SHARE_MEMORIES), len(_MIX_MEMORIES)])
+        return MixState(Wealth.none(len(self.weights)), Wealth.none(1), np.outer(prior, self.centre))
 
-    def after(self, state: MixState, counts: Array, stakes: Stakes, update: int) -> MixState:
+    def after(self, state: MixState, counts: Array, update: int) -> MixState:
         """Return the state after an update.
 
         Parameters
         ----------
         counts : ndarray of shape (n_contexts,)
             Draws of each context.
+        update : int
+            Which one it is, from 0.
         """
+        once, spread = self._stakes
         n = float(counts.sum())
         if n == 0.0:
-            return replace(state, wealth=state.wealth.after(np.zeros(len(self.weights)), stakes, update))
-        q = state.late / state.late.sum()
-        nearest = self.mixes.likeliest(np.stack([q, counts]))
+            idle = state.following.after(np.zeros(len(self.weights)), once, update)
+            return replace(state, following=idle, one_update=state.one_update.after(np.zeros(1), spread, update))
+        seeming = state.memories / state.memories.sum(axis=1, keepdims=True)
+        shares, mixes = seeming[: len(_SHARE_MEMORIES)], seeming[len(_SHARE_MEMORIES) :]
+        nearest = self.mixes.likeliest(np.vstack([mixes, counts]))
+        gaps = nearest.upper - nearest.log_likelihood
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.where(q > 0.0, np.log(q) - np.log(nearest.distribution[0]), -np.inf)
-        # What the projection may lack to be exact is taken off, for each draw.
-        late = float(special.xlogy(counts, np.exp(ratios)).sum()) - n * float(
-            nearest.upper[0] - nearest.log_likelihood[0]
-        )
+            ratios = np.where(mixes > 0.0, mixes / nearest.distribution[:-1], 1.0)
+        # What a projection may lack to be exact is taken off, for each draw.
+        whole = special.xlogy(counts, ratios).sum(axis=1) - n * gaps[:-1]
         mixture = special.logsumexp([log_mixture(counts, prior) for prior in self._priors]) - math.log(
             len(self._priors)
         )
-        one_update = float(mixture - nearest.upper[1])
-        factors = np.append(self.shares.log_factors(counts, n), [late, one_update])
-        kept = math.exp(-n / (_KEPT * len(counts)))
-        return MixState(state.wealth.after(factors, stakes, update), kept * state.late + counts)
+        following = np.append(self._share_factors(shares, counts, n), whole)
+        kept = np.exp(-n / self._lengths)[:, None]
+        return MixState(
+            state.following.after(following, once, update),
+            state.one_update.after(np.array([float(mixture - nearest.upper[-1])]), spread, update),
+            kept * state.memories + counts,
+        )
 
-    def evidence(self, state: MixState, left: float) -> float:
-        """Return the e-value."""
-        return state.wealth.evidence(self.weights, left)
+    def _share_factors(self, shares: Array, counts: Array, n: float) -> Array:
+        """Return what an update makes of the bets on shares: nothing where they seem to be inside."""
+        factors = []
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for edge, outside in zip(self._intervals.T, (np.less, np.greater), strict=True):
+                found = special.xlogy(counts, shares / edge) + special.xlogy(n - counts, (1.0 - shares) / (1.0 - edge))
+                factors.append(np.where(outside(shares, edge), found, 0.0))
+        return np.stack(factors, axis=-1).ravel()
+
+    def evidence(self, state: MixState, update: int) -> float:
+        """Return the e-value after an update."""
+        left = self._stakes[1].left(update)
+        following = state.following.evidence(self.weights, 0.0)
+        return following + _ONE_UPDATE * state.one_update.evidence(np.ones(1), left)
 
     def begun(self, state: MixState) -> int:
         """Return the update at which the strongest run of evidence began."""
-        with np.errstate(divide="ignore"):
-            return int(state.wealth.begun[np.argmax(state.wealth.runs + np.log(self.weights))])
+        runs = np.append(state.following.runs + np.log(self.weights), state.one_update.runs + math.log(_ONE_UPDATE))
+        return int(np.append(state.following.begun, state.one_update.begun)[np.argmax(runs)])
 
     def read(self, part: Part) -> MixState:
         """Return a state that was written."""
-        return MixState(Wealth.read(part, len(self.weights)), part["late"].numbers(len(self.centre), finite=True))
+        rows, n = part["memories"].list, len(self.centre)
+        if len(rows) != len(self._lengths):
+            part["memories"].refuse(f"{len(self._lengths)} lists")
+        return MixState(
+            Wealth.read(part["following"], len(self.weights)),
+            Wealth.read(part["one_update"], 1),
+            np.array([one.numbers(n, finite=True) for one in rows]),
+        )

@@ -45,27 +45,37 @@ class Losses:
     codes : ndarray of shape (n_units,)
         Contexts.
     values : ndarray of shape (n_units,)
+    worth : float
+        How many independent draws each counts as, at most 1.
     """
 
     codes: Indices
     values: Array
+    worth: float = 1.0
 
     @classmethod
-    def of(cls, codes: Indices, values: Array, groups: Indices | None) -> Self:
-        """Take the mean over rows of one group and context."""
+    def of(cls, codes: Indices, values: Array, groups: Indices | None, worth: float = 1.0) -> Self:
+        """Take the mean over rows of one group and context.
+
+        Parameters
+        ----------
+        worth : float
+            How many draws a row counts as.
+        """
+        n_rows = len(codes)
         if groups is not None and len(codes):
             cells, inverse, sizes = np.unique(
                 np.stack([codes, groups]), axis=1, return_inverse=True, return_counts=True
             )
             codes, values = cells[0], np.bincount(inverse.ravel(), values) / sizes
         order = np.argsort(codes, kind="stable")
-        return cls(codes[order], values[order])
+        return cls(codes[order], values[order], min(1.0, worth * n_rows / max(len(codes), 1)))
 
     def sums(self, n_contexts: int, power: int = 1) -> Array:
         """Return the sums of a power of the losses, context by context."""
-        return np.bincount(self.codes, self.values**power, n_contexts)
+        return np.bincount(self.codes, self.values**power, n_contexts).astype(np.float64)
 
-    def split(self, waiting: NDArray[np.bool_], seed: int) -> tuple[Self, Self]:
+    def split(self, waiting: NDArray[np.bool_], seed: int) -> tuple[Self, ...]:
         """Return some of the losses of contexts that wait for a first look at their spread, and all others.
 
         They are drawn at random, since rows may be sorted by anything.
@@ -75,24 +85,37 @@ class Losses:
         for c in np.flatnonzero(waiting):
             here = np.flatnonzero(self.codes == c)
             first[random.permutation(here)[: min(_PILOT, math.ceil(len(here) / 2))]] = True
-        return type(self)(self.codes[first], self.values[first]), type(self)(self.codes[~first], self.values[~first])
+        return tuple(replace(self, codes=self.codes[one], values=self.values[one]) for one in (first, ~first))
 
 
 @dataclass(frozen=True, eq=False)
 class RiskState:
-    """What is known after some updates: how many losses, their sums and sums of squares, and the wealth of the bets."""
+    """What is known after some updates.
+
+    Attributes
+    ----------
+    n, sums, squares : ndarray of shape (n_contexts,)
+        How many losses, their sums and their sums of squares.
+    draws : ndarray of shape (n_contexts,)
+        What they are worth.
+    wealth : Wealth
+        Of the bets.
+    """
 
     n: Array
     sums: Array
     squares: Array
+    draws: Array
     wealth: Wealth
 
     def plus(self, losses: Losses) -> Self:
         """Count losses."""
         n_contexts = len(self.n)
+        n = losses.sums(n_contexts, 0)
         return replace(
             self,
-            n=self.n + np.bincount(losses.codes, minlength=n_contexts),
+            n=self.n + n,
+            draws=self.draws + losses.worth * n,
             sums=self.sums + losses.sums(n_contexts),
             squares=self.squares + losses.sums(n_contexts, 2),
         )
@@ -112,7 +135,7 @@ class RiskState:
     @property
     def as_json(self) -> dict[str, Any]:
         """The same as what JSON can hold."""
-        sums = {name: numbers_json(getattr(self, name)) for name in ("n", "sums", "squares")}
+        sums = {name: numbers_json(getattr(self, name)) for name in ("n", "sums", "squares", "draws")}
         return {**sums, **self.wealth.as_json}
 
 
@@ -130,22 +153,19 @@ class RiskBets:
         Draws that each rests on; infinite where it is no estimate.
     doubt : float
         The error budget of the bound.
-    worth : float
-        What a loss counts, where rows depend on one another and are not grouped.
     """
 
     promised: Array
     errors: Array
     n: Array
     doubt: float
-    worth: float = 1.0
 
     @property
     def begin(self) -> RiskState:
         """Before the first update."""
         n_contexts = len(self.promised)
         nothing = np.zeros(n_contexts)
-        return RiskState(nothing, nothing, nothing, Wealth.none(n_contexts * len(_SHARES)))
+        return RiskState(nothing, nothing, nothing, nothing, Wealth.none(n_contexts * len(_SHARES)))
 
     @property
     def weights(self) -> Array:
@@ -184,8 +204,9 @@ class RiskBets:
                 gains = np.log1p(_SHARES * (rest.values / bounds[rest.codes] - 1.0)[:, None])
             for k in range(len(_SHARES)):
                 factors[:, k] = np.bincount(rest.codes, np.nan_to_num(gains[:, k], posinf=np.inf), n_contexts)
+            factors *= losses.worth
             state = state.plus(rest)
-        return replace(state, wealth=state.wealth.after(self.worth * factors.ravel(), stakes, update))
+        return replace(state, wealth=state.wealth.after(factors.ravel(), stakes, update))
 
     def evidence(self, state: RiskState, left: float) -> Array:
         """Return the e-value of each context."""
@@ -199,7 +220,7 @@ class RiskBets:
 
     def table(self, state: RiskState, contexts: NDArray[Any], doubt: float, left: float) -> Table:
         """Return promises, bounds, means with a confidence sequence, and e-values."""
-        lower, upper = sequence(state, doubt / max(len(self.promised), 1), self.worth)
+        lower, upper = sequence(state, doubt / max(len(self.promised), 1))
         return Table(
             {
                 "context": contexts,
@@ -216,11 +237,11 @@ class RiskBets:
     def read(self, part: Part) -> RiskState:
         """Return a state that was written."""
         n_contexts = len(self.promised)
-        n, sums, squares = (part[name].numbers(n_contexts, finite=True) for name in ("n", "sums", "squares"))
+        n, sums, squares = (part[name].numbers(n_contexts, finite=True) for name in ("n", "sums", "squares", "draws"))
         return RiskState(n, sums, squares, Wealth.read(part, n_contexts * len(_SHARES)))
 
 
-def sequence(state: RiskState, doubt: float, worth: float = 1.0) -> tuple[Array, Array]:
+def sequence(state: RiskState, doubt: float) -> tuple[Array, Array]:
     r"""Return a confidence sequence of the mean losses: at every moment it holds them, with probability 1 - doubt.
 
     The lower end is an empirical Bernstein bound and exact: with :math:`\psi(\lambda) = -\log(1-\lambda)-\lambda`,
@@ -230,6 +251,8 @@ def sequence(state: RiskState, doubt: float, worth: float = 1.0) -> tuple[Array,
     many (Waudby-Smith and others 2024).
     """
     n, means, spreads = state.n, state.means, state.spreads
+    draws = np.maximum(state.draws, 1e-300)
+    worth = (draws / np.maximum(n, 1e-300))[:, None]
     grid = np.geomspace(0.003, 0.9, 12)
     psi = -np.log1p(-grid) - grid
     level = math.log(2.0 / doubt)
@@ -245,7 +268,6 @@ def sequence(state: RiskState, doubt: float, worth: float = 1.0) -> tuple[Array,
         middle = 0.5 * (low + high)
         beyond = evidence(middle) - math.log(len(grid)) >= level
         low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
-    draws = np.maximum(worth * n, 1.0)
     rho = 0.1
     with np.errstate(invalid="ignore"):
         width = np.sqrt(2.0 * (draws * rho + 1.0) / (draws**2 * rho) * np.log(2.0 * np.sqrt(draws * rho + 1.0) / doubt))

@@ -25,10 +25,11 @@ from counterpoise.tables.tabular.card import CardError, Part, number_json, numbe
 from counterpoise.times import as_times
 from counterpoise.watch.advice import Advice, Seen, advised
 from counterpoise.watch.bets import Stakes, Wealth
-from counterpoise.watch.mixes import MixBets, MixState, Shares
+from counterpoise.watch.mixes import MixBets, MixState
 from counterpoise.watch.periods import Period, Periods
 from counterpoise.watch.promise import Promise, checked_losses
 from counterpoise.watch.risks import Losses, RiskBets, RiskState
+from counterpoise.watch.strangers import UnseenBets
 from counterpoise.watch.written_sets import read_set, set_json
 
 Array = NDArray[np.float64]
@@ -41,8 +42,6 @@ _MOST_BATCHES = 1000
 _MOST_NAMES = 100
 _MOST_INFLUENCES = 40
 """Contexts up to which the state keeps the influence of each on each."""
-
-_UNSEEN_ODDS = (1.3, 2.0, 4.0, 16.0)
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class _State:
     e_values: Array
     largest: Array
     alarms: Mapping[str, _Alarm]
-    periods: Periods = Periods()
+    periods: Periods
     updates: int = 0
     batches: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -113,8 +112,13 @@ class _Rows:
 
     def where(self, chosen: NDArray[np.bool_], time: Any) -> _Rows:
         """Return some of the rows."""
-        losses, groups = (None if one is None else one[chosen] for one in (self.losses, self.groups))
-        return replace(self, time=time, codes=self.codes[chosen], losses=losses, groups=groups)
+        return replace(
+            self,
+            time=time,
+            codes=self.codes[chosen],
+            losses=None if self.losses is None else self.losses[chosen],
+            groups=None if self.groups is None else self.groups[chosen],
+        )
 
 
 class Watch:
@@ -197,14 +201,14 @@ class Watch:
 
     def _begin(self, settings: _Settings, promise: Promise) -> None:
         self._settings, self._promise = settings, promise
-        self._stakes = Stakes(ever=settings.run_length is None)
+        ever = settings.run_length is None
+        self._stakes = Stakes("spread" if ever else "every")
         promises = bool(np.isfinite(promise.risks).any())
         self._budgets = _Budgets.of(settings.unseen_share > 0.0, promises)
-        self._mix = MixBets(promise.mixes)
+        self._mix = MixBets(promise.mixes, ever)
         doubt = (1.0 - settings.confidence) * self._budgets.band
-        self._risk = RiskBets(promise.risks, promise.errors, promise.n, doubt, promise.worth)
-        edge = np.array([[0.0, settings.unseen_share]])
-        self._unseen = Shares.beyond(edge, _UNSEEN_ODDS)
+        self._risk = RiskBets(promise.risks, promise.errors, promise.n, doubt)
+        self._unseen = UnseenBets(settings.unseen_share)
         n = len(promise.contexts)
         self._state = _State(
             np.zeros(n),
@@ -213,11 +217,12 @@ class Watch:
             0.0,
             {},
             self._mix.begin,
-            Wealth.none(len(self._unseen.own)),
+            self._unseen.begin,
             self._risk.begin,
             np.array([1.0, 1.0, 1.0 if promises else 0.0]),
             np.array([1.0, 1.0, 1.0 if promises else 0.0]),
             {},
+            Periods(),
         )
 
     # --- what comes --------------------------------------------------------------------------------------------------
@@ -293,33 +298,26 @@ class Watch:
         worth = np.full(len(places), self._promise.worth)
         if rows.groups is not None:
             worth = np.minimum(worth, 1.0 / np.bincount(rows.groups)[rows.groups])
-        counts, draws = (np.bincount(places[known], one, n) for one in (np.ones(known.sum()), worth[known]))
+        counts, draws = _summed(places[known], n), _summed(places[known], n, worth[known])
         unseen_draws = float(worth[~known].sum())
-        mix = self._mix.after(state.mix, draws, self._stakes, update)
-        wealth = state.unseen_wealth.after(
-            self._unseen.log_factors(np.array([unseen_draws]), float(worth.sum())), self._stakes, update
-        )
+        mix = self._mix.after(state.mix, draws, update)
+        wealth = self._unseen.after(state.unseen_wealth, unseen_draws, float(worth.sum()), self._stakes, update)
         losses, kept = None, known
         if rows.losses is not None:
             kept = known & ~np.isnan(rows.losses)
-            losses = Losses.of(places[kept], rows.losses[kept], None if rows.groups is None else rows.groups[kept])
+            together = None if rows.groups is None else rows.groups[kept]
+            losses = Losses.of(places[kept], rows.losses[kept], together, self._promise.worth)
         risk = self._risk.after(state.risk, losses, self._stakes, update)
         unseen = _named(state.unseen, rows)
         strangers = state.unseen_rows + int(np.count_nonzero(~known))
-        if self._settings.unseen_share > 0.0:
-            weights = np.full(len(self._unseen.own), 1.0 / len(self._unseen.own))
-            e_unseen = wealth.evidence(weights, left)
-        else:
-            e_unseen = math.inf if strangers else 1.0
+        e_unseen = self._unseen.evidence(wealth, strangers, left)
         e_risk = float(self._risk.evidence(risk, left).max(initial=0.0)) / max(self._risk.n_asked, 1)
-        e_values = np.array([self._mix.evidence(mix, left), e_unseen, e_risk])
+        e_values = np.array([self._mix.evidence(mix, update), e_unseen, e_risk])
         time, notes = self._clocked(state, rows.time)
-        with_loss = np.zeros((2, n))
+        with_loss = sums = np.zeros(n)
         if rows.losses is not None:
-            with_loss = np.stack(
-                [np.bincount(places[kept], one, n) for one in (np.ones(kept.sum()), rows.losses[kept])]
-            )
-        period = Period(time, time, update, 1, counts, *with_loss, int(np.count_nonzero(~known)), e_values)
+            with_loss, sums = _summed(places[kept], n), _summed(places[kept], n, rows.losses[kept])
+        period = Period(time, time, update, 1, counts, with_loss, sums, int(np.count_nonzero(~known)), e_values)
         new = replace(
             state,
             rows=state.rows + counts,
@@ -342,7 +340,7 @@ class Watch:
         """Return the alarms so far, with those that this update raises."""
         begun = {
             "mix": lambda: self._mix.begun(state.mix),
-            "unseen": lambda: self._first_unseen(state),
+            "unseen": lambda: self._unseen.begun(state.unseen_wealth, state.updates - 1),
             "risk": lambda: self._risk.begun(state.risk),
         }
         alarms, last = dict(state.alarms), state.updates - 1
@@ -350,11 +348,6 @@ class Watch:
             if question not in alarms and weighted >= self.threshold:
                 alarms[question] = _Alarm(last, min(begun[question](), last))
         return alarms
-
-    def _first_unseen(self, state: _State) -> int:
-        if self._settings.unseen_share > 0.0:
-            return int(state.unseen_wealth.begun[np.argmax(state.unseen_wealth.runs)])
-        return state.updates - 1
 
     def _clocked(self, state: _State, time: Any) -> tuple[Any, tuple[str, ...]]:
         """Return the time of an update, not before that of the last one, and what there is to say about it."""
@@ -414,7 +407,7 @@ class Watch:
     @property
     def p_value(self) -> float:
         """Anytime-valid: it may be looked at after every update."""
-        return min(1.0, 1.0 / float(self._weighted(self._state.largest).max())) if self._stakes.ever else math.nan
+        return min(1.0, 1.0 / float(self._weighted(self._state.largest).max())) if self.run_length is None else math.nan
 
     def _weighted(self, e_values: Array) -> Array:
         """Return e-values times budgets; what is proof stays proof."""
@@ -452,7 +445,7 @@ class Watch:
                 "e_value": state.e_values,
                 "largest": state.largest,
                 "threshold": thresholds,
-                "p_value": p_values if self._stakes.ever else np.full(3, np.nan),
+                "p_value": p_values if self.run_length is None else np.full(3, np.nan),
                 "alarm": np.array([one is not None for one in alarms]),
                 "since": objects([None if one is None else state.periods.at(one.since) for one in alarms]),
             }
@@ -543,7 +536,9 @@ class Watch:
         worst = int(np.argmax(risks["e_value"]))
         seen = Seen(
             worth * rows,
-            *(question in state.alarms for question in QUESTIONS),
+            "mix" in state.alarms,
+            "unseen" in state.alarms,
+            "risk" in state.alarms,
             unseen / max(total, 1),
             self.contexts[worst],
             float(risks["promised"][worst]),
@@ -556,7 +551,7 @@ class Watch:
         """All in one line."""
         seen = f"{self.n_rows:,} rows in {self.n_updates:,} update{'s' if self.n_updates != 1 else ''}"
         if not self.alarm:
-            least = f"p-value {written(self.p_value, digits=2)}" if self._stakes.ever else "no alarm"
+            least = f"p-value {written(self.p_value, digits=2)}" if self.run_length is None else "no alarm"
             return f"All is well: {seen}, evidence {written(self.e_value, digits=2)} of {written(self.threshold)} ({least})."
         asked = {
             "mix": "the mix has left the set",
@@ -729,7 +724,7 @@ class Watch:
             part["unseen_draws"].finite,
             {one.list[0].python: int(one.list[1].finite) for one in part["unseen"].list},
             watch._mix.read(part["mix"]),
-            Wealth.read(part["unseen_wealth"], len(watch._unseen.own)),
+            Wealth.read(part["unseen_wealth"], watch._unseen.n_bets),
             watch._risk.read(part["risk"]),
             part["e_values"].numbers(3),
             part["largest"].numbers(3),
@@ -813,6 +808,10 @@ def _named(known: Mapping[Any, int], rows: _Rows) -> Mapping[Any, int]:
         if counts[k] and (label in found or len(found) < _MOST_NAMES):
             found[label] = found.get(label, 0) + int(counts[k])
     return found
+
+
+def _summed(places: NDArray[np.intp], n: int, weights: Array | None = None) -> Array:
+    return np.bincount(places, weights, n).astype(np.float64)
 
 
 def _short(batch: Any) -> str:
