@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from counterpoise.contexts import Contexts, encode
 from counterpoise.core.objective import ReferenceRisks
 from counterpoise.exceptions import InvalidInputError, RenamedParameterError
-from counterpoise.sets import RADIUS_METHODS, ContextSet, KLBall, Mix, RadiusMethod, confidence_radius, draws_in_groups
+from counterpoise.sets import ContextSet, KLBall, Mix, RadiusMethod, confidence_radius, draws_in_groups
 from counterpoise.sets.mix import Unseen
+from counterpoise.sets.radius import RADIUS_METHODS
 
 Array = NDArray[np.float64]
 

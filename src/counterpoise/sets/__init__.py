@@ -10,12 +10,11 @@ from counterpoise.sets.kl import KLBall
 from counterpoise.sets.ladder import RADIUS_TICKS, along_radii, radius_ladder
 from counterpoise.sets.likeliest import Likeliest
 from counterpoise.sets.mix import Mix
-from counterpoise.sets.radius import RADIUS_METHODS, RadiusMethod, confidence_radius, implied_confidence
+from counterpoise.sets.radius import RadiusMethod, confidence_radius, implied_confidence
 from counterpoise.sets.shares import Marginal, ShareBounds, ShareLimits
 from counterpoise.sets.total_variation import TotalVariationBall
 
 __all__ = [
-    "RADIUS_METHODS",
     "RADIUS_TICKS",
     "Ball",
     "BallKind",
