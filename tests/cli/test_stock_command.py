@@ -243,7 +243,12 @@ MISTAKES = {
     "salvage without a limit": (None, ("--salvage", "5"), 2, ["salvage", "max", "stock"]),
     "confidence of 2": (None, ("--confidence", "2"), 2, ["confidence", "2"]),
     "confidence of nan": (None, ("--confidence", "nan"), 2, ["confidence", "nan"]),
-    "radius of nonsense": (None, ("--radius", "wide"), 2, ["radius", "wide", "calibrated, agrawal, types or chi2"]),
+    "radius of nonsense": (
+        None,
+        ("--radius", "wide"),
+        2,
+        ["radius", "wide", "calibrated, agrawal, types, chi2 or anytime"],
+    ),
     "negative radius": (None, ("--radius", "-1"), 2, ["radius", "-1"]),
     "radius of nan": (None, ("--radius", "nan"), 2, ["radius", "nan"]),
     "no draws": (None, ("--draws", "0"), 2, ["draws"]),

@@ -213,7 +213,7 @@ def test_value_grows_with_the_radius(loss):
 def test_radius_follows_from_confidence_draws_and_method():
     X, y, codes = make(Logistic(), 3, 2, 0)
     counts = np.bincount(codes)
-    for method in ("types", "agrawal", "calibrated", "chi2"):
+    for method in ("types", "agrawal", "calibrated", "chi2", "anytime"):
         fit = fit_linear(X, y, codes, Logistic(), robustness=Robustness(confidence=0.9, radius=method))
         assert fit.mixes.radius == confidence_radius(counts, 0.9, method)
     fit = fit_linear(X, y, codes, Logistic(), robustness=Robustness(draws=40))

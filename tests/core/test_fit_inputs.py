@@ -204,7 +204,7 @@ REFUSED = {
     ),
     "unknown radius": (
         {"robustness": Robustness(radius="wide")},
-        "'wide'; choose 'types', 'agrawal', 'calibrated' or 'chi2'",
+        "'wide'; choose 'types', 'agrawal', 'calibrated', 'chi2' or 'anytime'",
     ),
     "negative radius": ({"robustness": Robustness(radius=-1.0)}, r"radius = -1\.0"),
     "NaN radius": ({"robustness": Robustness(radius=math.nan)}, "radius = nan"),

@@ -271,7 +271,7 @@ def test_every_model_of_the_path_is_the_model_fitted_at_that_radius(estimator, l
         assert vars(model).keys() == vars(alone).keys()
 
 
-@pytest.mark.parametrize("method", ["types", "agrawal", "calibrated", "chi2"])
+@pytest.mark.parametrize("method", ["types", "agrawal", "calibrated", "chi2", "anytime"])
 def test_levels_can_be_confidences(method):
     model = cpo.RobustLogisticRegression(radius=method, draws=200)
     asked = [0.99, 0.5, 0.9, 1.0]

@@ -174,7 +174,7 @@ def test_boosting_holds_rows_out_of_all_of_their_contexts_and_some_of_each(seed)
     assert split.n_contexts == 6
 
 
-@pytest.mark.parametrize("radius", ["types", "agrawal", "calibrated", "chi2"])
+@pytest.mark.parametrize("radius", ["types", "agrawal", "calibrated", "chi2", "anytime"])
 @pytest.mark.parametrize("mix", [None, {"diabetic": (0.1, 0.9)}, cpo.Mix(counts=dict.fromkeys(NAMES, 10))])
 def test_radii_that_follow_from_counts_are_refused(radius, mix):
     for model in (

@@ -26,7 +26,7 @@ radii = st.one_of(
     st.sampled_from([0.0, 1e-300, 1e-12, 1e-6, 1e-3, 0.05, 0.5, 2.0, 30.0, 1e3, 1e300, float("inf")]),
     st.floats(0, 5),
 )
-switch_radius = st.one_of(radii, radii, st.sampled_from(["types", "agrawal", "calibrated", "chi2"]))
+switch_radius = st.one_of(radii, radii, st.sampled_from(["types", "agrawal", "calibrated", "chi2", "anytime"]))
 wrong_radius = st.sampled_from([-1.0, float("nan"), "x", None, True, [1.0], 10**400, np.float32(0.5), "0.5"])
 confidences = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 0.99, 1 - 1e-16, 1.0, 5e-324]))
 wrong_confidence = st.sampled_from([-0.1, 1.1, float("nan"), "x", None, 10**400, np.array([0.5])])

@@ -24,7 +24,7 @@ _counts = st.one_of(
 radius_case = st.tuples(
     _counts,
     data.often(data.confidences, data.wrong_confidence),
-    st.sampled_from([*["types", "agrawal", "calibrated", "chi2"] * 5, "odd", None]),
+    st.sampled_from([*["types", "agrawal", "calibrated", "chi2", "anytime"] * 5, "odd", None]),
     st.one_of(*[st.none()] * 4, st.sampled_from([1.0, 20.0, 1e-300, 5e-324, 1e300, 0.0, -1.0, "x", 10**400])),
 )
 

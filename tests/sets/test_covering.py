@@ -8,7 +8,7 @@ from scipy import stats
 from counterpoise.exceptions import CoverageWarning, InvalidInputError
 from counterpoise.sets import Chi2Ball, KLBall, confidence_radius, covering_radius
 
-METHODS = ["types", "agrawal", "calibrated", "chi2"]
+METHODS = ["types", "agrawal", "calibrated", "chi2", "anytime"]
 COUNTS = [900, 400, 200, 120, 80]
 
 

@@ -12,7 +12,10 @@ from counterpoise.sets import confidence_radius
 
 PROPERTY = settings(max_examples=80, deadline=None, derandomize=True)
 
-METHODS = ["types", "agrawal", "calibrated", "chi2"]
+BY_NUMBER = ["types", "agrawal", "calibrated", "chi2"]
+"""Methods that go by the numbers of contexts and of draws alone."""
+
+METHODS = [*BY_NUMBER, "anytime"]
 CONFIDENCES = st.floats(0, 1, exclude_max=True) | st.sampled_from([0.0, 5e-324, 0.5, 0.9, 0.99, 1 - 1e-9, 1 - 2**-53])
 
 STOCK_COUNTS = [280, 14, 14, 14, 13, 13, 13, 13, 13, 13]
@@ -71,7 +74,7 @@ def test_radius_grows_with_the_confidence(method, n_c, one, other):
     assert 0 <= confidence_radius(n_c, low, method) <= confidence_radius(n_c, high, method) < math.inf
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", BY_NUMBER)
 @PROPERTY
 @given(counts(), CONFIDENCES)
 def test_only_the_number_of_contexts_and_of_draws_matters(method, n_c, confidence):
@@ -81,7 +84,7 @@ def test_only_the_number_of_contexts_and_of_draws_matters(method, n_c, confidenc
     assert confidence_radius(spread, confidence, method) == pytest.approx(expected, rel=1e-12, abs=0)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", BY_NUMBER)
 @PROPERTY
 @given(counts(), CONFIDENCES, st.floats(2000, 1e9))
 def test_draws_replace_the_number_of_samples(method, n_c, confidence, draws):
@@ -148,7 +151,7 @@ def test_chi2_warns_when_draws_are_few(n_c, draws):
         confidence_radius(n_c, 0.9, "chi2", draws=draws)
 
 
-@pytest.mark.parametrize("method", ["types", "agrawal", "calibrated"])
+@pytest.mark.parametrize("method", ["types", "agrawal", "calibrated", "anytime"])
 def test_bounds_for_every_n_do_not_warn(method):
     assert confidence_radius([1, 1, 0], 0.9, method) > 0
 
@@ -202,5 +205,5 @@ def test_draws_that_are_no_positive_number_are_refused(draws):
 
 @pytest.mark.parametrize("method", ["hoeffding", "Types", None, 3, ["types"]])
 def test_unknown_method_is_refused_and_the_choices_are_listed(method):
-    with pytest.raises(InvalidInputError, match="choose 'types', 'agrawal', 'calibrated' or 'chi2'"):
+    with pytest.raises(InvalidInputError, match="choose 'types', 'agrawal', 'calibrated', 'chi2' or 'anytime'"):
         confidence_radius([10, 10], 0.9, method)

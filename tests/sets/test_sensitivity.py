@@ -11,7 +11,7 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import KLBall, confidence_radius, implied_confidence
 
 PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
-METHODS = ["types", "agrawal", "calibrated", "chi2"]
+METHODS = ["types", "agrawal", "calibrated", "chi2", "anytime"]
 
 
 @st.composite
@@ -167,5 +167,5 @@ def test_one_context_is_known_for_certain(method, radius):
 
 
 def test_implied_confidence_names_an_unknown_method():
-    with pytest.raises(InvalidInputError, match="'types', 'agrawal', 'calibrated' or 'chi2'"):
+    with pytest.raises(InvalidInputError, match="'types', 'agrawal', 'calibrated', 'chi2' or 'anytime'"):
         implied_confidence(0.1, [5, 5], "bernstein")

@@ -347,7 +347,7 @@ def test_the_path_leads_from_erm_to_minimax_regret_through_the_order(terms):
             assert row["worst_excess"] == pytest.approx(sales.excess(row["order"]).max(), abs=1e-9)
 
 
-@pytest.mark.parametrize("method", ["types", "agrawal", "calibrated", "chi2"])
+@pytest.mark.parametrize("method", ["types", "agrawal", "calibrated", "chi2", "anytime"])
 def test_confidence_and_radius_are_inverse_to_each_other(method):
     one = plan_stock(**market(16, n_products=1, rows=(10, 14)), radius=method, confidence=0.93).plans[0]
     assert one.radius_at(0.93) == pytest.approx(one.radius)

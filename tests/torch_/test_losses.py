@@ -156,7 +156,7 @@ def test_evaluation_learns_nothing():
 
 
 @pytest.mark.parametrize(
-    "radius", [0.0, 1e-6, 0.01, 0.3, 2.0, 20.0, math.inf, "types", "chi2", "agrawal", "calibrated"]
+    "radius", [0.0, 1e-6, 0.01, 0.3, 2.0, 20.0, math.inf, "types", "chi2", "agrawal", "calibrated", "anytime"]
 )
 @pytest.mark.parametrize("references", [None, [0.4, 0.0, 0.9]], ids=["risk", "excess"])
 def test_closed_form_weights_are_the_exact_worst_case(radius, references):

@@ -43,7 +43,9 @@ Force = Annotated[bool, typer.Option("--force", help="Replace files that exist."
 Confidence = Annotated[float, typer.Option(help="Confidence level of the set of plausible mixes, from 0 to 1.")]
 Radius = Annotated[
     str,
-    typer.Option(help="Rule for the size of that set: calibrated, agrawal, types or chi2; or its size in bits."),
+    typer.Option(
+        help="Rule for the size of that set: calibrated, agrawal, types, chi2 or anytime; or its size in bits."
+    ),
 ]
 DrawsOption = Annotated[
     str | None,
@@ -369,7 +371,8 @@ def checked_radius(radius: str) -> Any:
         bits = math.nan
     if not bits >= 0:
         raise InvalidInputError(
-            f"--radius is {radius!r}; choose calibrated, agrawal, types or chi2, or a number of bits, 0 or more."
+            f"--radius is {radius!r}; choose calibrated, agrawal, types, chi2 or anytime, or a number of bits, "
+            "0 or more."
         )
     return bits
 

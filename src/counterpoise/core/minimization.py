@@ -66,7 +66,7 @@ def minimize(
         these or ``mix``.
     confidence : float
         Level of the confidence set; 1 is the whole simplex, that is minimax regret.
-    radius : {"types", "agrawal", "calibrated", "chi2"} or float
+    radius : {"types", "agrawal", "calibrated", "chi2", "anytime"} or float
         How the radius follows from the confidence, or the radius itself in bits; 0 is empirical risk minimisation.
     draws : float, optional
         Independent draws of a context, where the counted samples are not; see :func:`counterpoise.effective_draws`.

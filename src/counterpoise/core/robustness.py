@@ -16,6 +16,7 @@ from counterpoise.core.objective import ReferenceRisks
 from counterpoise.exceptions import InvalidInputError, RenamedParameterError
 from counterpoise.sets import ContextSet, KLBall, Mix, RadiusMethod, confidence_radius, draws_in_groups
 from counterpoise.sets.mix import Unseen
+from counterpoise.sets.radius import RADIUS_METHODS
 
 Array = NDArray[np.float64]
 
@@ -60,7 +61,7 @@ class Robustness(Criterial):
     ----------
     confidence : float
         Level of the confidence set; 1 is the whole simplex.
-    radius : {"types", "agrawal", "calibrated", "chi2"} or float
+    radius : {"types", "agrawal", "calibrated", "chi2", "anytime"} or float
         How the radius follows from the confidence, or the radius itself in bits.
     draws : float or "groups", optional
         Independent draws of a context in the data, where rows are not; ``"groups"`` has to be replaced by a number, see
@@ -223,7 +224,7 @@ def check_parameters(params: Mapping[str, Any], references: Sequence[str] = REFE
             params["radius"] in get_args(RadiusMethod)
             if isinstance(params["radius"], str)
             else _is_number(params["radius"], 0.0),
-            "'types', 'agrawal', 'calibrated' or 'chi2', or a number of bits, 0 or more",
+            f"{RADIUS_METHODS}, or a number of bits, 0 or more",
         ),
         "draws": (
             params["draws"] is None

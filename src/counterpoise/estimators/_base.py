@@ -225,7 +225,7 @@ class RobustEstimator(Criterial, BaseEstimator):  # type: ignore[misc]
     ----------
     confidence : float, default=0.99
         Level of the confidence set of context mixes; 1 is every mix.
-    radius : {"types", "agrawal", "calibrated", "chi2"} or float, default="types"
+    radius : {"types", "agrawal", "calibrated", "chi2", "anytime"} or float, default="types"
         How the size of the set follows from the confidence, or the size itself in bits.
     draws : float or "groups", optional
         Independent draws of a context in the data, where rows are not independent. ``"groups"`` estimates them from

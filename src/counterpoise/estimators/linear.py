@@ -189,7 +189,7 @@ class RobustLinearModel(RobustEstimator):
     ----------
     confidence : float, default=0.99
         Level of the confidence set of context mixes; 1 is every mix.
-    radius : {"types", "agrawal", "calibrated", "chi2"} or float, default="types"
+    radius : {"types", "agrawal", "calibrated", "chi2", "anytime"} or float, default="types"
         How the size of the set follows from the confidence, or the size itself in bits. 0 is empirical risk
         minimisation.
     draws : float or "groups", optional

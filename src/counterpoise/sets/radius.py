@@ -12,8 +12,12 @@ from scipy import special
 
 from counterpoise.exceptions import CoverageWarning, InvalidInputError
 from counterpoise.sets.calibration import calibrated_confidence, calibrated_quantile
+from counterpoise.sets.evidence import log_mixture
 
-RadiusMethod = Literal["types", "agrawal", "calibrated", "chi2"]
+RadiusMethod = Literal["types", "agrawal", "calibrated", "chi2", "anytime"]
+
+RADIUS_METHODS = "'types', 'agrawal', 'calibrated', 'chi2' or 'anytime'"
+"""The methods in words."""
 
 CHI2_DRAWS_PER_CONTEXT = 10
 """Below this many draws per context, and more where there are over 100 contexts, the chi-squared limit under-covers.
@@ -40,7 +44,7 @@ def confidence_radius(
         Samples per context. A context that was declared but never seen has count 0 and is counted.
     confidence : float in [0, 1]
         1 gives infinity: the whole simplex.
-    method : {"types", "agrawal", "calibrated", "chi2"}
+    method : {"types", "agrawal", "calibrated", "chi2", "anytime"}
         ``"types"``: the method of types, :math:`(C \log_2(n+1) - \log_2(1-\beta)) / n`; valid for every n, and loose.
         ``"agrawal"``: the Chernoff bound of Agrawal (2020), :math:`x/n` with
         :math:`e^{-x} (e x / (C-1))^{C-1} = 1-\beta`; valid for every n, and tighter from a handful of draws on: 1.4
@@ -49,6 +53,12 @@ def confidence_radius(
         error added; covers at every mix and for every n, like the two above, and is about half of Agrawal's up to a
         confidence of .999999. Beyond that, and beyond 100,000 contexts, it is Agrawal's.
         ``"chi2"``: the limit :math:`\chi^2_{C-1}(\beta) / (2n)`; exact as n grows, and too small when n/C is small.
+        ``"anytime"``: covers at every number of draws at once, where the four above cover at one that was fixed before:
+        for a set that is made again as data accumulate, however often. It is
+        :math:`(\log\frac{1}{1-\beta} + \sum_c x_c \log\frac{x_c}{n} - \log M(x)) / n` nats, with :math:`M` the
+        Dirichlet(1/2) mixture of likelihoods (:func:`counterpoise.sets.evidence.log_mixture`), proven by Ville's
+        inequality. It depends on the counts themselves, and falls like :math:`\frac{C-1}{2} \log n / n`: smaller
+        than Agrawal's up to about 100 draws, 1.2 to 1.5 times that with 1,000, and 2 to 4 times with a million.
     draws : float, optional
         How many independent draws of a context the data hold; the number of samples by default. Rows that share one
         draw are not evidence of their own about the mix: 400 sales on 20 days are 20 draws of the weather, or fewer
@@ -60,8 +70,7 @@ def confidence_radius(
     """
     n_contexts, n_draws = checked_counts(counts, draws)
     confidence = _checked_confidence(confidence)
-    if method not in get_args(RadiusMethod):
-        raise InvalidInputError(f"method is {method!r}; choose 'types', 'agrawal', 'calibrated' or 'chi2'.")
+    _check_method(method)
     if confidence == 1.0:
         return math.inf
     surprise = -math.log1p(-confidence)
@@ -69,6 +78,8 @@ def confidence_radius(
         nats = (n_contexts * math.log1p(n_draws) + surprise) / n_draws
     elif method == "agrawal":
         nats = _agrawal(n_contexts, surprise) / n_draws
+    elif method == "anytime":
+        nats = (surprise + _anytime(counts, n_draws)) / n_draws if n_contexts > 1 else 0.0
     elif method == "calibrated":
         nats = _calibrated(n_contexts, confidence, n_draws) / n_draws
     else:
@@ -84,8 +95,7 @@ def implied_confidence(
     It is 0 where even the smallest confidence needs a larger set.
     """
     n_contexts, n_draws = checked_counts(counts, draws)
-    if method not in get_args(RadiusMethod):
-        raise InvalidInputError(f"method is {method!r}; choose 'types', 'agrawal', 'calibrated' or 'chi2'.")
+    _check_method(method)
     if math.isinf(radius) or (n_contexts == 1 and method != "types"):
         return 1.0
     nats = radius * math.log(2.0) * n_draws
@@ -94,6 +104,8 @@ def implied_confidence(
         return float(special.gammainc(0.5 * k, nats))
     if method == "types":
         surprise = nats - n_contexts * math.log1p(n_draws)
+    elif method == "anytime":
+        surprise = nats - _anytime(counts, n_draws)
     else:
         surprise = nats - k - k * math.log(nats / k) if nats > k else 0.0
     if method == "calibrated":
@@ -120,6 +132,14 @@ def _agrawal(n_contexts: int, surprise: float) -> float:
         if abs(step) <= 1e-15 * z:
             break
     return k * (1.0 + z)
+
+
+def _anytime(counts: ArrayLike, n_draws: float) -> float:
+    """Return by how much the largest log-likelihood exceeds that of the mixture: what looking at any time costs."""
+    values = np.asarray(counts, dtype=np.float64)
+    x = values * (n_draws / float(values.sum()))
+    largest = float(special.xlogy(x, x / n_draws).sum())
+    return max(largest - log_mixture(x), 0.0)
 
 
 def _calibrated(n_contexts: int, confidence: float, n_draws: float) -> float:
@@ -156,6 +176,11 @@ def _chi2(n_contexts: int, confidence: float, n_draws: float) -> float:
     lower_tail = confidence < 0.5
     half = special.gammaincinv(shape, confidence) if lower_tail else special.gammainccinv(shape, 1.0 - confidence)
     return float(half)
+
+
+def _check_method(method: str) -> None:
+    if method not in get_args(RadiusMethod):
+        raise InvalidInputError(f"method is {method!r}; choose {RADIUS_METHODS}.")
 
 
 def checked_counts(counts: ArrayLike, draws: float | None) -> tuple[int, float]:

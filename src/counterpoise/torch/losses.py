@@ -239,7 +239,7 @@ class RobustLoss(ContextLoss):
         Training samples in each context.
     confidence : float
         Of the set of plausible mixes; 1 is every mix.
-    radius : {"types", "agrawal", "calibrated", "chi2"} or float
+    radius : {"types", "agrawal", "calibrated", "chi2", "anytime"} or float
         How the size of the set follows from the confidence, or the size itself in bits.
     draws : float, optional
         Independent draws of a context in the data, where samples are not; see :func:`counterpoise.effective_draws`.

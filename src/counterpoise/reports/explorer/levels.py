@@ -56,7 +56,7 @@ class Levels:
         small to meet what is known about the mix.
     chosen : int
         The level that was asked for.
-    method : {"types", "agrawal", "calibrated", "chi2"}
+    method : {"types", "agrawal", "calibrated", "chi2", "anytime"}
         The one that was asked for, or ``"types"`` where the radius itself was.
     cautions : mapping from method to str
         What speaks against a method on these data.
