@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,9 @@ Array = NDArray[np.float64]
 
 _PANELS = 12
 """Contexts whose shares are drawn."""
+
+_HEAD = 1 << 16
+"""Bytes of a page among which its style is."""
 
 _POINTS = 40
 """Stretches of time in which they are."""
@@ -78,6 +82,15 @@ def written(watch: Watch, title: str = "", settings: Mapping[str, Any] | None = 
         history=_history(watch),
         level=f"{100.0 * watch.confidence:g}%",
     )
+
+
+def is_page(path: Path) -> bool:
+    """Whether a file is a page that :func:`written` made, which a later one may replace."""
+    try:
+        with path.open("rb") as file:
+            return b"/* counterpoise watch */" in file.read(_HEAD)
+    except OSError:
+        return False
 
 
 def _settings(watch: Watch) -> dict[str, Any]:
