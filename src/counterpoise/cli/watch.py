@@ -85,8 +85,8 @@ def watch(
     `counterpoise watch model/ 2024.csv --time day --out watch.html`
 
     Three questions are asked: has the mix of contexts left the set that the model was made for, are there contexts that
-    it has never seen, and, where targets are known, has the risk of a context grown beyond what the fit promised. One may
-    look as often as one likes: without a change, there is an alarm with a probability of at most 1 - confidence, ever.
+    it has never seen, and, where targets are known, has the risk of a context grown beyond what the fit promised. Look
+    as often as you like: without a change, the probability of an alarm, ever, is at most 1 - confidence.
 
     What was seen is kept beside the model. Exit codes: 0 all is well, 3 alarm, 1 failed, 2 invalid request.
     """
@@ -113,11 +113,11 @@ def watch(
     name = f"{table.path.name} {table.fingerprint}" if batch is None else batch
     given: dict[str, Any] = {"confidence": confidence, "run_length": run_length, "unseen_share": unseen_share}
     settings = {option: value for option, value in given.items() if value is not None}
-    with speaker.step("watching"), Watch.open(place, TableModel(saved), restart=restart, **settings) as watch:
+    with speaker.step("watching"), Watch.open(place, TableModel(saved), restart=restart, **settings) as seen:
         for one in rows.updates():
             own = name if one.time is None else f"{name} {one.time}"
-            watch.update(one.contexts, one.losses, one.groups, time=one.time, batch=own)
-    speaker.note(*watch.notes)
+            seen.update(one.contexts, one.losses, one.groups, time=one.time, batch=own)
+    speaker.note(*seen.notes)
     if out is not None:
         facts = {
             "model": str(model),
@@ -128,17 +128,17 @@ def watch(
             **({} if time is None else {"time": time}),
             "state": str(place),
         }
-        html = written(watch, f"{saved.target} by {' x '.join(saved.context)}: the model on watch", facts)
+        html = written(seen, f"{saved.target} by {' x '.join(saved.context)}: the model on watch", facts)
         whole(
             out,
             lambda path: path.write_text(html, encoding="utf-8"),
             lambda: check_output(out, force or is_page(out)),
         )
     if as_json:
-        tell_json(watch.json)
+        tell_json(seen.json)
     else:
-        tell(watch.words)
-    if watch.alarm:
+        tell(seen.words)
+    if seen.alarm:
         raise typer.Exit(ALARM)
 
 
