@@ -34,7 +34,8 @@ def time_axis(labels: Sequence[Any]) -> tuple[Array, list[tuple[float, str]]]:
     times = as_times(objects(list(labels))) if len(labels) else None
     if times is not None:
         days = (times - np.datetime64("1970-01-01", "us")) / np.timedelta64(1, "D")
-        return days.astype(np.float64), _dated(times.min(), times.max())
+        are_days = bool((times.astype("M8[D]") == times).all())
+        return days.astype(np.float64), _dated(times.min(), times.max(), are_days)
     if len(labels) and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in labels):
         values = np.asarray(labels, dtype=np.float64)
         marks = labelled(ticks(float(values.min()), float(values.max())))
@@ -43,9 +44,9 @@ def time_axis(labels: Sequence[Any]) -> tuple[Array, list[tuple[float, str]]]:
     return np.arange(len(labels), dtype=np.float64), [(float(k), words) for k, words in named.items()]
 
 
-def _dated(first: np.datetime64, last: np.datetime64) -> list[tuple[float, str]]:
+def _dated(first: np.datetime64, last: np.datetime64, are_days: bool) -> list[tuple[float, str]]:
     """Return round dates, or times of a day, between two."""
-    for unit, steps in (("m", _MINUTES), ("D", _DAYS), ("M", _MONTHS)):
+    for unit, steps in (("m", () if are_days else _MINUTES), ("D", _DAYS), ("M", _MONTHS)):
         start, stop = first.astype(f"M8[{unit}]"), last.astype(f"M8[{unit}]")
         span = int((stop - start).astype(np.int64))
         # Counted from a round one: midnight, the first day, or January.
