@@ -95,8 +95,7 @@ def watch(
     from counterpoise.tables.reading import open_table
     from counterpoise.tables.tabular.saved import load
     from counterpoise.tables.tabular.table_model import TableModel
-    from counterpoise.tables.tabular.watching import WatchedColumns, new_rows
-    from counterpoise.watch import Watch
+    from counterpoise.tables.tabular.watching import WatchedColumns, kept, new_rows
 
     if out is not None:
         if out.suffix.lower() not in (".html", ".htm"):
@@ -110,13 +109,12 @@ def watch(
     columns = WatchedColumns.of(saved, table, target=target, context=context or (), group=group, time=time)
     rows = new_rows(saved, table, columns, speaker)
     speaker.note(*rows.notes)
-    name = f"{table.path.name} {table.fingerprint}" if batch is None else batch
+    # An empty file is like any other; that nothing came today does not mean that nothing came yesterday.
+    name = f"{table.path.name} {table.fingerprint}" if batch is None and rows.n_rows else batch
     given: dict[str, Any] = {"confidence": confidence, "run_length": run_length, "unseen_share": unseen_share}
     settings = {option: value for option, value in given.items() if value is not None}
-    with speaker.step("watching"), Watch.open(place, TableModel(saved), restart=restart, **settings) as seen:
-        for one in rows.updates():
-            own = name if one.time is None else f"{name} {one.time}"
-            seen.update(one.contexts, one.losses, one.groups, time=one.time, batch=own)
+    with speaker.step("watching"), kept(place, TableModel(saved), restart, **settings) as seen:
+        rows.tell(seen, name)
     speaker.note(*seen.notes)
     if out is not None:
         facts = {

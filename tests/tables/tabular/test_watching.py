@@ -29,6 +29,19 @@ def read(saved, path, **columns):
     return new_rows(saved, table, WatchedColumns.of(saved, table, **columns), Silent())
 
 
+class Told:
+    """Hears what a watch is told."""
+
+    def update(self, contexts, losses, groups, time, batch):
+        self.contexts, self.losses, self.groups, self.time, self.batch = contexts, losses, groups, time, batch
+
+
+def told(rows, batch=None):
+    heard = Told()
+    rows.tell(heard, batch)
+    return heard
+
+
 def at(columns, times):
     return {**columns, "day": times}
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Agreement, objects
 from counterpoise.exceptions import InvalidInputError, NoRowsError
+from counterpoise.files import alone
 from counterpoise.judging.at_fit import watch_losses
 from counterpoise.judging.measures import Judged, Predicted, task_of
 from counterpoise.tables.reading.data_file import find_column
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from counterpoise.tables.reading import DataFile, TableOnDisk
     from counterpoise.tables.tabular.fitting import Progress
     from counterpoise.tables.tabular.saved import SavedModel
+    from counterpoise.watch import Watch
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -91,26 +94,6 @@ class WatchedColumns:
 
 
 @dataclass(frozen=True, eq=False)
-class Update:
-    """Rows of one time.
-
-    Attributes
-    ----------
-    time : date, datetime, number or None
-    contexts : ndarray of shape (n_rows,)
-        Labels, as the fit called them.
-    losses : ndarray of shape (n_rows,) or None
-        NaN where a target is not known yet.
-    groups : ndarray of shape (n_rows,) or None
-    """
-
-    time: Any
-    contexts: NDArray[Any]
-    losses: Array | None
-    groups: NDArray[Any] | None
-
-
-@dataclass(frozen=True, eq=False)
 class NewRows:
     """What a watch is told of a table.
 
@@ -143,25 +126,42 @@ class NewRows:
         """Rows, with a target or without."""
         return len(self.contexts)
 
-    def updates(self) -> Iterator[Update]:
-        """Yield the rows of each time, in order; without times all rows, were they none."""
-        if self.times is None or self.moments is None:
-            yield self._update(None, slice(None))
-            return
-        if not len(self.times):
-            yield self._update(None, slice(None))
-        order = np.argsort(self.moments, kind="stable")
-        ends = np.searchsorted(self.moments[order], np.arange(len(self.times) + 1))
-        for k in range(len(self.times)):
-            yield self._update(_plain_time(self.times[k]), order[ends[k] : ends[k + 1]])
+    def tell(self, watch: Watch, batch: Any = None) -> None:
+        """Update a watch, time by time where there are times; no rows are an update, too.
 
-    def _update(self, time: Any, rows: Any) -> Update:
-        return Update(
-            time,
-            self.labels[self.contexts[rows]],
-            None if self.losses is None else self.losses[rows],
-            None if self.groups is None or self.group_labels is None else self.group_labels[self.groups[rows]],
-        )
+        Parameters
+        ----------
+        batch : hashable, optional
+            What these rows are called: under the same name they are not counted again.
+        """
+        groups = None if self.groups is None or self.group_labels is None else self.group_labels[self.groups]
+        times = None if self.times is None or self.moments is None or not self.n_rows else self.times[self.moments]
+        watch.update(self.labels[self.contexts], self.losses, groups, time=times, batch=batch)
+
+
+@contextmanager
+def kept(path: Path, model: Any, restart: bool = False, **settings: Any) -> Iterator[Watch]:
+    """Go on with a watch that is kept in a file, or begin one, and write it at the end: all of it, or nothing.
+
+    Parameters
+    ----------
+    model : TableModel
+    restart : bool
+        Whether a watch begins anew where there is a file already.
+    **settings
+        Of :class:`counterpoise.Watch`.
+    """
+    from counterpoise.watch import Watch
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not restart:
+        with Watch.open(path, model, **settings) as watch:
+            yield watch
+        return
+    with alone(path.parent, patience=60.0, insist=True):
+        watch = Watch(model, **settings)
+        yield watch
+        watch.save(path)
 
 
 def new_rows(saved: SavedModel, table: TableOnDisk, columns: WatchedColumns, progress: Progress) -> NewRows:
@@ -267,9 +267,3 @@ def _in_order(labels: NDArray[Any]) -> tuple[NDArray[Any], Codes]:
         moments = moments.astype(np.int64)
     times, place = np.unique(moments, return_inverse=True)
     return times, place.reshape(-1)
-
-
-def _plain_time(time: Any) -> Any:
-    """Return a time as a date, a datetime or a number of Python."""
-    value: Any = time.item() if isinstance(time, np.generic) else time
-    return value if isinstance(value, (datetime.date, datetime.datetime, int, float)) else str(value)
