@@ -22,7 +22,7 @@ from counterpoise.reports.shares import allowed_words
 from counterpoise.table import Table
 
 if TYPE_CHECKING:
-    from counterpoise.watch import Watch
+    from counterpoise.watch.watch import Watch
 
 Array = NDArray[np.float64]
 
@@ -35,8 +35,12 @@ _HEAD = 1 << 16
 _POINTS = 40
 """Stretches of time in which they are."""
 
-_LOWEST = 0.01
-"""The least e-value that is drawn as what it is: below it there is less reason still to think of a change."""
+_LOWEST, _HIGHEST = 0.01, 1e6
+"""Between these e-values are drawn as what they are: below there is no reason at all to think of a change, above none
+to doubt it."""
+
+_MOST_RISKS = 20
+"""Contexts whose risks are drawn."""
 
 _NOW, _THEN, _BAND = "#00539b", "#555555", "#8a8a8a"
 
@@ -62,7 +66,9 @@ def written(watch: Watch, title: str = "", settings: Mapping[str, Any] | None = 
     """
     share = watch.shares
     order = _worst_first(share)
-    positions, marks = time_axis([plain(one) for one in watch.history["time"].tolist()])
+    begin, end = ([plain(one) for one in watch.history[name].tolist()] for name in ("time", "until"))
+    positions, ends = time_axis(begin)[0], time_axis(end)[0]
+    marks = time_axis([*begin, *end[-1:]])[1]
     risks = watch.risks
     judged = [row for row in risks.rows() if row["n"] > 0]
     advice = watch.advice.sentence
@@ -76,7 +82,7 @@ def written(watch: Watch, title: str = "", settings: Mapping[str, Any] | None = 
         panels=_panels(watch, order[:_PANELS], positions, marks),
         n_left=max(share.n_rows - _PANELS, 0),
         shares=_shares(share, order),
-        evidence=_evidence(watch, positions, marks),
+        evidence=_evidence(watch, positions, ends, marks),
         proof=any(row["question"] == "unseen" and math.isinf(row["threshold"]) for row in watch.questions.rows()),
         risk_chart=_risk_chart(judged) if judged else "",
         risks=_risks(risks) if judged else "",
@@ -129,9 +135,7 @@ def _questions(watch: Watch) -> Html:
         if watch.run_length is None
         else f"False alarms are at least {number(float(watch.run_length))} updates apart, on average."
     )
-    return table(
-        Table(cells, note), left=["question", "answer", "since"], headings=headings, caption="What is watched"
-    )
+    return table(Table(cells, note), left=["question", "answer", "since"], headings=headings, caption="What is watched")
 
 
 def _answer(row: Mapping[str, Any], watch: Watch) -> str:
@@ -189,11 +193,15 @@ def _panels(watch: Watch, order: NDArray[np.intp], positions: Array, marks: list
         for k in order
     ]
     told = "; ".join(
-        f"{shown(rows[k]['context'])}: {rows[k]['now']:.1%} of all rows seen, {rows[k]['then']:.1%} in the fit, the "
+        f"{shown(rows[k]['context'])}: {_share(rows[k]['now'])} of what came, {rows[k]['then']:.1%} in the fit, the "
         f"set allows {rows[k]['low']:.1%} to {rows[k]['high']:.1%}"
         for k in order
     )
     return panel_chart(panels, title="Share of each context over time, %", x_ticks=marks, alt=told)
+
+
+def _share(value: Any) -> str:
+    return "nothing" if math.isnan(_float(value)) else f"{value:.1%}"
 
 
 def _over_time(watch: Watch) -> tuple[NDArray[np.intp], Array]:
@@ -267,21 +275,24 @@ def _intervals(rows: Table, text: Any) -> NDArray[Any]:
     )
 
 
-def _evidence(watch: Watch, positions: Array, marks: list[tuple[float, str]]) -> Html:
-    """Return the e-value of each question over time, on a scale of powers of ten on which all have one threshold."""
+def _evidence(watch: Watch, positions: Array, ends: Array, marks: list[tuple[float, str]]) -> Html:
+    """Return the e-value of each question over time, on a scale of powers of ten on which all have one threshold.
+
+    Periods begin at ``positions``, and e-values are those at their ``ends``.
+    """
     history, threshold = watch.history, float(watch.threshold)
     rows = [row for row in watch.questions.rows() if math.isfinite(row["threshold"])]
     lines = {}
     for row in rows:
         values = np.asarray(history[row["question"]], dtype=np.float64) * (threshold / row["threshold"])
-        lines[row["question"]] = np.log10(np.clip(values, _LOWEST, 1e300))
+        lines[row["question"]] = np.log10(np.clip(values, _LOWEST, max(_HIGHEST, 10.0 * threshold)))
     level = math.log10(threshold)
     top = max([level, *(float(np.nanmax(values)) for values in lines.values() if len(values))])
-    ends = [positions.min(), positions.max()] if len(positions) else [0.0, 1.0]
-    if ends[0] == ends[1]:
-        ends = [ends[0] - 0.5, ends[1] + 0.5]
-    drawn = [Line(_LINES[name], positions, values, colour=_COLOURS[name]) for name, values in lines.items()]
-    drawn.append(Line("alarm", ends, [level, level], colour="#a00000", dashed=True))
+    across = [positions.min(), ends.max()] if len(positions) else [0.0, 1.0]
+    if across[0] == across[1]:
+        across = [across[0] - 0.5, across[1] + 0.5]
+    drawn = [Line(_LINES[name], ends, values, colour=_COLOURS[name]) for name, values in lines.items()]
+    drawn.append(Line("alarm", across, [level, level], colour="#a00000", dashed=True))
     told = "; ".join(
         f"{_LINES[name]}: {number(10.0 ** values[-1])} at the end, {number(10.0 ** values.max())} at most"
         for name, values in lines.items()
@@ -325,21 +336,20 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def _risk_chart(judged: list[dict[str, Any]]) -> Html:
-    worst = sorted(judged, key=lambda row: -_beyond(row))
+    """Return risks in units of what was promised, so that contexts which differ in size can be compared."""
+    worst = sorted((row for row in judged if _float(row["promised"]) > 0.0), key=lambda row: -_beyond(row))
     names = {"promised": "promised", "bound": "allowed for", "now": "now", "lower": "now at least"}
     colours = {"promised": _THEN, "allowed for": _BAND, "now": _NOW, "now at least": "#d55e00"}
+    rows = [
+        DotRow(row["context"], {words: _float(row[name]) / row["promised"] for name, words in names.items()})
+        for row in worst[:_MOST_RISKS]
+    ]
     return dot_chart(
-        [
-            DotRow(row["context"], {words: row[name] for name, words in names.items() if row[name] is not None})
-            for row in worst
-        ],
+        rows,
         colours=colours,
-        title="The risk of each context, promised and now",
-        x_label="mean loss",
-        alt="; ".join(
-            f"{shown(row['context'])}: {number(_float(row['promised']))} promised, {number(_float(row['now']))} now"
-            for row in worst[:30]
-        ),
+        title="The risk of each context, in units of what was promised",
+        x_label="times what was promised",
+        alt="; ".join(f"{shown(row.name)}: {number(row.values['now'])} times what was promised" for row in rows),
     )
 
 
@@ -364,7 +374,7 @@ def _risks(rows: Table) -> Html:
         "place": objects(["grown" if _float(row["lower"]) > _float(row["bound"]) else "" for row in own.rows()]),
     }
     headings = {
-        "n": "rows",
+        "n": "rows or groups",
         "bound": "allowed for",
         "sequence": "range now",
         "place": "judgement",

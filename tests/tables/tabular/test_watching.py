@@ -1,17 +1,16 @@
 """New rows for a watch: contexts as the fit called them, losses where targets are known, one update per time."""
 
-import datetime
-
 import numpy as np
 import pytest
 
+import counterpoise as cpo
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.judging.at_fit import watch_losses
 from counterpoise.judging.measures import Judged, Predicted
 from counterpoise.tables.reading import open_table
 from counterpoise.tables.tabular import streaming
 from counterpoise.tables.tabular.table_model import TableModel
-from counterpoise.tables.tabular.watching import WatchedColumns, new_rows
+from counterpoise.tables.tabular.watching import WatchedColumns, kept, new_rows
 from tests.tables.tabular.examples import FORMATS, patients, save
 from tests.tables.tabular.test_evaluating import Silent, saved_model
 from tests.tables.tabular.test_task import TASKS
@@ -40,10 +39,6 @@ def told(rows, batch=None):
     heard = Told()
     rows.tell(heard, batch)
     return heard
-
-
-def at(columns, times):
-    return {**columns, "day": times}
 
 
 @pytest.mark.parametrize(
@@ -109,30 +104,34 @@ def test_numbers_and_pools_are_called_as_in_the_fit(tmp_path):
     assert {"ward 0", "ward 2", "ward 9"} <= set(saved.contexts)
 
 
-def test_there_is_one_update_for_each_time_in_order(model, tmp_path):
-    days = (3, 1, 2, 3, 1, 2, 3, 1, 2)
-    columns = {"hospital": patients(9)["hospital"], "day": [f"2024-01-{day:02d}" for day in days]}
-    updates = list(read(model, save(columns, tmp_path / "new.csv"), time="day").updates())
-    assert [one.time for one in updates] == [datetime.date(2024, 1, day) for day in (1, 2, 3)]
-    for k, one in enumerate(updates):
-        rows = [r for r in range(9) if columns["day"][r].endswith(str(k + 1))]
-        assert one.contexts.tolist() == [columns["hospital"][r] for r in rows]
+def days_of(heard):
+    return [str(one) for one in np.unique(heard.time)]
+
+
+def test_rows_have_their_times(model, tmp_path):
+    days = [f"2024-01-{day:02d}" for day in (3, 1, 2, 3, 1, 2, 3, 1, 2)]
+    columns = {"hospital": patients(9)["hospital"], "day": days}
+    heard = told(read(model, save(columns, tmp_path / "new.csv"), time="day"))
+    assert [str(one) for one in heard.time] == days
+    assert heard.contexts.tolist() == columns["hospital"].tolist()
 
 
 def test_hours_of_many_days_are_taken_day_by_day(model, tmp_path):
     hospital = patients(72)["hospital"]
-    for n, expected in ((72, [datetime.date(2024, 1, day) for day in (1, 2, 3)]), (30, None)):
+    for n, expected in ((72, 3), (30, 30)):
         times = [f"2024-01-{1 + k // 24:02d} {k % 24:02d}:00" for k in range(n)]
         path = save({"hospital": hospital[:n], "when": times}, tmp_path / f"{n}.csv")
-        found = [one.time for one in read(model, path, time="when").updates()]
-        assert found == (expected or [datetime.datetime(2024, 1, 1) + datetime.timedelta(hours=k) for k in range(n)])
+        found = days_of(told(read(model, path, time="when")))
+        assert len(found) == expected
+        assert found[0].startswith("2024-01-01")
+        assert (found[0] == "2024-01-01") == (n == 72)
 
 
 def test_numbers_are_times(model, tmp_path):
     columns = {"hospital": patients(6)["hospital"], "week": [10, 9, 10, 9, 11, 11]}
-    updates = list(read(model, save(columns, tmp_path / "new.csv"), time="week").updates())
-    assert [one.time for one in updates] == [9, 10, 11]
-    assert all(isinstance(one.time, int) for one in updates)
+    heard = told(read(model, save(columns, tmp_path / "new.csv"), time="week"))
+    assert heard.time.tolist() == columns["week"]
+    assert heard.time.dtype.kind == "i"
 
 
 def test_words_are_no_times(model, tmp_path):
@@ -141,35 +140,58 @@ def test_words_are_no_times(model, tmp_path):
         read(model, save(columns, tmp_path / "new.csv"), time="when")
 
 
-def test_without_times_there_is_one_update(model, tmp_path):
+def test_groups_are_told(model, tmp_path):
     columns = {"hospital": patients(40)["hospital"], "patient": np.arange(40) // 2}
-    (update,) = read(model, save(columns, tmp_path / "new.csv"), group="patient").updates()
-    assert update.time is None
-    assert len(update.contexts) == 40
-    assert len(set(update.groups.tolist())) == 20
+    heard = told(read(model, save(columns, tmp_path / "new.csv"), group="patient"), "monday")
+    assert heard.time is None
+    assert heard.batch == "monday"
+    assert len(set(heard.groups.tolist())) == 20
 
 
 @pytest.mark.parametrize("time", [None, "day"])
 @pytest.mark.parametrize("target", [True, False])
-def test_no_rows_are_one_empty_update(model, tmp_path, time, target):
+def test_no_rows_are_an_empty_update(model, tmp_path, time, target):
     names = (*patients(), "day") if target else ("hospital", "day")
     path = tmp_path / "new.csv"
     path.write_text(",".join(names) + "\n")
-    (update,) = read(model, path, time=time, group="day").updates()
-    assert len(update.contexts) == len(update.groups) == 0
-    assert (update.losses is not None) == target
+    heard = told(read(model, path, time=time, group="day"))
+    assert len(heard.contexts) == len(heard.groups) == 0
+    assert heard.time is None
+    assert (heard.losses is not None) == target
 
 
 def test_pieces_say_what_the_whole_says(model, tmp_path, monkeypatch):
-    columns = at(patients(300, seed=3), [f"2024-01-{1 + k % 9:02d}" for k in range(300)])
+    columns = {**patients(300, seed=3), "day": [f"2024-01-{1 + k % 9:02d}" for k in range(300)]}
     path = save(columns, tmp_path / "new.csv")
-    whole = list(read(model, path, time="day", group="day").updates())
+    whole = told(read(model, path, time="day", group="day"))
     monkeypatch.setattr(streaming, "AT_ONCE", 0.0)
     monkeypatch.setattr(streaming, "CHUNK", 2e3)
-    parts = list(read(model, path, time="day", group="day").updates())
-    assert len(whole) == len(parts) == 9
-    for one, other in zip(whole, parts, strict=True):
-        assert one.time == other.time
-        assert one.contexts.tolist() == other.contexts.tolist()
-        assert one.groups.tolist() == other.groups.tolist()
-        np.testing.assert_allclose(one.losses, other.losses, rtol=1e-12)
+    parts = told(read(model, path, time="day", group="day"))
+    assert len(days_of(whole)) == 9
+    for name in ("contexts", "groups", "time"):
+        assert getattr(whole, name).tolist() == getattr(parts, name).tolist()
+    np.testing.assert_allclose(whole.losses, parts.losses, rtol=1e-12)
+
+
+def test_crossed_contexts_and_pools_are_those_of_the_fit(tmp_path):
+    columns = {**patients(300, seed=2), "ward": np.where(np.arange(300) < 150, 1, 2)}
+    saved = saved_model(columns=columns, context=("hospital", "ward"))
+    new = {"hospital": ["north", "west", "south"], "ward": [1, 2, 2]}
+    model = TableModel(saved)
+    with kept(tmp_path / "watch.json", model) as watch:
+        read(saved, save(new, tmp_path / "new.csv")).tell(watch)
+    assert watch.unseen["context"].tolist() == [("west", "ward 2")]
+    assert watch.n_rows == 3
+
+
+def test_a_watch_is_begun_anew_only_where_that_is_asked(model, tmp_path):
+    path, table = tmp_path / "deep" / "watch.json", save({"hospital": patients(60)["hospital"]}, tmp_path / "new.csv")
+    rows, own = read(model, table), TableModel(model)
+    for restart, expected in ((False, 60), (False, 120), (True, 60), (False, 120)):
+        with kept(path, own, restart) as watch:
+            rows.tell(watch)
+        assert watch.n_rows == expected
+    # Nothing is forgotten by a restart that fails.
+    with pytest.raises(KeyError), kept(path, own, True):
+        raise KeyError
+    assert cpo.Watch.load(path).n_rows == 120

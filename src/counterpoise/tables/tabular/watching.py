@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from counterpoise.tables.reading import DataFile, TableOnDisk
     from counterpoise.tables.tabular.fitting import Progress
     from counterpoise.tables.tabular.saved import SavedModel
-    from counterpoise.watch import Watch
+    from counterpoise.watch.watch import Watch
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -151,7 +151,7 @@ def kept(path: Path, model: Any, restart: bool = False, **settings: Any) -> Iter
     **settings
         Of :class:`counterpoise.Watch`.
     """
-    from counterpoise.watch import Watch
+    from counterpoise.watch.watch import Watch
 
     path.parent.mkdir(parents=True, exist_ok=True)
     if not restart:
