@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 import counterpoise as cpo
 from counterpoise import files
 from counterpoise.cli import app
-from counterpoise.cli.watch import beside
+from counterpoise.cli.watch import beside, kept
 from counterpoise.tables.tabular.saved import FILES
-from counterpoise.tables.tabular.watching import NewRows
+from counterpoise.tables.tabular.table_model import TableModel
+from counterpoise.watch.watch import Watch
 from tests.tables.tabular.examples import patients, save
 from tests.tables.tabular.test_evaluating import saved_model
 
@@ -227,7 +228,7 @@ def die(*_, **__):
 def test_a_kill_leaves_the_state_old_or_new(model, tmp_path, monkeypatch, moment):
     called(model, contexts(tmp_path, "first.csv"))
     before = beside(model).read_bytes()
-    write, replace, tell = (files.Path.write_text, files.Path.replace, NewRows.tell)
+    write, replace, update = (files.Path.write_text, files.Path.replace, Watch.update)
 
     def half(path, text, *more, **options):
         write(path, text[: len(text) // 2], *more, **options)
@@ -237,12 +238,12 @@ def test_a_kill_leaves_the_state_old_or_new(model, tmp_path, monkeypatch, moment
         replace(path, place)
         die()
 
-    def told(rows, watch, batch=None):
-        tell(rows, watch, batch)
+    def updated(watch, *rows, **named):
+        update(watch, *rows, **named)
         die()
 
     changes = {
-        "among the rows": (NewRows, "tell", told),
+        "among the rows": (Watch, "update", updated),
         "half written": (files.Path, "write_text", half),
         "before the move": (files.Path, "replace", die),
         "after the move": (files.Path, "replace", moved),
@@ -258,14 +259,26 @@ def test_a_kill_leaves_the_state_old_or_new(model, tmp_path, monkeypatch, moment
     assert "300 rows in 2 updates" in called(model, file)[1]
 
 
+def test_a_watch_is_begun_anew_only_where_that_is_asked(saved, tmp_path):
+    path, own = tmp_path / "deep" / "watch.json", TableModel(saved)
+    for restart, expected in ((False, 60), (False, 120), (True, 60), (False, 120)):
+        with kept(path, own, restart) as watch:
+            watch.update(patients(60)["hospital"])
+        assert watch.n_rows == expected
+    # Nothing is forgotten by a restart that fails.
+    with pytest.raises(KeyError), kept(path, own, True):
+        raise KeyError
+    assert cpo.Watch.load(path).n_rows == 120
+
+
 def test_an_interruption_leaves_the_state_as_it_was(model, tmp_path, monkeypatch):
     called(model, contexts(tmp_path, "first.csv"))
     before = beside(model).read_bytes()
 
-    def interrupted(rows, watch, batch=None):
+    def interrupted(watch, *rows, **named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(NewRows, "tell", interrupted)
+    monkeypatch.setattr(Watch, "update", interrupted)
     code, printed, said = called(model, contexts(tmp_path, "second.csv", seed=2))
     assert (code, printed) == (130, "")
     assert "Nothing is left half written." in said

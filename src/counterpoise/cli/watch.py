@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from counterpoise.cli import _options as options
 from counterpoise.cli._base import NOT_BY_HALVES, Speaker, app, spoken, tell, tell_json
 from counterpoise.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from counterpoise.tables.tabular.table_model import TableModel
+    from counterpoise.watch.watch import Watch
 
 ALARM = 3
 """The exit code where a watch has raised an alarm."""
@@ -95,7 +101,7 @@ def watch(
     from counterpoise.tables.reading import open_table
     from counterpoise.tables.tabular.saved import load
     from counterpoise.tables.tabular.table_model import TableModel
-    from counterpoise.tables.tabular.watching import WatchedColumns, kept, new_rows
+    from counterpoise.tables.tabular.watching import WatchedColumns, new_rows
 
     if out is not None:
         if out.suffix.lower() not in (".html", ".htm"):
@@ -114,7 +120,7 @@ def watch(
     given: dict[str, Any] = {"confidence": confidence, "run_length": run_length, "unseen_share": unseen_share}
     settings = {option: value for option, value in given.items() if value is not None}
     with speaker.step("watching"), kept(place, TableModel(saved), restart, **settings) as seen:
-        rows.tell(seen, name)
+        seen.update(**rows.update, batch=name)
     speaker.note(*seen.notes)
     if out is not None:
         facts = {
@@ -138,6 +144,31 @@ def watch(
         tell(seen.words)
     if seen.alarm:
         raise typer.Exit(ALARM)
+
+
+@contextmanager
+def kept(path: Path, model: TableModel, restart: bool = False, **settings: Any) -> Iterator[Watch]:
+    """Go on with a watch that is kept in a file, or begin one, and write it at the end: all of it, or nothing.
+
+    Parameters
+    ----------
+    restart : bool
+        Whether a watch begins anew where there is a file already.
+    **settings
+        Of :class:`counterpoise.Watch`.
+    """
+    from counterpoise.files import alone
+    from counterpoise.watch.watch import Watch
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not restart:
+        with Watch.open(path, model, **settings) as watch:
+            yield watch
+        return
+    with alone(path.parent, patience=60.0, insist=True):
+        watch = Watch(model, **settings)
+        yield watch
+        watch.save(path)
 
 
 def beside(model: Path) -> Path:

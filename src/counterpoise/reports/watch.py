@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from counterpoise.reports.pages.time_axis import time_axis
 from counterpoise.reports.pages.words import Html
 from counterpoise.reports.shares import allowed_words
 from counterpoise.table import Table
-
-if TYPE_CHECKING:
-    from counterpoise.watch.watch import Watch
 
 Array = NDArray[np.float64]
 
@@ -55,12 +52,60 @@ _LINES = {"mix": "mix", "unseen": "new contexts", "risk": "risk"}
 _COLOURS = {"mix": "#0072b2", "unseen": "#b5548c", "risk": "#d55e00"}
 
 
+class Advised(Protocol):
+    """What to do."""
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+
+
+class Watch(Protocol):
+    """What a page shows of a :class:`counterpoise.Watch`; its attributes are described there."""
+
+    # Declared, not imported: a watch knows models of tables, which know reports.
+    @property
+    def alarm(self) -> bool: ...
+    @property
+    def words(self) -> str: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+    @property
+    def advice(self) -> Advised: ...
+    @property
+    def confidence(self) -> float: ...
+    @property
+    def run_length(self) -> float | None: ...
+    @property
+    def threshold(self) -> float: ...
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def n_updates(self) -> int: ...
+    @property
+    def questions(self) -> Table: ...
+    @property
+    def shares(self) -> Table: ...
+    @property
+    def risks(self) -> Table: ...
+    @property
+    def unseen(self) -> Table: ...
+    @property
+    def unseen_share(self) -> float: ...
+    @property
+    def unseen_interval(self) -> tuple[float, float]: ...
+    @property
+    def history(self) -> Table: ...
+    @property
+    def history_by_context(self) -> Table: ...
+
+
 def written(watch: Watch, title: str = "", settings: Mapping[str, Any] | None = None) -> str:
     """Return what a watch has seen as one page of HTML that needs nothing else.
 
     Parameters
     ----------
-    watch : Watch
+    watch : counterpoise.Watch
     settings : mapping, optional
         What is watched and by which rows, listed at the end.
     """

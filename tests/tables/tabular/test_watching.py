@@ -1,5 +1,7 @@
 """New rows for a watch: contexts as the fit called them, losses where targets are known, one update per time."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from counterpoise.judging.measures import Judged, Predicted
 from counterpoise.tables.reading import open_table
 from counterpoise.tables.tabular import streaming
 from counterpoise.tables.tabular.table_model import TableModel
-from counterpoise.tables.tabular.watching import WatchedColumns, kept, new_rows
+from counterpoise.tables.tabular.watching import WatchedColumns, new_rows
 from tests.tables.tabular.examples import FORMATS, patients, save
 from tests.tables.tabular.test_evaluating import Silent, saved_model
 from tests.tables.tabular.test_task import TASKS
@@ -28,17 +30,8 @@ def read(saved, path, **columns):
     return new_rows(saved, table, WatchedColumns.of(saved, table, **columns), Silent())
 
 
-class Told:
-    """Hears what a watch is told."""
-
-    def update(self, contexts, losses, groups, time, batch):
-        self.contexts, self.losses, self.groups, self.time, self.batch = contexts, losses, groups, time, batch
-
-
-def told(rows, batch=None):
-    heard = Told()
-    rows.tell(heard, batch)
-    return heard
+def told(rows):
+    return SimpleNamespace(**rows.update)
 
 
 @pytest.mark.parametrize(
@@ -142,9 +135,8 @@ def test_words_are_no_times(model, tmp_path):
 
 def test_groups_are_told(model, tmp_path):
     columns = {"hospital": patients(40)["hospital"], "patient": np.arange(40) // 2}
-    heard = told(read(model, save(columns, tmp_path / "new.csv"), group="patient"), "monday")
+    heard = told(read(model, save(columns, tmp_path / "new.csv"), group="patient"))
     assert heard.time is None
-    assert heard.batch == "monday"
     assert len(set(heard.groups.tolist())) == 20
 
 
@@ -177,21 +169,6 @@ def test_crossed_contexts_and_pools_are_those_of_the_fit(tmp_path):
     columns = {**patients(300, seed=2), "ward": np.where(np.arange(300) < 150, 1, 2)}
     saved = saved_model(columns=columns, context=("hospital", "ward"))
     new = {"hospital": ["north", "west", "south"], "ward": [1, 2, 2]}
-    model = TableModel(saved)
-    with kept(tmp_path / "watch.json", model) as watch:
-        read(saved, save(new, tmp_path / "new.csv")).tell(watch)
+    watch = cpo.Watch(TableModel(saved)).update(**read(saved, save(new, tmp_path / "new.csv")).update)
     assert watch.unseen["context"].tolist() == [("west", "ward 2")]
     assert watch.n_rows == 3
-
-
-def test_a_watch_is_begun_anew_only_where_that_is_asked(model, tmp_path):
-    path, table = tmp_path / "deep" / "watch.json", save({"hospital": patients(60)["hospital"]}, tmp_path / "new.csv")
-    rows, own = read(model, table), TableModel(model)
-    for restart, expected in ((False, 60), (False, 120), (True, 60), (False, 120)):
-        with kept(path, own, restart) as watch:
-            rows.tell(watch)
-        assert watch.n_rows == expected
-    # Nothing is forgotten by a restart that fails.
-    with pytest.raises(KeyError), kept(path, own, True):
-        raise KeyError
-    assert cpo.Watch.load(path).n_rows == 120

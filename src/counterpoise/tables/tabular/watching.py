@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +12,6 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Agreement, objects
 from counterpoise.exceptions import InvalidInputError, NoRowsError
-from counterpoise.files import alone
 from counterpoise.judging.at_fit import watch_losses
 from counterpoise.judging.measures import Judged, Predicted, task_of
 from counterpoise.tables.reading.data_file import find_column
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
     from counterpoise.tables.reading import DataFile, TableOnDisk
     from counterpoise.tables.tabular.fitting import Progress
     from counterpoise.tables.tabular.saved import SavedModel
-    from counterpoise.watch.watch import Watch
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -126,42 +122,12 @@ class NewRows:
         """Rows, with a target or without."""
         return len(self.contexts)
 
-    def tell(self, watch: Watch, batch: Any = None) -> None:
-        """Update a watch, time by time where there are times; no rows are an update, too.
-
-        Parameters
-        ----------
-        batch : hashable, optional
-            What these rows are called: under the same name they are not counted again.
-        """
+    @property
+    def update(self) -> dict[str, Any]:
+        """What :meth:`counterpoise.Watch.update` is told: contexts and times row by row, losses and groups if known."""
         groups = None if self.groups is None or self.group_labels is None else self.group_labels[self.groups]
         times = None if self.times is None or self.moments is None or not self.n_rows else self.times[self.moments]
-        watch.update(self.labels[self.contexts], self.losses, groups, time=times, batch=batch)
-
-
-@contextmanager
-def kept(path: Path, model: Any, restart: bool = False, **settings: Any) -> Iterator[Watch]:
-    """Go on with a watch that is kept in a file, or begin one, and write it at the end: all of it, or nothing.
-
-    Parameters
-    ----------
-    model : TableModel
-    restart : bool
-        Whether a watch begins anew where there is a file already.
-    **settings
-        Of :class:`counterpoise.Watch`.
-    """
-    from counterpoise.watch.watch import Watch
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not restart:
-        with Watch.open(path, model, **settings) as watch:
-            yield watch
-        return
-    with alone(path.parent, patience=60.0, insist=True):
-        watch = Watch(model, **settings)
-        yield watch
-        watch.save(path)
+        return {"contexts": self.labels[self.contexts], "losses": self.losses, "groups": groups, "time": times}
 
 
 def new_rows(saved: SavedModel, table: TableOnDisk, columns: WatchedColumns, progress: Progress) -> NewRows:
