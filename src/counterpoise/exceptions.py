@@ -17,6 +17,10 @@ class EmptySetError(InvalidInputError):
     """Conditions on the mix contradict one another: no mix meets them all."""
 
 
+class NoRowsError(InvalidInputError):
+    """A table has names of columns, but no rows."""
+
+
 class EmptyContextError(InvalidInputError):
     """A declared context has no training samples, so nothing can be said about its risk."""
 

@@ -23,7 +23,7 @@ WORDS = [
     "${window.hacked = 1}` + (window.hacked = 1) + `",
 ]
 TARGET, CONTEXT, FEATURE, WORD = (f"{name} {word}" for name, word in zip("tcfw", WORDS, strict=False))
-PAGES = {"model/report": 0, "evaluation": 0, "explorer": 1, "orders": 1, "stock": 0, "reproduction": 0}
+PAGES = {"model/report": 0, "evaluation": 0, "watch": 0, "explorer": 1, "orders": 1, "stock": 0, "reproduction": 0}
 """And how many programs are ours."""
 
 
@@ -55,6 +55,8 @@ def pages(tmp_path_factory, few_draws):
         assert result.exit_code == 0, result.stderr
     judged = ["evaluate", str(folder / "model"), str(file), "--out", str(folder / "evaluation.html")]
     assert CliRunner().invoke(app, judged, catch_exceptions=False).exit_code == 0
+    watched = ["watch", str(folder / "model"), str(file), "--out", str(folder / "watch.html")]
+    assert CliRunner().invoke(app, watched, catch_exceptions=False).exit_code == 0
     table = Table.of("numbers", number=WORDS, paper=list(range(len(WORDS))))
     # Without pictures, which would lie beside it.
     html = page.written([], table, table, dict.fromkeys(WORDS, WORDS[0]), WORDS)

@@ -37,7 +37,7 @@ def file(tmp_path_factory):
 # --- all commands ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "compare", "explore", "stock"])
+@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "watch", "compare", "explore", "stock"])
 def test_help_shows_an_example(command):
     helped = CliRunner().invoke(app, [command, "--help"], env={"NO_COLOR": "1", "COLUMNS": "200", "TERM": "dumb"})
     assert helped.exit_code == 0
@@ -47,7 +47,7 @@ def test_help_shows_an_example(command):
 
 def test_the_help_lists_the_commands_in_the_order_of_use():
     helped = CliRunner().invoke(app, ["--help"], env={"NO_COLOR": "1", "COLUMNS": "120"})
-    names = ("fit", "predict", "evaluate", "compare", "explore", "stock")
+    names = ("fit", "predict", "evaluate", "watch", "compare", "explore", "stock")
     places = [helped.stdout.index(f" {name} ") for name in names]
     assert helped.exit_code == 0
     assert places == sorted(places)

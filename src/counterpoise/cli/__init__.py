@@ -4,11 +4,11 @@ import sys
 from io import TextIOWrapper
 
 # The order of the parts is that in which --help lists them.
-from counterpoise.cli import fit, predict, evaluate, compare, explore, stock, reproduce  # isort: skip
+from counterpoise.cli import fit, predict, evaluate, watch, compare, explore, stock, reproduce  # isort: skip
 from counterpoise.cli._base import app, say
 from counterpoise.cli._stopping import terminable, told
 
-__all__ = ["app", "compare", "evaluate", "explore", "fit", "main", "predict", "reproduce", "stock"]
+__all__ = ["app", "compare", "evaluate", "explore", "fit", "main", "predict", "reproduce", "stock", "watch"]
 
 
 def main() -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import objects, plain, shown
 from counterpoise.reports.pages.document import page, table, versions
-from counterpoise.reports.pages.lines import Line, line_chart
+from counterpoise.reports.pages.lines import Line, Mark, line_chart
 from counterpoise.reports.pages.panels import Panel, panel_chart
 from counterpoise.reports.pages.rows import DotRow, dot_chart
 from counterpoise.reports.pages.scales import number
@@ -20,19 +21,23 @@ from counterpoise.reports.pages.words import Html
 from counterpoise.reports.shares import allowed_words
 from counterpoise.table import Table
 
-if TYPE_CHECKING:
-    from counterpoise.watch import Watch
-
 Array = NDArray[np.float64]
 
 _PANELS = 12
 """Contexts whose shares are drawn."""
 
+_HEAD = 1 << 16
+"""Bytes of a page among which its style is."""
+
 _POINTS = 40
 """Stretches of time in which they are."""
 
-_LOWEST = 0.01
-"""The least e-value that is drawn as what it is: below it there is less reason still to think of a change."""
+_LOWEST, _HIGHEST = 0.01, 1e6
+"""Between these e-values are drawn as what they are: below there is no reason at all to think of a change, above none
+to doubt it."""
+
+_MOST_RISKS = 20
+"""Contexts whose risks are drawn."""
 
 _NOW, _THEN, _BAND = "#00539b", "#555555", "#8a8a8a"
 
@@ -43,7 +48,56 @@ QUESTIONS = {
 }
 """What is asked, in words."""
 
-_LINES = {"mix": "mix", "unseen": "unseen contexts", "risk": "risk"}
+_LINES = {"mix": "mix", "unseen": "new contexts", "risk": "risk"}
+_COLOURS = {"mix": "#0072b2", "unseen": "#b5548c", "risk": "#d55e00"}
+
+
+class Advised(Protocol):
+    """What to do."""
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+
+
+class Watch(Protocol):
+    """What a page shows of a :class:`counterpoise.Watch`; its attributes are described there."""
+
+    # Declared, not imported: a watch knows models of tables, which know reports.
+    @property
+    def alarm(self) -> bool: ...
+    @property
+    def words(self) -> str: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+    @property
+    def advice(self) -> Advised: ...
+    @property
+    def confidence(self) -> float: ...
+    @property
+    def run_length(self) -> float | None: ...
+    @property
+    def threshold(self) -> float: ...
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def n_updates(self) -> int: ...
+    @property
+    def questions(self) -> Table: ...
+    @property
+    def shares(self) -> Table: ...
+    @property
+    def risks(self) -> Table: ...
+    @property
+    def unseen(self) -> Table: ...
+    @property
+    def unseen_share(self) -> float: ...
+    @property
+    def unseen_interval(self) -> tuple[float, float]: ...
+    @property
+    def history(self) -> Table: ...
+    @property
+    def history_by_context(self) -> Table: ...
 
 
 def written(watch: Watch, title: str = "", settings: Mapping[str, Any] | None = None) -> str:
@@ -51,13 +105,15 @@ def written(watch: Watch, title: str = "", settings: Mapping[str, Any] | None = 
 
     Parameters
     ----------
-    watch : Watch
+    watch : counterpoise.Watch
     settings : mapping, optional
         What is watched and by which rows, listed at the end.
     """
     share = watch.shares
     order = _worst_first(share)
-    positions, marks = time_axis([plain(one) for one in watch.history["time"].tolist()])
+    begin, end = ([plain(one) for one in watch.history[name].tolist()] for name in ("time", "until"))
+    positions, ends = time_axis(begin)[0], time_axis(end)[0]
+    marks = time_axis([*begin, *end[-1:]])[1]
     risks = watch.risks
     judged = [row for row in risks.rows() if row["n"] > 0]
     advice = watch.advice.sentence
@@ -71,20 +127,33 @@ def written(watch: Watch, title: str = "", settings: Mapping[str, Any] | None = 
         panels=_panels(watch, order[:_PANELS], positions, marks),
         n_left=max(share.n_rows - _PANELS, 0),
         shares=_shares(share, order),
-        evidence=_evidence(watch, positions, marks),
+        evidence=_evidence(watch, positions, ends, marks),
+        proof=any(row["question"] == "unseen" and math.isinf(row["threshold"]) for row in watch.questions.rows()),
         risk_chart=_risk_chart(judged) if judged else "",
         risks=_risks(risks) if judged else "",
+        unseen_low=_percent(watch.unseen_interval[0]),
+        unseen_high=_percent(watch.unseen_interval[1]),
+        unseen_now=_percent(watch.unseen_share),
         unseen=_unseen(watch) if watch.unseen.n_rows else "",
         history=_history(watch),
         level=f"{100.0 * watch.confidence:g}%",
     )
 
 
+def is_page(path: Path) -> bool:
+    """Whether a file is a page that :func:`written` made, which a later one may replace."""
+    try:
+        with path.open("rb") as file:
+            return b"/* counterpoise watch */" in file.read(_HEAD)
+    except OSError:
+        return False
+
+
 def _settings(watch: Watch) -> dict[str, Any]:
     return {
         "rows": f"{watch.n_rows:,} in {watch.n_updates:,} update{'s' * (watch.n_updates != 1)}",
         "confidence": f"{watch.confidence:g}",
-        "threshold": number(float(watch.threshold)),
+        **({} if watch.run_length is None else {"run length": number(float(watch.run_length))}),
     }
 
 
@@ -92,27 +161,54 @@ def _questions(watch: Watch) -> Html:
     rows = list(watch.questions.rows())
     cells = {
         "question": objects([QUESTIONS.get(row["question"], row["question"]) for row in rows]),
-        "answer": objects(["yes" if row["alarm"] else "no sign of it" for row in rows]),
-        "since": objects(["" if row["since"] is None else shown(row["since"]) for row in rows]),
+        "answer": objects([_answer(row, watch) for row in rows]),
+        "since": objects(["" if row["since"] is None else _time(row["since"]) for row in rows]),
         "e_value": objects([_e_text(row["e_value"]) for row in rows]),
         "largest": objects([_e_text(row["largest"]) for row in rows]),
+        "threshold": objects([_threshold(row) for row in rows]),
         "p_value": objects([_p_text(row["p_value"]) for row in rows]),
     }
-    headings = {"e_value": "e-value now", "largest": "largest so far", "p_value": "p-value", "since": "since about"}
-    note = (
-        f"An e-value is how many times likelier what came is under some change than it can be without one. The three "
-        f"share one level: an alarm is raised where one of them, times its part of the level, reaches "
-        f"{number(float(watch.threshold))}. p-values hold however often one looks."
+    headings = {
+        "since": "since about",
+        "e_value": "e-value now",
+        "largest": "largest so far",
+        "threshold": "alarm at",
+        "p_value": "p-value",
+    }
+    note = "An e-value is how many times likelier what came is under some change than it can be without one. " + (
+        "p-values hold however often one looks."
+        if watch.run_length is None
+        else f"False alarms are at least {number(float(watch.run_length))} updates apart, on average."
     )
     return table(Table(cells, note), left=["question", "answer", "since"], headings=headings, caption="What is watched")
+
+
+def _answer(row: Mapping[str, Any], watch: Watch) -> str:
+    if row["alarm"]:
+        return "yes"
+    if row["question"] == "risk" and not np.isfinite(np.asarray(watch.risks["promised"], dtype=np.float64)).any():
+        return "not asked: nothing is promised"
+    if row["question"] == "risk" and not np.asarray(watch.risks["n"]).any():
+        return "not known: no targets came"
+    return "no sign of it"
+
+
+def _threshold(row: Mapping[str, Any]) -> str:
+    # One row that must not be there is proof.
+    return number(row["threshold"]) if math.isfinite(row["threshold"]) else "one row" * (row["question"] == "unseen")
+
+
+def _time(label: Any) -> str:
+    return shown(label) if isinstance(label, (str, int, float)) else str(label)
 
 
 def _e_text(value: float) -> str:
     return "< 0.01" if 0.0 <= value < _LOWEST else number(value)
 
 
-def _p_text(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+def _p_text(value: Any) -> str:
+    value = _float(value)
+    return "" if math.isnan(value) else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _worst_first(share: Table) -> NDArray[np.intp]:
@@ -142,11 +238,15 @@ def _panels(watch: Watch, order: NDArray[np.intp], positions: Array, marks: list
         for k in order
     ]
     told = "; ".join(
-        f"{shown(rows[k]['context'])}: {rows[k]['now']:.1%} of all rows seen, {rows[k]['then']:.1%} in the fit, the "
+        f"{shown(rows[k]['context'])}: {_share(rows[k]['now'])} of what came, {rows[k]['then']:.1%} in the fit, the "
         f"set allows {rows[k]['low']:.1%} to {rows[k]['high']:.1%}"
         for k in order
     )
     return panel_chart(panels, title="Share of each context over time, %", x_ticks=marks, alt=told)
+
+
+def _share(value: Any) -> str:
+    return "nothing" if math.isnan(_float(value)) else f"{value:.1%}"
 
 
 def _over_time(watch: Watch) -> tuple[NDArray[np.intp], Array]:
@@ -220,36 +320,50 @@ def _intervals(rows: Table, text: Any) -> NDArray[Any]:
     )
 
 
-def _evidence(watch: Watch, positions: Array, marks: list[tuple[float, str]]) -> Html:
-    """Return the e-value of each question over time, on a scale of powers of ten."""
-    history = watch.history
-    threshold = math.log10(float(watch.threshold))
-    with np.errstate(divide="ignore"):
-        lines = {
-            name: np.log10(np.clip(np.asarray(history[name], dtype=np.float64), _LOWEST, 1e300)) for name in _LINES
-        }
-    asked = set(watch.questions["question"].tolist())
-    lines = {name: values for name, values in lines.items() if name in asked and np.isfinite(values).any()}
-    top = max([threshold, *(float(np.nanmax(values)) for values in lines.values())])
-    powers = _powers(math.log10(_LOWEST), top)
-    ends = [positions.min(), positions.max()] if len(positions) else [0.0, 1.0]
-    if ends[0] == ends[1]:
-        ends = [ends[0] - 0.5, ends[1] + 0.5]
-    drawn = [Line(_LINES[name], positions, values) for name, values in lines.items()]
-    drawn.append(Line("alarm", ends, [threshold, threshold], colour="#a00000", dashed=True))
+def _evidence(watch: Watch, positions: Array, ends: Array, marks: list[tuple[float, str]]) -> Html:
+    """Return the e-value of each question over time, on a scale of powers of ten on which all have one threshold.
+
+    Periods begin at ``positions``, and e-values are those at their ``ends``.
+    """
+    history, threshold = watch.history, float(watch.threshold)
+    rows = [row for row in watch.questions.rows() if math.isfinite(row["threshold"])]
+    lines = {}
+    for row in rows:
+        values = np.asarray(history[row["question"]], dtype=np.float64) * (threshold / row["threshold"])
+        lines[row["question"]] = np.log10(np.clip(values, _LOWEST, max(_HIGHEST, 10.0 * threshold)))
+    level = math.log10(threshold)
+    top = max([level, *(float(np.nanmax(values)) for values in lines.values() if len(values))])
+    across = [positions.min(), ends.max()] if len(positions) else [0.0, 1.0]
+    if across[0] == across[1]:
+        across = [across[0] - 0.5, across[1] + 0.5]
+    drawn = [Line(_LINES[name], ends, values, colour=_COLOURS[name]) for name, values in lines.items()]
+    drawn.append(Line("alarm", across, [level, level], colour="#a00000", dashed=True))
     told = "; ".join(
-        f"{_LINES[name]}: {number(10.0 ** values[-1])} at the end, {number(10.0 ** np.nanmax(values))} at most"
+        f"{_LINES[name]}: {number(10.0 ** values[-1])} at the end, {number(10.0 ** values.max())} at most"
         for name, values in lines.items()
+        if len(values)
     )
     return line_chart(
         drawn,
         title="How strongly rows speak for a change",
         x_label="",
-        y_label="e-value times its part of the level, on a scale of powers of ten",
+        y_label="e-value, where all questions have one threshold",
+        marks=_since(watch, positions),
         x_ticks=marks,
-        y_ticks=powers,
-        alt=f"An alarm is raised at {number(float(watch.threshold))}. {told}.",
+        y_ticks=_powers(math.log10(_LOWEST), top),
+        alt=f"An alarm is raised at {number(threshold)}. {told}.",
     )
+
+
+def _since(watch: Watch, positions: Array) -> list[Mark]:
+    """Return when changes seem to have begun."""
+    times = [plain(one) for one in watch.history["time"].tolist()]
+    found = []
+    for row in watch.questions.rows():
+        if row["alarm"] and row["since"] in times:
+            at = float(positions[times.index(row["since"])])
+            found.append(Mark(at, f"{_LINES[row['question']]} since", _COLOURS[row["question"]]))
+    return found
 
 
 def _powers(low: float, high: float) -> list[tuple[float, str]]:
@@ -267,21 +381,20 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def _risk_chart(judged: list[dict[str, Any]]) -> Html:
-    worst = sorted(judged, key=lambda row: -_beyond(row))
+    """Return risks in units of what was promised, so that contexts which differ in size can be compared."""
+    worst = sorted((row for row in judged if _float(row["promised"]) > 0.0), key=lambda row: -_beyond(row))
     names = {"promised": "promised", "bound": "allowed for", "now": "now", "lower": "now at least"}
     colours = {"promised": _THEN, "allowed for": _BAND, "now": _NOW, "now at least": "#d55e00"}
+    rows = [
+        DotRow(row["context"], {words: _float(row[name]) / row["promised"] for name, words in names.items()})
+        for row in worst[:_MOST_RISKS]
+    ]
     return dot_chart(
-        [
-            DotRow(row["context"], {words: row[name] for name, words in names.items() if row[name] is not None})
-            for row in worst
-        ],
+        rows,
         colours=colours,
-        title="The risk of each context, promised and now",
-        x_label="mean loss",
-        alt="; ".join(
-            f"{shown(row['context'])}: {number(_float(row['promised']))} promised, {number(_float(row['now']))} now"
-            for row in worst[:30]
-        ),
+        title="The risk of each context, in units of what was promised",
+        x_label="times what was promised",
+        alt="; ".join(f"{shown(row.name)}: {number(row.values['now'])} times what was promised" for row in rows),
     )
 
 
@@ -306,7 +419,7 @@ def _risks(rows: Table) -> Html:
         "place": objects(["grown" if _float(row["lower"]) > _float(row["bound"]) else "" for row in own.rows()]),
     }
     headings = {
-        "n": "rows",
+        "n": "rows or groups",
         "bound": "allowed for",
         "sequence": "range now",
         "place": "judgement",
@@ -318,6 +431,10 @@ def _risks(rows: Table) -> Html:
         headings=headings,
         caption="The risk of each context",
     )
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.2f}%"
 
 
 def _unseen(watch: Watch) -> Html:
@@ -332,17 +449,18 @@ def _unseen(watch: Watch) -> Html:
 
 def _history(watch: Watch) -> Html:
     rows = watch.history
+    asked = [row["question"] for row in watch.questions.rows() if math.isfinite(row["threshold"])]
     cells = {
         "time": objects([_period(row) for row in rows.rows()]),
         "updates": rows["updates"],
         "rows": rows["rows"],
         "unseen_rows": rows["unseen_rows"],
-        "e_value": objects([_e_text(_float(value)) for value in rows["e_value"].tolist()]),
+        **{name: objects([_e_text(_float(value)) for value in rows[name].tolist()]) for name in asked},
     }
-    headings = {"unseen_rows": "of unseen contexts", "e_value": "e-value at its end"}
+    headings = {"unseen_rows": "of new contexts", **{name: f"e-value, {_LINES[name]}" for name in asked}}
     return table(Table(cells), left=["time"], headings=headings, caption="Periods", most=1000)
 
 
 def _period(row: Mapping[str, Any]) -> str:
-    first, last = (shown(row[name]) for name in ("time", "until"))
+    first, last = (_time(row[name]) for name in ("time", "until"))
     return first if first == last else f"{first} to {last}"

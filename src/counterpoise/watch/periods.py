@@ -98,13 +98,18 @@ class Periods:
     all: tuple[Period, ...] = ()
 
     def plus(self, period: Period) -> Periods:
-        """Append an update; where periods become too many, each is merged with its neighbour."""
+        """Append an update; where periods become too many, each is merged with its neighbour.
+
+        All are of the same length then, but for the last, which takes updates until it is as long as the others: were
+        each update a period of its own, those of long ago would soon be years.
+        """
+        size = max((one.updates for one in self.all), default=1)
         found = (*self.all, period)
+        if self.all and self.all[-1].updates < size:
+            found = (*self.all[:-1], self.all[-1] + period)
         if len(found) > min(400, max(30, _ENTRIES // max(len(period.rows), 1))):
-            *pairs, last = found
-            merged = [a + b for a, b in zip(pairs[::2], pairs[1::2], strict=False)]
-            odd = [pairs[-1]] if len(pairs) % 2 else []
-            found = (*merged, *odd, last)
+            odd = found[len(found) // 2 * 2 :]
+            found = (*(a + b for a, b in zip(found[::2], found[1::2], strict=False)), *odd)
         return Periods(found)
 
     def at(self, update: int) -> Any:

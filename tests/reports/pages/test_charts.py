@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.reports.pages.lines import Line, Mark, line_chart
+from counterpoise.reports.pages.panels import Panel, panel_chart
 from counterpoise.reports.pages.rows import Bar, DotRow, bar_chart, dot_chart
 from counterpoise.reports.pages.svg import CYCLE, FAINT, INK, MUTED, NARROW, SIZE, WIDTH, contrast, legible
 from counterpoise.reports.pages.templates import environment, rendered
@@ -80,11 +81,17 @@ def charts(name):
             x_label=str(name),
             alt=str(name),
         ),
+        "panels": panel_chart(
+            [Panel(name, x, [1, 2, 0], 0.5, 1.5, 1.0, "#0b6e4f"), Panel("b", x, [2, 1, 0], NAN, NAN, NAN, "#0b6e4f")],
+            title=str(name),
+            x_ticks=[(0.0, name), (2.0, "end")],
+            alt=str(name),
+        ),
     }
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
-@pytest.mark.parametrize("kind", ["lines", "bars", "dots"])
+@pytest.mark.parametrize("kind", ["lines", "bars", "dots", "panels"])
 def test_hostile_names_stay_text(kind, name):
     svg = charts(name)[kind]
     svg.encode("utf-8")
@@ -95,7 +102,7 @@ def test_hostile_names_stay_text(kind, name):
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", svg)
 
 
-@pytest.mark.parametrize("kind", ["lines", "bars", "dots"])
+@pytest.mark.parametrize("kind", ["lines", "bars", "dots", "panels"])
 def test_every_chart_says_what_it_is_and_scales(kind):
     svg = charts("north")[kind]
     root = parsed(svg)
@@ -107,7 +114,7 @@ def test_every_chart_says_what_it_is_and_scales(kind):
     assert re.findall(r"https?:[^\"]*", svg) == ["http://www.w3.org/2000/svg"]
 
 
-@pytest.mark.parametrize("kind", ["lines", "bars", "dots"])
+@pytest.mark.parametrize("kind", ["lines", "bars", "dots", "panels"])
 def test_a_page_has_every_chart_for_screens_and_for_phones(kind):
     chart = charts("north")[kind]
     broad, narrow = ElementTree.fromstring(
@@ -129,7 +136,7 @@ def test_an_id_is_used_once_for_both_widths():
     assert 'id="risks-narrow-title"' in chart.narrow
 
 
-@pytest.mark.parametrize("kind", ["lines", "bars", "dots"])
+@pytest.mark.parametrize("kind", ["lines", "bars", "dots", "panels"])
 def test_the_same_data_make_the_same_picture(kind):
     assert charts("north")[kind] == charts("north")[kind]
     ids = [re.search('id="([^"]+)"', charts(name)[kind])[1] for name in ("north", "south")]
@@ -318,3 +325,75 @@ def test_a_series_keeps_its_colour_and_place():
 def test_series_differ_in_form_as_well():
     svg = dot_chart([DotRow("a", {"p": 1.0, "q": 1.0, "r": 1.0, "s": 1.0, "t": 1.0})], **ROW_WORDS)
     assert len({dot.get("d") for dot in drawn(svg, "dot")}) == 5
+
+
+# --- panels ----------------------------------------------------------------------------------------------
+
+
+PANEL_WORDS = {"title": "Shares", "x_ticks": [(0.0, "first"), (1.0, "last")], "alt": "All are steady."}
+
+
+def panel(name="a", x=(0.0, 1.0), y=(0.2, 0.3), low=0.1, high=0.4, level=0.2):
+    return Panel(name, x, y, low, high, level, "#00539b")
+
+
+panels = st.integers(0, 6).flatmap(
+    lambda n: st.builds(
+        Panel,
+        any_name,
+        st.lists(any_float, min_size=n, max_size=n),
+        st.lists(any_float, min_size=n, max_size=n),
+        any_float,
+        any_float,
+        any_float,
+        st.just("#00539b"),
+    )
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(panels, max_size=7))
+def test_any_panels_are_well_formed(given):
+    svg = panel_chart(given, **PANEL_WORDS)
+    parsed(svg)
+    parsed(svg.narrow)
+    assert not re.search(r'="[^"]*(nan|inf)[^"]*"', re.sub("<title.*?</title>|<desc.*?</desc>", "", svg))
+
+
+def test_a_panel_has_a_line_within_its_band():
+    svg = panel_chart([panel(y=(0.2, 0.3))], **PANEL_WORDS)
+    (line,), (band,), (level,) = (drawn(svg, kind) for kind in ("line", "band", "level"))
+    low, high = (float(one) for one in re.search(r"M[\d.]+ ([\d.]+)H[\d.]+v(-[\d.]+)", band.get("d")).groups())
+    heights = [y for _, y in points(line)[0]]
+    assert low + high < min(heights)
+    assert max(heights) < low
+    assert float(re.search(r"M[\d.]+ ([\d.]+)H", level.get("d"))[1]) == heights[0]
+
+
+def test_all_panels_share_the_horizontal_axis():
+    svg = panel_chart([panel("a"), panel("b", x=(1.0, 2.0))], **PANEL_WORDS)
+    first, second = (points(line)[0] for line in drawn(svg, "line"))
+    middle = first[-1][0] - first[0][0]
+    np.testing.assert_allclose(second[-1][0] - second[0][0], middle, atol=0.2)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 12])
+def test_panels_lie_beside_and_below_one_another(n):
+    for svg, columns in ((panel_chart([panel(str(k)) for k in range(n)], **PANEL_WORDS), 3),):
+        starts = [points(line)[0][0] for line in drawn(svg, "line")]
+        assert len({round(y) for _, y in starts}) == -(-n // columns)
+        assert len(starts) == n
+
+
+def test_panels_of_unequal_length_are_refused():
+    with pytest.raises(InvalidInputError, match="2 x and 3 y"):
+        panel_chart([panel(y=(1, 2, 3))], **PANEL_WORDS)
+
+
+def test_no_panels_are_a_picture_too():
+    assert "no data" in words(panel_chart([], **PANEL_WORDS))
+
+
+def test_ticks_of_the_vertical_axis_may_be_given():
+    svg = line_chart([Line("a", [0, 1], [0.5, 1.5])], y_ticks=[(0.0, "1"), (1.0, "10"), (2.0, "100")], **WORDS)
+    assert {"1", "10", "100"} <= set(words(svg))

@@ -26,7 +26,7 @@ from counterpoise.reports.pages.words import Html, clean, width_of
 
 Numbers = Sequence[float] | NDArray[Any]
 
-_HEIGHT, _GAP = 84.0, 18.0
+_HEIGHT, _GAP = 84.0, 26.0
 """Of the plot of a panel, and between two columns."""
 
 

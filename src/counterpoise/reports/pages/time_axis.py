@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from counterpoise.reports.pages.scales import labelled, ticks
 from counterpoise.times import as_times
 
 Array = NDArray[np.float64]
+Unit = Literal["m", "D", "M"]
 
 _MOST = 6
 """Ticks of an axis of dates."""
@@ -34,7 +35,8 @@ def time_axis(labels: Sequence[Any]) -> tuple[Array, list[tuple[float, str]]]:
     times = as_times(objects(list(labels))) if len(labels) else None
     if times is not None:
         days = (times - np.datetime64("1970-01-01", "us")) / np.timedelta64(1, "D")
-        return days.astype(np.float64), _dated(times.min(), times.max())
+        are_days = bool((times.astype("M8[D]") == times).all())
+        return days.astype(np.float64), _dated(times.min(), times.max(), are_days)
     if len(labels) and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in labels):
         values = np.asarray(labels, dtype=np.float64)
         marks = labelled(ticks(float(values.min()), float(values.max())))
@@ -43,16 +45,22 @@ def time_axis(labels: Sequence[Any]) -> tuple[Array, list[tuple[float, str]]]:
     return np.arange(len(labels), dtype=np.float64), [(float(k), words) for k, words in named.items()]
 
 
-def _dated(first: np.datetime64, last: np.datetime64) -> list[tuple[float, str]]:
+def _dated(first: np.datetime64, last: np.datetime64, are_days: bool) -> list[tuple[float, str]]:
     """Return round dates, or times of a day, between two."""
-    for unit, steps in (("m", _MINUTES), ("D", _DAYS), ("M", _MONTHS)):
+    units: tuple[tuple[Unit, tuple[int, ...]], ...] = (
+        ("m", () if are_days else _MINUTES),
+        ("D", _DAYS),
+        ("M", _MONTHS),
+    )
+    for unit, steps in units:
         start, stop = first.astype(f"M8[{unit}]"), last.astype(f"M8[{unit}]")
         span = int((stop - start).astype(np.int64))
         # Counted from a round one: midnight, the first day, or January.
         base = {"m": start.astype("M8[D]"), "D": start, "M": np.datetime64("1900-01")}[unit].astype(f"M8[{unit}]")
         for step in (step for step in steps if span < 2 * _MOST * step):
             offset = int((start - base).astype(np.int64)) // step * step
-            marks = np.arange(base + np.timedelta64(offset, unit), stop + np.timedelta64(1, unit), step)
+            begin, end = base + np.timedelta64(offset, unit), stop + np.timedelta64(1, unit)
+            marks: NDArray[Any] = np.arange(begin, end, np.timedelta64(step, unit))
             marks = marks[(marks.astype("M8[us]") >= first) & (marks.astype("M8[us]") <= last)]
             if len(marks) <= _MOST and (len(marks) > 1 or first == last):
                 return [(_place(one), _written(one, unit)) for one in marks]
@@ -63,7 +71,7 @@ def _place(time: np.datetime64) -> float:
     return float((time.astype("M8[us]") - np.datetime64("1970-01-01", "us")) / np.timedelta64(1, "D"))
 
 
-def _written(time: np.datetime64, unit: str) -> str:
+def _written(time: np.datetime64, unit: Unit) -> str:
     if unit == "m":
         # At midnight the day says more.
         is_midnight = time.astype("M8[D]").astype("M8[m]") == time

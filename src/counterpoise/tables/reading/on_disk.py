@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from counterpoise.exceptions import InvalidInputError
+from counterpoise.exceptions import InvalidInputError, NoRowsError
 from counterpoise.tables.reading.cells import TypeSearch, Written, plain_types
 from counterpoise.tables.reading.data_file import DataFile, Part, choose_columns, fingerprint, no_rows, told
 from counterpoise.tables.reading.folders import Member, as_type, check_like, common_schema, key_types, plain_schema
@@ -103,7 +103,7 @@ class TableOnDisk:
         tables, parts = zip(*self._each(self._gathered), strict=True)
         raw = pa.concat_tables(tables)
         if raw.num_rows == 0:
-            raise InvalidInputError(no_rows(self.path))
+            raise NoRowsError(no_rows(self.path))
         if self.is_folder:
             return DataFile(self.path, self.names, raw, delimiter=self.delimiter, parts=parts)
         return DataFile(self.path, self.names, raw, parts[0].first_row, parts[0].rows, self.delimiter)
@@ -136,7 +136,7 @@ class TableOnDisk:
                         kept = (file.first_row, places[k : k + n], self.delimiter, written)
                         yield DataFile(member.path, self.names, raw.slice(k, n), *kept, is_piece=True)
         if not found:
-            raise InvalidInputError(no_rows(self.path))
+            raise NoRowsError(no_rows(self.path))
 
     def _each(self, action: Callable[[Member, Any], T]) -> list[T]:
         """Do something with each file; those of a folder have to be alike."""

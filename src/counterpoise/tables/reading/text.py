@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.exceptions import InvalidInputError
+from counterpoise.exceptions import InvalidInputError, NoRowsError
 from counterpoise.tables.reading.data_file import no_rows
 
 T = TypeVar("T")
@@ -104,7 +104,9 @@ class TextFile:
                 raise InvalidInputError(self._uneven(uneven[0])) from None
             if "straddl" in str(error):
                 # No row of a short file is longer than a block; there is none, and the header has no end of line.
-                raise InvalidInputError(no_rows(self.path) if self.is_short else self._unclosed) from None
+                raise (
+                    NoRowsError(no_rows(self.path)) if self.is_short else InvalidInputError(self._unclosed)
+                ) from None
             raise
         if watched.is_unclosed:
             raise InvalidInputError(self._unclosed)

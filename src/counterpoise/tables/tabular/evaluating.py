@@ -61,11 +61,7 @@ class JudgedColumns:
         group: str | None = None,
     ) -> JudgedColumns:
         """Find columns that are named, or those of the fit."""
-        if context and len(context) != len(saved.context):
-            raise InvalidInputError(
-                f"contexts were made of {len(saved.context)} column{'s' * (len(saved.context) != 1)} in the fit "
-                f"({', '.join(saved.context)}), and --context names {len(context)}. Name as many, in that order."
-            )
+        check_contexts(saved, context)
         there = {name.strip() for name in table.names}
         own = context or (saved.context if all(name.strip() in there for name in saved.context) else ())
 
@@ -82,6 +78,15 @@ class JudgedColumns:
     def all(self) -> tuple[str, ...]:
         """All of them."""
         return (self.target, *self.context, *([] if self.group is None else [self.group]))
+
+
+def check_contexts(saved: SavedModel, context: Sequence[str]) -> None:
+    """Refuse another number of columns than the contexts of the fit were made of."""
+    if context and len(context) != len(saved.context):
+        raise InvalidInputError(
+            f"contexts were made of {len(saved.context)} column{'s' * (len(saved.context) != 1)} in the fit "
+            f"({', '.join(saved.context)}), and --context names {len(context)}. Name as many, in that order."
+        )
 
 
 def evaluate_table(
