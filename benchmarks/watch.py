@@ -47,16 +47,27 @@ class Cell:
     stream: Callable[[np.random.Generator], Stream]
     unseen_share: float = 0.0
     promised: Losses | None = None
+    held_out: int = 0
+    """Rows from which the promise is estimated; none: it is known."""
 
     @property
     def n_contexts(self) -> int:
         """How many contexts the fit had."""
         return self.mixes.n_contexts
 
-    def watch(self) -> Any:
+    def watch(self, run: int) -> Any:
         """Return a watch that has seen nothing yet."""
-        promised = None if self.promised is None else self.promised.means(self.n_contexts)
-        return cpo.Watch(self.mixes.ball, unseen_share=self.unseen_share, promised=promised)
+        settings: dict[str, Any] = {"unseen_share": self.unseen_share}
+        if self.promised is not None:
+            means = self.promised.means(self.n_contexts)
+            rng = seeded(self.name, "held out", run)
+            codes = rng.choice(self.n_contexts, self.held_out, p=shares(self.n_contexts))
+            settings |= (
+                {"held_out": (codes, self.promised.of(means[codes], None, rng))}
+                if self.held_out
+                else {"promised": dict(enumerate(means.tolist()))}
+            )
+        return cpo.Watch(self.mixes.ball, **settings)
 
     def days(self, run: int, n_days: int) -> Iterator[Day]:
         """Return the days of one stream."""
@@ -69,7 +80,7 @@ QUESTIONS = ("mix", "unseen", "risk")
 
 def watched(cell: Cell, run: int, n_days: int) -> tuple[float, list[bool], Array]:
     """Return the first day of alarm (inf: none), which questions raised it, and the counts of every day."""
-    watch, first, asked = cell.watch(), np.inf, [False] * len(QUESTIONS)
+    watch, first, asked = cell.watch(run), np.inf, [False] * len(QUESTIONS)
     counts = np.zeros((n_days, cell.n_contexts), dtype=np.int32)
     for day, (codes, losses, groups) in enumerate(cell.days(run, n_days)):
         counts[day] = np.bincount(codes[codes >= 0], minlength=cell.n_contexts)
@@ -96,7 +107,7 @@ def always(mix: Array) -> Callable[[int], Array]:
 
 def still(name: str, mixes: Sized | Bounded, mix: Callable[[np.random.Generator], Any], **more: Any) -> Cell:
     """Return a cell in which nothing leaves the set: ``mix`` draws a mix, or a function of days, for each stream."""
-    settings = {key: more.pop(key) for key in ("unseen_share", "promised") if key in more}
+    settings = {key: more.pop(key) for key in ("unseen_share", "promised", "held_out") if key in more}
 
     def stream(rng: np.random.Generator) -> Stream:
         found = mix(rng)
@@ -136,6 +147,9 @@ def false_alarm_cells() -> list[Cell]:
         centre = lambda rng, ball=ball: ball.ball.p_hat  # noqa: E731
         for name, losses in LOSSES.items():
             found.append(still(f"centre, {name}", ball, centre, losses=losses, promised=losses))
+            for rows in (400, 4000):
+                words = f"centre, {name}, promised from {rows:,} rows"
+                found.append(still(words, ball, centre, losses=losses, promised=losses, held_out=rows))
         for name in ("0-1 losses", "lognormal losses"):
             some: dict[str, Any] = {"losses": LOSSES[name], "promised": LOSSES[name]}
             found.append(still(f"centre, {name}, groups related", ball, centre, groups="related", **some))
@@ -175,7 +189,11 @@ def false_alarms(options: argparse.Namespace) -> None:
     peers = [name for name, python in (("ADWIN", options.river), ("ChiSquareDrift", options.alibi)) if python]
     print(
         "\n| situation | watch: any alarm | of the mix, unseen, risk | chi-squared, the day | chi-squared, all so far "
-        "| PSI, the day | PSI, 30 days |" + "".join(f" {name} |" for name in peers) + "\n" + "|---" * (7 + len(peers)) + "|"
+        "| PSI, the day | PSI, 30 days |"
+        + "".join(f" {name} |" for name in peers)
+        + "\n"
+        + "|---" * (7 + len(peers))
+        + "|"
     )
     for cell in cells:
         found = spread(options, watched, [(cell, run, options.days) for run in range(options.streams)])
@@ -259,7 +277,7 @@ def delay_of(options: argparse.Namespace, cell: Cell, start: int) -> tuple[float
 
 def first_alarm(cell: Cell, run: int, n_days: int) -> float:
     """Return the first day of alarm, inf where there is none."""
-    watch = cell.watch()
+    watch = cell.watch(run)
     for day, (codes, losses, groups) in enumerate(cell.days(run, n_days)):
         labels: Any = codes
         if (codes < 0).any():
@@ -294,7 +312,7 @@ def delays(options: argparse.Namespace) -> None:
         "| change | outside | watch: median days | found in a year | alarms before | fixed sample, knows the day: days "
         "| ratio |"
     )
-    print(f"\n{head} knows the new mix too |\n" + "|---" * 8 + "|")
+    print(f"\n{head} best daily test, knows day and mix: days |\n" + "|---" * 8 + "|")
     rows = rows_a_day(5)
     for name, new in MIXES.items():
         for draws, method in SETS:
@@ -308,7 +326,7 @@ def delays(options: argparse.Namespace) -> None:
                 n_draws = 400 if options.toy else 4000
                 tests = (
                     rules.days_of_ratio_test(new, sized, rows, options.days, n_draws),
-                    rules.days_of_neyman_pearson(new, sized, rows, options.days, n_draws),
+                    rules.days_of_oracle(new, sized, rows, options.days, n_draws),
                 )
             for cell in cells:
                 start = int(cell.name.rpartition(" ")[2])
@@ -318,9 +336,7 @@ def delays(options: argparse.Namespace) -> None:
         new_context = Cell(
             f"a new context at 2%, {allowed:.1%} allowed, day {start}",
             Sized(5),
-            lambda rng, start=start: Stream(
-                always(shares(5)), rows, unseen=lambda day: 0.02 if day >= start else 0.0
-            ),
+            lambda rng, start=start: Stream(always(shares(5)), rows, unseen=lambda day: 0.02 if day >= start else 0.0),
             unseen_share=allowed,
         )
         for cell in chosen(options, [new_context]):
@@ -377,8 +393,9 @@ def at_equal_rates(options: argparse.Namespace) -> None:
                     return float(np.mean((rules.paths(rule, counts, p_hat) > threshold).any(axis=1)))
 
                 found = [delay_of_rule(rule, threshold, new, start, options, n_streams) for new, start in changes()]
+                rates = f"{false(p_hat):.2f}, {max(map(false, rims)):.2f}"
                 print(
-                    f"| {rule} | {draws:,} draws, {method} | {where} | {false(p_hat):.2f}, {max(map(false, rims)):.2f} | "
+                    f"| {rule} | {draws:,} draws, {method} | {where} | {rates} | "
                     + " | ".join(days_in_words(days, options.days) for days in found)
                     + " |",
                     flush=True,
@@ -440,7 +457,7 @@ def cost_of(n_contexts: int, with_losses: bool, n_updates: int, batch: int) -> l
     p_hat = shares(n_contexts)
     batches = [names[rng.choice(n_contexts, batch, p=p_hat)] for _ in range(10)]
     losses = [rng.random(batch) for _ in range(10)]
-    promised = np.full(n_contexts, 0.5) if with_losses else None
+    promised = dict.fromkeys(names.tolist(), 0.5) if with_losses else None
     watch = cpo.Watch(Sized(n_contexts).ball, contexts=names.tolist(), promised=promised)
     watch.update(batches[0][:10], losses=losses[0][:10] if with_losses else None, time="2024-01-01")
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
@@ -459,7 +476,9 @@ def cost_of(n_contexts: int, with_losses: bool, n_updates: int, batch: int) -> l
 def cost(options: argparse.Namespace) -> None:
     """Print seconds, memory and the size of the state."""
     print(
-        "\n| rows | contexts | losses | updates | seconds | rows a second | growth of memory | state |\n" + "|---" * 8 + "|"
+        "\n| rows | contexts | losses | updates | seconds | rows a second | growth of memory | state |\n"
+        + "|---" * 8
+        + "|"
     )
     few = 5 if options.toy else None
     for n_contexts, with_losses, n_updates, batch in (
@@ -519,7 +538,12 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.toy:
         options.days, options.streams, options.jobs = 12, options.streams or 3, 1
-        options.cells = options.cells or ["5 contexts: rim, at random", "5 contexts: all at once", "quadrupled", "the day"]
+        options.cells = options.cells or [
+            "5 contexts: rim, at random",
+            "5 contexts: all at once",
+            "quadrupled",
+            "the day",
+        ]
     streams = options.streams
     for part in options.part:
         options.streams = streams or {"a": 1000, "b": 200, "c": 1}[part]

@@ -32,7 +32,7 @@ def river(name: str, days: list[Any], n_contexts: int, setting: float) -> float:
         for code in codes:
             for context, detector in enumerate(detectors):
                 detector.update(float(context == code))
-        # A change within the day is found at its end, as by everyone else: ADWIN keeps no memory of it.
+            # A change within the day is found at its end, as by everyone else: ADWIN keeps no memory of it.
             if any(detector.drift_detected for detector in detectors):
                 return float(day)
     return np.inf
