@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
 .PHONY: sets guard draws later-year published calibrated calibrated-table bench-check stress lowest bare check audit
-.PHONY: references bench-commands hooks format clean
+.PHONY: references bench-commands watch hooks format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -130,6 +130,22 @@ calibrated: $(VENV)/.test  ## whether the calibrated radius covers at 200 mixes 
 calibrated-table: $(VENV)/.core  ## the table of the calibrated radius inside the package, anew (20 minutes)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/calibrated_table.py --jobs $(shell nproc)
 
+# Detectors of other libraries need other versions of numpy than we do, and than each other.
+$(VENV)-river/.done:
+	$(PYTHON) -m venv $(VENV)-river
+	env -u PIP_CONSTRAINT $(VENV)-river/bin/python -m pip install -q river==0.26.1
+	touch $@
+
+$(VENV)-alibi/.done:
+	$(PYTHON) -m venv $(VENV)-alibi
+	env -u PIP_CONSTRAINT $(VENV)-alibi/bin/python -m pip install -q alibi-detect==0.13.0
+	touch $@
+
+watch: $(VENV)/.test $(VENV)-river/.done $(VENV)-alibi/.done  ## false alarms, delays and cost of a watch (hours; PARTS="a b c", STREAMS=100, CELLS="rim")
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/watch.py --jobs $(or $(JOBS),$(shell nproc)) \
+		$(if $(PARTS),--part $(PARTS)) $(if $(STREAMS),--streams $(STREAMS)) $(if $(CELLS),--cells $(CELLS)) \
+		--river $(VENV)-river/bin/python --alibi $(VENV)-alibi/bin/python
+
 small-contexts: $(VENV)/.core  ## a study of references and adjustments for many small contexts (5 minutes; SEEDS=100, BAD_ROWS=300)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/small_contexts.py --seeds $(or $(SEEDS),100) --bad-rows $(or $(BAD_ROWS),300)
 
@@ -157,5 +173,5 @@ format: $(VENV)/.dev  ## rewrite the code in the house style
 	$(BIN)/ruff format .
 
 clean:  ## remove everything that can be made again
-	rm -rf $(VENV) $(VENV)-peers bench demo build dist docs/gallery docs/api/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache fuzz $(VENV)-lowest $(VENV)-bare $(VENV)-audit $(VENV)-hooks
+	rm -rf $(VENV) $(VENV)-peers bench demo build dist docs/gallery docs/api/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache fuzz $(VENV)-lowest $(VENV)-bare $(VENV)-audit $(VENV)-hooks $(VENV)-river $(VENV)-alibi
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
