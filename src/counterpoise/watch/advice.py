@@ -112,8 +112,8 @@ def _decided(
     known = not math.isnan(now)
     bound = "" if promise.influence is not None else "at most "
     numbers = (
-        f"the model's excess risk in the mix since then is {_n(now)}, up to {_n(worst)} in the mixes that these rows leave "
-        f"plausible, where {_n(promised)} was promised; a refit for that mix would take {bound}{_n(gain)} off it"
+        f"the model's excess risk in the mix since then is {_n(now)}, up to {_n(worst)} in the mixes that these rows "
+        f"leave plausible, where {_n(promised)} was promised; a refit for that mix would take {bound}{_n(gain)} off it"
         if known
         else ""
     )
@@ -122,8 +122,8 @@ def _decided(
         return "refit", f"Refit with rows of the new contexts: {share}, and nothing is promised about them."
     if seen.grown:
         return "refit", (
-            f"Refit: in {shown(seen.worst_context)} the mean loss is {_n(seen.risk)} where {_n(seen.promised)} was promised, "
-            "so what was learnt there no longer holds."
+            f"Refit: in {shown(seen.worst_context)} the mean loss is {_n(seen.risk)} where {_n(seen.promised)} was "
+            "promised, so what was learnt there no longer holds."
         )
     if not seen.mix_left:
         return "nothing to do", "Nothing to do: nothing has changed that the model was not made for."

@@ -8,9 +8,10 @@ Three kinds of bets, each valid for every mix in the set :math:`P`, also for one
   .. math:: (s / h_c)^{x_c} \, ((1 - s) / (1 - h_c))^{n - x_c}
 
   has an expectation of at most 1 under every member.
-- **The whole mix.** :math:`q` is what the mix seems to be, :math:`p^*` the member nearest to it, its reverse information
-  projection: :math:`\prod_c (q_c / p^*_c)^{x_c}` has an expectation of at most 1 under every member (Grünwald, de Heide
-  and Koolen 2024), and grows by :math:`D(q \| P)` with each draw of :math:`q`. This finds changes of many shares at once.
+- **The whole mix.** :math:`q` is what the mix seems to be, :math:`p^*` the member nearest to it, its reverse
+  information projection: :math:`\prod_c (q_c / p^*_c)^{x_c}` has an expectation of at most 1 under every member
+  (Grünwald, de Heide and Koolen 2024), and grows by :math:`D(q \| P)` with each draw of :math:`q`. This finds changes
+  of many shares at once.
 - **One update.** The probability of its counts under a Dirichlet mixture of mixes, over the largest that any member
   gives them. This needs no past, for a single large update; it takes the mix to be the same within an update.
 

@@ -143,7 +143,7 @@ def checked_losses(losses: ArrayLike) -> Array:
     if bad.size:
         raise InvalidInputError(
             f"losses[{bad[0]}] = {values[bad[0]]}; a loss is finite and not negative, since evidence rests on that. Of "
-            "counts, pass half the Poisson deviance, y log(y / f) - y + f, with promised= or held_out= in the same unit."
+            "counts, pass half the Poisson deviance, y log(y / f) - y + f, with promised= or held_out= in that unit."
         )
     return values
 

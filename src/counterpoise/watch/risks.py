@@ -237,8 +237,10 @@ class RiskBets:
     def read(self, part: Part) -> RiskState:
         """Return a state that was written."""
         n_contexts = len(self.promised)
-        n, sums, squares = (part[name].numbers(n_contexts, finite=True) for name in ("n", "sums", "squares", "draws"))
-        return RiskState(n, sums, squares, Wealth.read(part, n_contexts * len(_SHARES)))
+        n, sums, squares, draws = (
+            part[name].numbers(n_contexts, finite=True) for name in ("n", "sums", "squares", "draws")
+        )
+        return RiskState(n, sums, squares, draws, Wealth.read(part, n_contexts * len(_SHARES)))
 
 
 def sequence(state: RiskState, doubt: float) -> tuple[Array, Array]:
@@ -246,9 +248,9 @@ def sequence(state: RiskState, doubt: float) -> tuple[Array, Array]:
 
     The lower end is an empirical Bernstein bound and exact: with :math:`\psi(\lambda) = -\log(1-\lambda)-\lambda`,
     :math:`\exp(\lambda \sum (\ell/m - 1) - \psi(\lambda) \sum (\ell/m - 1)^2)` is an e-process for the mean :math:`m`
-    of losses that are not negative (Fan, Grama and Liu 2015; Howard and others 2021), and needs their sums only. Without
-    a largest possible loss there is no exact upper end: this one is the normal mixture, which holds as losses become
-    many (Waudby-Smith and others 2024).
+    of losses that are not negative (Fan, Grama and Liu 2015; Howard and others 2021), and needs their sums only.
+    Without a largest possible loss there is no exact upper end: this one is the normal mixture, which holds as losses
+    become many (Waudby-Smith and others 2024).
     """
     n, means, spreads = state.n, state.means, state.spreads
     draws = np.maximum(state.draws, 1e-300)

@@ -552,7 +552,8 @@ class Watch:
         seen = f"{self.n_rows:,} rows in {self.n_updates:,} update{'s' if self.n_updates != 1 else ''}"
         if not self.alarm:
             least = f"p-value {written(self.p_value, digits=2)}" if self.run_length is None else "no alarm"
-            return f"All is well: {seen}, evidence {written(self.e_value, digits=2)} of {written(self.threshold)} ({least})."
+            evidence = f"{written(self.e_value, digits=2)} of {written(self.threshold)}"
+            return f"All is well: {seen}, evidence {evidence} ({least})."
         asked = {
             "mix": "the mix has left the set",
             "unseen": f"contexts never seen ({self._named_unseen})",
@@ -643,8 +644,8 @@ class Watch:
                     watch = cls._read(Part(parsed(path.read_text(encoding="utf-8"))), path, fresh._promise)
             if settings and watch._settings != fresh._settings:
                 raise InvalidInputError(
-                    f"{path} was begun with {watch._settings.words}, not with {fresh._settings.words}. Leave the settings "
-                    "as they were, or begin anew in another file."
+                    f"{path} was begun with {watch._settings.words}, not with {fresh._settings.words}. Leave the "
+                    "settings as they were, or begin anew in another file."
                 )
             yield watch
             watch.save(path)
@@ -700,8 +701,8 @@ class Watch:
             if now.fingerprint != promise.fingerprint:
                 raise InvalidInputError(
                     f"{path} is about {promise.name} (fingerprint {promise.fingerprint}), and this is {now.name} "
-                    f"({now.fingerprint}): it was fitted again, or is another one. Evidence against the one says nothing "
-                    "about the other: begin anew, in another file or after moving this one away."
+                    f"({now.fingerprint}): it was fitted again, or is another one. Evidence against the one says "
+                    "nothing about the other: begin anew, in another file or after moving this one away."
                 )
             # Risks may have been stated, or measured on rows held out.
             promise = now.with_risks(promise.risks, promise.errors, promise.n)
@@ -758,7 +759,7 @@ class _Settings:
             )
         if self.run_length is not None and not 1.0 < self.run_length < math.inf:
             raise InvalidInputError(
-                f"run_length = {self.run_length:g}; pass how many updates there shall be between false alarms, such as 1000."
+                f"run_length = {self.run_length:g}; pass how many updates there shall be between false alarms, e.g. 1000."
             )
 
     @property
