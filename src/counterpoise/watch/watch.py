@@ -759,7 +759,7 @@ class _Settings:
             )
         if self.run_length is not None and not 1.0 < self.run_length < math.inf:
             raise InvalidInputError(
-                f"run_length = {self.run_length:g}; pass how many updates there shall be between false alarms, e.g. 1000."
+                f"run_length = {self.run_length:g}; pass how many updates shall lie between false alarms, e.g. 1000."
             )
 
     @property
