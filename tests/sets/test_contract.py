@@ -142,6 +142,10 @@ def test_the_likeliest_member_is_one_and_no_member_exceeds_its_bound(problem):
     assert found.log_likelihood <= found.upper <= found.log_likelihood + 1e-8 * n
     for member in (contexts.project(p), contexts.p_hat):
         assert xlogy(counts, member).sum() <= found.upper + 1e-12 * n
+    # What makes the ratio of shares to the member evidence against the set.
+    slopes = np.divide(counts, found.distribution, out=np.zeros_like(counts), where=counts > 0.0)
+    if n > 0.0 and slopes.max() < 1e6 * n:
+        assert contexts.worst_case(slopes / n).value <= 1.0 + (found.upper - found.log_likelihood) / n + 1e-9
     if n == 0.0:
         np.testing.assert_array_equal(found.distribution, contexts.p_hat)
         assert found.log_likelihood == found.upper == 0.0

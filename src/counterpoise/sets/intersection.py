@@ -238,30 +238,27 @@ class Intersection(ContextSet):
         if len(linear.b) == 0 and not smooth:
             p = scaled_between(shares, linear.low, linear.high, 1.0)
             return certified(self, shares, p / p.sum(axis=1, keepdims=True))
-        p, found, upper = np.empty(shares.shape), np.empty(len(shares)), np.full(len(shares), math.inf)
+        p, found, upper = np.empty(shares.shape), np.empty(len(shares)), np.empty(len(shares))
         todo = np.ones(len(shares), dtype=bool)
         for part in self.parts if len(self.parts) > 1 else ():
             if isinstance(part, ShareLimits):
                 # Alone they take as long as all together.
                 continue
-            # The likeliest of one part is the likeliest of all where it meets everything else; a bound it always is.
+            # The likeliest of one part is the likeliest of all where it meets everything else.
             rows = np.flatnonzero(todo)
             alone = part.likeliest(shares[rows])
-            p[rows], found[rows] = alone.distribution, alone.log_likelihood
-            upper[rows] = np.minimum(upper[rows], alone.upper)
+            p[rows], found[rows], upper[rows] = alone.distribution, alone.log_likelihood, alone.upper
             todo[rows] = [self.excess(one) > 0.0 for one in alone.distribution]
         rows = np.flatnonzero(todo)
         if rows.size and len(linear.b) == 0 and len(smooth) == 1 and isinstance(smooth[0], KLBall):
             ball = smooth[0]
-            p[rows], found[rows], above = within_kl_and_bounds(
+            p[rows], found[rows], upper[rows] = within_kl_and_bounds(
                 ball.p_hat, math.log(2.0) * ball.radius, linear.low, linear.high, shares[rows]
             )
             # At a radius that hardly reaches into the bounds another method knows better.
-            rows, inner = rows[above - found[rows] > _WIDE], rows
-            upper[inner] = np.minimum(upper[inner], above)
+            rows = rows[upper[rows] - found[rows] > _WIDE]
         if rows.size:
-            p[rows], found[rows], above = along_central_path(self, shares[rows])
-            upper[rows] = np.minimum(upper[rows], above)
+            p[rows], found[rows], upper[rows] = along_central_path(self, shares[rows])
         return p, found, upper
 
     def _worst_rows(self, scores: Array) -> tuple[Array, Array]:

@@ -8,12 +8,15 @@ Every answer comes with a proven upper bound of the maximum. For any place :math
 
 .. math:: \max_{q \in P} f(q) \le f(p) + \max_{q \in P} \sum_c \frac{y_c}{p_c} q_c - 1,
 
-whose right-hand side holds a worst case of the set; where the method has prices of its own, weak duality is as good.
+whose right-hand side holds a worst case of the set. Each method proves a bound of it: what is called ``upper`` is never
+less, so that :math:`\sum_c y_c\, q_c / p_c` exceeds 1 by no more than ``upper`` exceeds :math:`f(p)`. That makes the
+ratio of :math:`y` to :math:`p` evidence against the set: its mean under any member is 1 at most, up to that.
 
 - **KL ball**, :math:`D(\hat p \| p) \le \varepsilon`: the conditions of optimality,
   :math:`y/p + \lambda \hat p/p = \nu`, make the member a mixture :math:`(1-t)\,y + t\,\hat p` with
   :math:`\lambda = t / (1-t)`, and :math:`t` the least for which it is a member: the root of a convex function of one
-  variable. By duality the maximum is at most :math:`f(p) + \lambda (\varepsilon - D(\hat p \| p))`.
+  variable. The bound is :math:`f(p) + \lambda (\varepsilon - D(\hat p \| p))`, by Jensen's inequality for
+  :math:`\sum_c \hat p_c q_c / p_c`.
 - **Bounds**: shares are scaled and cut, :math:`p_c = \min(\max(\tau y_c, l_c), u_c)`, with :math:`\tau` such that
   they sum to 1. Within both, the mixture is scaled and cut.
 - **Total variation**: shares that rise and shares that fall have a scale each, such that either way the radius is
@@ -66,7 +69,8 @@ class Likeliest:
         :math:`\sum_c x_c \log p^*_c`, in nats: of a sequence with these counts, in any given order. Minus infinity
         where a context with counts has no probability in any member.
     upper : float
-        A proven upper bound of the largest log-likelihood in the set, not below ``log_likelihood``.
+        A proven upper bound of the largest log-likelihood in the set, not below ``log_likelihood``. No member :math:`q`
+        has :math:`\sum_c x_c\, q_c / p^*_c` above the sum of the counts by more than the two are apart.
     """
 
     distribution: Array
@@ -90,9 +94,8 @@ def likeliest(mixes: ContextSet, counts: ArrayLike) -> Likeliest:
             upper[rows] = found[rows]
         else:
             p[rows], found[rows], upper[rows] = mixes.likeliest_rows(shares)
-        # Without any bound the counts' own shares are the likeliest; where a count is impossible, it is so for all.
-        above = np.minimum(upper[rows], log_likelihoods(shares, shares))
-        upper[rows] = np.where(np.isneginf(found[rows]), -math.inf, np.maximum(above, found[rows]))
+        # Where a count is impossible, it is so for all.
+        upper[rows] = np.where(np.isneginf(found[rows]), -math.inf, np.maximum(upper[rows], found[rows]))
     found, upper = _scaled(draws, found), _scaled(draws, upper)
     if values.ndim == 1:
         return Likeliest(p[0], float(found[0]), float(upper[0]))
@@ -135,8 +138,8 @@ def certified(mixes: ContextSet, shares: Array, p: Array) -> Rows:
     found = log_likelihoods(shares, p)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         slopes = np.where(shares > 0.0, shares / p, 0.0)
-    upper = np.full(len(shares), math.inf)
-    # A slope too large for a float, or for a sum of them, bounds nothing.
+    # A slope too large for a float, or for a sum of them, bounds nothing; the counts' own shares always do.
+    upper = log_likelihoods(shares, shares)
     rows = np.flatnonzero((slopes < 1e300).all(axis=1))
     if rows.size:
         upper[rows] = found[rows] + (mixes.worst_case(slopes[rows]).value - 1.0)
@@ -237,12 +240,14 @@ def _on_central_path(mixes: ContextSet, shares: Array, start: Array) -> Rows:
     masses = masses / masses.sum()
     found, error = maximise(geometry, mixes.constraints, np.zeros_like(logs), start, masses, logs, _ENOUGH)
     own = found.x[:, :n]
-    # Concavity proves the bound where the path ended, whatever is lost on the way to a member.
-    reach = np.maximum(2.0 + extra, np.abs(found.nu).max(axis=1))
-    upper = log_likelihoods(shares, own) + reach * error
-    p, second = np.array([mixes.project(one) for one in own]), upper.copy()
+    p = np.array([mixes.project(one) for one in own])
     values = log_likelihoods(shares, p)
-    poor = np.flatnonzero(~(upper - values <= _POOR))
+    # The mean slope where the path ended is at most 1 plus its error; at a member each is steeper by what it has lost.
+    reach = np.maximum(2.0 + extra, np.abs(found.nu).max(axis=1))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        lost = np.where(shares > 0.0, own / p, 0.0).max(axis=1)
+        upper = values + np.maximum((1.0 + reach * error) * lost - 1.0, 0.0)
+    second, poor = upper.copy(), np.flatnonzero(~(upper - values <= _POOR))
     if poor.size:
         second[poor] = certified(mixes, shares[poor], p[poor])[2]
     return p, values, np.fmin(upper, second)
