@@ -271,7 +271,8 @@ def sequence(state: RiskState, doubt: float) -> tuple[Array, Array]:
         beyond = evidence(middle) - math.log(len(grid)) >= level
         low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
     rho = 0.1
-    with np.errstate(invalid="ignore"):
+    # A context without losses has no end.
+    with np.errstate(invalid="ignore", divide="ignore"):
         width = np.sqrt(2.0 * (draws * rho + 1.0) / (draws**2 * rho) * np.log(2.0 * np.sqrt(draws * rho + 1.0) / doubt))
         upper = np.where(n >= _ENOUGH, means + spreads * width, np.inf)
     return np.where(n > 0, np.where(low > means * 2e-6, low, 0.0), 0.0), np.where(n > 0, upper, np.inf)
