@@ -45,6 +45,9 @@ NOT_TYPED = {
     "LogCosh: Entry(": "lines of tests that the reader adds to",
     "def _log_cosh(y, z):": "lines of a referee that the reader adds to",
     "YourSolver(": "a class that the reader has",
+    "MAILTO=": "lines of a crontab",
+    "from airflow": "lines of a file that Airflow runs",
+    "- name: Watch": "a step of a workflow",
 }
 """How indented blocks begin that are neither typed nor run, and why."""
 
@@ -137,6 +140,7 @@ WITH_CODE = {
     "stock.md",
     "tutorial.md",
     "published.md",
+    "watch.md",
 }
 
 

@@ -47,6 +47,33 @@ def test_coverage_says_which_studies_there_are(study, capsys):
     assert "bounds, differences, power, compare" in capsys.readouterr().err
 
 
+def test_watch_prints_its_tables(study, capsys):
+    assert study("watch").main(["--toy"]) == 0
+    out = capsys.readouterr().out
+    for words in (
+        "5 contexts: rim, at random, groups shared |",
+        "quadrupled",
+        "chi-squared, the day |",
+        "| 100 | yes |",
+    ):
+        assert words in out
+    assert "nan" not in out
+    assert "above 5%" not in out
+
+
+def test_rims_of_the_study_of_watches_are_rims(study):
+    streams, rules = study("watch_streams"), study("watch_rules")
+    for n_contexts in (2, 5, 20):
+        sized = streams.Sized(n_contexts)
+        for mix in sized.corners.values():
+            assert sized.ball.divergence(mix) == pytest.approx(sized.ball.radius, rel=1e-6)
+            assert mix.sum() == pytest.approx(1.0)
+            # What the tests of the study bisect is what the library finds.
+            counts = 100.0 * (0.5 * mix + 0.5 * np.eye(n_contexts)[0])
+            own = rules.likeliest(counts, sized.ball.p_hat, sized.ball.radius)
+            assert own == pytest.approx(sized.ball.likeliest(counts).distribution, abs=1e-7)
+
+
 def test_guard_prints_its_tables(study, capsys, monkeypatch):
     fewer_draws(monkeypatch.setattr)
     study("guard").main(["--toy"])
