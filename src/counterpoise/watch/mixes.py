@@ -43,7 +43,7 @@ Array = NDArray[np.float64]
 _ONE_SHARE, _WHOLE_MIX, _ONE_UPDATE = 0.6, 0.25, 0.15
 """How much is staked on each kind of bet."""
 
-_SHARE_MEMORIES, _SHARE_PRIOR = (500.0, 5000.0), 50.0
+_SHARE_MEMORIES, _SHARE_PRIOR = (200.0, 2000.0), 30.0
 """Draws after which shares have forgotten all but 1/e, and draws from the centre that they begin with."""
 
 _MIX_MEMORIES, _MIX_PRIOR = (50.0, 500.0), 20.0
