@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from counterpoise.tables.tabular.card import Part, numbers_json
 
 Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 _FIRST = 0.6
 """What is staked on a change before the first update: often a model is not made for where it is used from the start."""
@@ -66,21 +65,15 @@ class Wealth:
     Attributes
     ----------
     logs : ndarray of shape (n_bets,)
-        Logarithm of the sum over starting updates.
-    runs : ndarray of shape (n_bets,)
-        Logarithm of the largest product of factors that ends now, which is at least 1.
-    begun : ndarray of shape (n_bets,)
-        The update with which that product begins: where a change seems to have come.
+        Logarithms.
     """
 
     logs: Array
-    runs: Array
-    begun: Indices
 
     @classmethod
     def none(cls, n_bets: int) -> Self:
         """Return the wealth before the first update."""
-        return cls(np.full(n_bets, -np.inf), np.zeros(n_bets), np.zeros(n_bets, dtype=np.intp))
+        return cls(np.full(n_bets, -np.inf))
 
     def after(self, log_factors: Array, stakes: Stakes, update: int) -> Self:
         """Return the wealth after an update.
@@ -91,9 +84,7 @@ class Wealth:
         update : int
             Which one it is, from 0.
         """
-        begun = np.where(self.runs > 0.0, self.begun, update)
-        runs = np.maximum(self.runs + log_factors, 0.0)
-        return type(self)(stakes.on(self.logs, update) + log_factors, runs, begun)
+        return type(self)(stakes.on(self.logs, update) + log_factors)
 
     def evidence(self, weights: Array, left: float) -> float:
         """Return the e-value of a mixture of the bets, with what is not staked yet."""
@@ -101,21 +92,11 @@ class Wealth:
             return float(weights @ np.exp(self.logs)) + left if len(weights) else 1.0
 
     @property
-    def as_json(self) -> dict[str, Any]:
-        """The same as what JSON can hold, with as many digits as matter."""
-        return {
-            "logs": numbers_json(_rounded(self.logs)),
-            "runs": numbers_json(_rounded(self.runs)),
-            "begun": self.begun.tolist(),
-        }
+    def as_json(self) -> list[Any]:
+        """The same as what JSON can hold, with as many digits as matter: rounded down, which never adds evidence."""
+        return numbers_json(np.floor(self.logs * 1e6) / 1e6)
 
     @classmethod
     def read(cls, part: Part, n_bets: int) -> Self:
         """Return the wealth that was written."""
-        begun = part["begun"].numbers(n_bets, finite=True).astype(np.intp)
-        return cls(part["logs"].numbers(n_bets), part["runs"].numbers(n_bets), begun)
-
-
-def _rounded(values: Array) -> Array:
-    """Return logarithms that are rounded down, so that rounding never adds evidence."""
-    return np.floor(values * 1e6) / 1e6
+        return cls(part.numbers(n_bets))

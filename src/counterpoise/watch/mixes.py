@@ -183,10 +183,12 @@ class MixBets:
         following = state.following.evidence(self.weights, 0.0)
         return following + _ONE_UPDATE * state.one_update.evidence(np.ones(1), left)
 
-    def begun(self, state: MixState) -> int:
-        """Return the update at which the strongest run of evidence began."""
-        runs = np.append(state.following.runs + np.log(self.weights), state.one_update.runs + math.log(_ONE_UPDATE))
-        return int(np.append(state.following.begun, state.one_update.begun)[np.argmax(runs)])
+    def ratios(self, state: MixState) -> Array:
+        """Return log-likelihood ratios of a row of each context: the mix of late against the member nearest to it."""
+        q = state.memories[0] / state.memories[0].sum()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.log(q) - np.log(self.mixes.likeliest(q).distribution)
+        return np.nan_to_num(found, posinf=50.0, neginf=-50.0)
 
     def read(self, part: Part) -> MixState:
         """Return a state that was written."""

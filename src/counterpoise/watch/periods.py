@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -118,6 +119,17 @@ class Periods:
             if period.first <= update:
                 return update if period.time is None else period.time
         return update
+
+    def begun(self, scores: Iterable[float]) -> int:
+        """Return the update at which a change seems to have come: from there on, scores add up to most.
+
+        Parameters
+        ----------
+        scores : floats, one for each period
+            What speaks for the change; negative where it speaks against it.
+        """
+        since = np.cumsum(np.array(list(scores))[::-1])[::-1]
+        return self.all[int(np.argmax(since))].first
 
     @property
     def table(self) -> Table:

@@ -5,8 +5,8 @@ Losses are not negative, and may be as large as they like. While their mean is a
 never loses all. Rows that belong together count as one loss, their mean.
 
 What was promised is an estimate itself. The bound :math:`U` is above it by a one-sided band that holds for all contexts
-together, for which part of the error budget is set aside. Where the promise came without a standard error, that of
-the losses which arrive stands in for it: while nothing has changed, they are spread as the old ones were.
+together, for which part of the error budget is set aside. The losses that arrive tell its width too: while nothing has
+changed they are spread as the old ones were, which may have been few, or came without a standard error.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ _SHARES = np.array([0.03, 0.1, 0.3, 0.7])
 
 _ENOUGH = 10
 """Losses from which their spread is taken, where it was not promised."""
+
+_MANY = 50
+"""Losses from which a normal approximation is good enough for an upper end."""
 
 _PILOT = 100
 """Losses of one update that are used up for their spread, where none came before."""
@@ -136,7 +139,7 @@ class RiskState:
     def as_json(self) -> dict[str, Any]:
         """The same as what JSON can hold."""
         sums = {name: numbers_json(getattr(self, name)) for name in ("n", "sums", "squares", "draws")}
-        return {**sums, **self.wealth.as_json}
+        return {**sums, "logs": self.wealth.as_json}
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,15 +182,14 @@ class RiskBets:
 
     def bounds(self, state: RiskState) -> Array:
         """Return how large each risk may be if the promise holds; NaN where that cannot be told yet."""
-        own = self.errors
         # A context whose losses are all alike so far says nothing of their spread.
         there = (state.n >= _ENOUGH) & (state.spreads > 0.0)
-        degrees = np.maximum(self.n - 1.0, 1.0)
-        unknown = np.isnan(own)
         with np.errstate(invalid="ignore", divide="ignore"):
-            errors = np.where(unknown, np.where(there, state.spreads, np.nan) / np.sqrt(self.n), own)
-            degrees = np.where(unknown, np.minimum(degrees, np.maximum(state.n - 1.0, 1.0)), degrees)
-            band = stats.t.isf(self.doubt / max(self.n_asked, 1), np.minimum(degrees, 1e9)) * errors
+            # Of a few skewed losses the spread is often too small, and then the mean is, too. That of the losses which
+            # have come since is not tied to it.
+            errors = np.fmax(self.errors, np.where(there, state.spreads / np.sqrt(self.n), np.nan))
+            degrees = np.fmax(np.where(np.isnan(self.errors), 1.0, self.n - 1.0), np.where(there, state.n - 1.0, 1.0))
+            band = stats.t.isf(self.doubt / max(self.n_asked, 1), np.clip(degrees, 1.0, 1e9)) * errors
         found = np.where(np.isinf(self.n), self.promised, self.promised + band)
         return np.where(found > 0.0, found, np.nan)
 
@@ -214,10 +216,6 @@ class RiskBets:
             wealth = np.exp(state.wealth.logs).reshape(len(self.promised), -1) @ self.weights
         return np.where(np.isfinite(self.promised), wealth + left, 0.0)
 
-    def begun(self, state: RiskState) -> int:
-        """Return the update at which the strongest run of evidence began."""
-        return int(state.wealth.begun[np.argmax(state.wealth.runs)])
-
     def table(self, state: RiskState, contexts: NDArray[Any], doubt: float, left: float) -> Table:
         """Return promises, bounds, means with a confidence sequence, and e-values."""
         lower, upper = sequence(state, doubt / max(len(self.promised), 1))
@@ -240,7 +238,7 @@ class RiskBets:
         n, sums, squares, draws = (
             part[name].numbers(n_contexts, finite=True) for name in ("n", "sums", "squares", "draws")
         )
-        return RiskState(n, sums, squares, draws, Wealth.read(part, n_contexts * len(_SHARES)))
+        return RiskState(n, sums, squares, draws, Wealth.read(part["logs"], n_contexts * len(_SHARES)))
 
 
 def sequence(state: RiskState, doubt: float) -> tuple[Array, Array]:
@@ -270,9 +268,9 @@ def sequence(state: RiskState, doubt: float) -> tuple[Array, Array]:
         middle = 0.5 * (low + high)
         beyond = evidence(middle) - math.log(len(grid)) >= level
         low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
-    rho = 0.1
+    rho = 1.0 / _MANY
     # A context without losses has no end.
     with np.errstate(invalid="ignore", divide="ignore"):
         width = np.sqrt(2.0 * (draws * rho + 1.0) / (draws**2 * rho) * np.log(2.0 * np.sqrt(draws * rho + 1.0) / doubt))
-        upper = np.where(n >= _ENOUGH, means + spreads * width, np.inf)
+        upper = np.where(n >= _MANY, means + spreads * width, np.inf)
     return np.where(n > 0, np.where(low > means * 2e-6, low, 0.0), 0.0), np.where(n > 0, upper, np.inf)

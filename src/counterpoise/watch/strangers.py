@@ -51,7 +51,3 @@ class UnseenBets:
         if self.n_bets == 0:
             return math.inf if rows else 1.0
         return wealth.evidence(np.full(self.n_bets, 1.0 / self.n_bets), left)
-
-    def begun(self, wealth: Wealth, update: int) -> int:
-        """Return the update at which the strongest run of evidence began; this one, where one row is proof."""
-        return int(wealth.begun[np.argmax(wealth.runs)]) if self.n_bets else update

@@ -338,16 +338,23 @@ class Watch:
 
     def _alarms(self, state: _State) -> dict[str, _Alarm]:
         """Return the alarms so far, with those that this update raises."""
-        begun = {
-            "mix": lambda: self._mix.begun(state.mix),
-            "unseen": lambda: self._unseen.begun(state.unseen_wealth, state.updates - 1),
-            "risk": lambda: self._risk.begun(state.risk),
-        }
         alarms, last = dict(state.alarms), state.updates - 1
         for question, weighted in zip(QUESTIONS, self._weighted(state.e_values), strict=True):
             if question not in alarms and weighted >= self.threshold:
-                alarms[question] = _Alarm(last, min(begun[question](), last))
+                alarms[question] = _Alarm(last, state.periods.begun(self._scores(question, state)))
         return alarms
+
+    def _scores(self, question: str, state: _State) -> list[float]:
+        """Return what each period says for an alarm."""
+        periods = state.periods.all
+        if question == "mix":
+            ratios = self._mix.ratios(state.mix)
+            return [float(one.rows @ ratios) for one in periods]
+        if question == "unseen":
+            return [one.unseen - self._settings.unseen_share * one.n_rows for one in periods]
+        worst = int(np.argmax(self._risk.evidence(state.risk, 0.0)))
+        bound = self._risk.bounds(state.risk)[worst]
+        return [float(one.sums[worst] - bound * one.losses[worst]) for one in periods]
 
     def _clocked(self, state: _State, time: Any) -> tuple[Any, tuple[str, ...]]:
         """Return the time of an update, not before that of the last one, and what there is to say about it."""
