@@ -205,8 +205,6 @@ def false_alarms(options: argparse.Namespace) -> None:
         p_hat, others = shares(cell.n_contexts), []
         for rule in ("chi-squared, the day", "chi-squared, all so far", "PSI, the day", "PSI, 30 days"):
             path = rules.paths(rule, counts, p_hat)
-            # Thirty days are full after a month, and fewer would be noise.
-            path = path[:, min(29, options.days - 1) :] if "30" in rule else path
             others.append(np.mean((path > rules.usual_threshold(rule, cell.n_contexts)).any(axis=1)))
         # They look at one row after the other, and at every context.
         some = counts[: 10 if options.toy else 100 if cell.n_contexts <= 20 else 20]
