@@ -30,7 +30,8 @@ print(f"The set reaches {mixes.radius:.4f} bits; weekends are {mixes.divergence(
 print(f"the mix from July on {mixes.divergence(LATE):.4f}.")
 
 # %%
-# Forty rows a day. The watch looks every day, and so does a chi-squared test of the day's rows against those of the fit.
+# Forty rows a day. The watch looks every day, and so does a chi-squared test of the day's rows against those of the
+# fit.
 
 DAYS = np.arange(np.datetime64("2024-01-01"), np.datetime64("2025-01-01"))
 CHANGE = int(np.flatnonzero(np.datetime64("2024-07-01") == DAYS)[0])
