@@ -128,8 +128,8 @@ class Periods:
         scores : floats, one for each period
             What speaks for the change; negative where it speaks against it.
         """
-        since = np.cumsum(np.array(list(scores))[::-1])[::-1]
-        return self.all[int(np.argmax(since))].first
+        back = np.cumsum(np.array(list(scores))[::-1])
+        return self.all[len(self.all) - 1 - int(np.argmax(back))].first
 
     @property
     def table(self) -> Table:

@@ -549,7 +549,7 @@ class Watch:
             unseen / max(total, 1),
             self.contexts[worst],
             float(risks["promised"][worst]),
-            float(risks["now"][worst]),
+            float(sum(one.sums[worst] for one in chosen) / max(sum(one.losses[worst] for one in chosen), 1.0)),
         )
         return advised(self._promise, seen, self.confidence)
 
