@@ -68,7 +68,7 @@ def watch(
         float | None,
         typer.Option(
             metavar="<updates>",
-            help="Instead: updates between two false alarms, on average at least. Finds late changes sooner.",
+            help="Instead: updates between two false alarms, on average at least.",
             show_default="off",
         ),
     ] = None,

@@ -146,8 +146,8 @@ class Watch:
     unseen_share : float, default=0
         Up to which share of rows contexts never seen before are no alarm. At 0, the first such row is one.
     run_length : float, optional
-        Watch for late changes instead: false alarms come, but at least so many updates apart on average, and a change
-        is found after a delay that does not depend on how long there was none. Then ``confidence`` is that of
+        Promise something else: false alarms come, but at least so many updates apart on average, and a change is found
+        after a delay that does not depend on how long there was none. Then ``confidence`` is that of
         intervals alone, and there is no ``p_value``.
     promised : mapping from context to float, optional
         How large mean losses may be. By default it is what the model measured: on rows held out where it did, else on
@@ -585,6 +585,7 @@ class Watch:
             "threshold": self.threshold,
             "p_value": jsonable(self.p_value),
             "since": None if self.since is None else jsonable(self.since),
+            "alarm_time": None if self.since is None else jsonable(self.alarm_time),
             "words": self.words,
             "confidence": self.confidence,
             "run_length": self.run_length,
