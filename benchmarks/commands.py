@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 ROWS = (400, 20_000, 300_000, 5_000_000)
-COMMANDS = ("fit", "fit --time", "predict", "evaluate", "compare", "explore", "stock")
+COMMANDS = ("fit", "fit --time", "predict", "evaluate", "watch", "compare", "explore", "stock")
 N_CONTEXTS, N_NUMBERS, N_DAYS = 16, 8, 730
 PIECE = 500_000
 
@@ -94,6 +94,7 @@ def arguments(command: str, table: Path, folder: Path) -> list[str]:
         "fit": ["fit", str(table), *roles, *later, "-o", model + ("-later" if extra else ""), "--force"],
         "predict": ["predict", model, str(table), "-o", str(folder / "predicted.csv"), "--force"],
         "evaluate": ["evaluate", model, str(table), "-o", str(folder / "evaluation.html"), "--force"],
+        "watch": ["watch", model, str(table), "--time", "day", "-o", str(folder / "watch.html"), "--restart", "--force"],
         "compare": ["compare", str(table), *roles, *later, "--json"],
         "explore": ["explore", str(table), *roles, *later, "-o", str(folder / "explore.html"), "--force"],
         "stock": [

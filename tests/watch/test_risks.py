@@ -74,20 +74,21 @@ def test_rows_of_a_group_count_as_one_loss():
 
 @pytest.mark.parametrize("kind", ["exponential", "errors", "lognormal"])
 def test_confidence_sequences_hold_at_all_times(kind):
-    rng, runs, lost = np.random.default_rng(0), 150, np.zeros(2)
+    rng, runs = np.random.default_rng(0), 300
     draw = {
         "exponential": lambda n: rng.exponential(1.0, n),
         "errors": lambda n: (rng.random(n) < 0.2) / 0.2,
         "lognormal": lambda n: rng.lognormal(-0.5, 1.0, n),
     }[kind]
-    risk = bets([1.0])
-    for _ in range(runs):
-        state, missed = risk.begin, np.zeros(2, dtype=bool)
-        for _ in range(60):
-            state = state.plus(Losses(np.zeros(10, dtype=int), draw(10)))
-            lower, upper = sequence(state, 0.1)
-            missed |= [lower[0] > 1.0, upper[0] < 1.0]
-        lost += missed
+    # A context for each run.
+    state = bets(np.ones(runs)).begin
+    codes = np.repeat(np.arange(runs), 10)
+    missed = np.zeros((2, runs), dtype=bool)
+    for _ in range(60):
+        state = state.plus(Losses(codes, draw(len(codes))))
+        lower, upper = sequence(state, 0.1)
+        missed |= [lower > 1.0, upper < 1.0]
+    lost = missed.sum(axis=1)
     # Five percent each; the upper end holds as losses become many.
     assert lost[0] / runs <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / runs)
     assert lost[1] / runs <= 0.10
