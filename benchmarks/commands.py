@@ -94,7 +94,7 @@ def arguments(command: str, table: Path, folder: Path) -> list[str]:
         "fit": ["fit", str(table), *roles, *later, "-o", model + ("-later" if extra else ""), "--force"],
         "predict": ["predict", model, str(table), "-o", str(folder / "predicted.csv"), "--force"],
         "evaluate": ["evaluate", model, str(table), "-o", str(folder / "evaluation.html"), "--force"],
-        "watch": ["watch", model, str(table), "--time", "day", "-o", str(folder / "watch.html"), "--restart", "--force"],
+        "watch": ["watch", model, str(table), "--time", "day", "-o", str(folder / "watch.html"), "--restart"],
         "compare": ["compare", str(table), *roles, *later, "--json"],
         "explore": ["explore", str(table), *roles, *later, "-o", str(folder / "explore.html"), "--force"],
         "stock": [
