@@ -28,7 +28,7 @@ def test_no_loss_with_the_promised_mean_can_be_expected_to_win():
     risk = bets([1.0])
     expected = 0.0
     for chance, loss in ((0.8, 0.25), (0.2, 4.0)):
-        state = risk.after(risk.begin, Losses(np.array([0]), np.array([loss])), SPREAD, 0)
+        state = risk.after(risk.begin, Losses.of(np.array([0]), np.array([loss]), None), SPREAD, 0)
         expected += chance * risk.evidence(state, SPREAD.left(0))[0]
     assert expected == pytest.approx(1.0)
 
@@ -66,10 +66,15 @@ def test_a_first_update_tells_its_own_spread():
     assert risk.evidence(state, SPREAD.left(0))[0] > 1e6
 
 
-def test_rows_of_a_group_count_as_one_loss():
+def test_rows_of_a_group_are_one_bet_and_means_are_those_of_rows():
     losses = Losses.of(np.array([0, 0, 1, 0]), np.array([1.0, 3.0, 5.0, 7.0]), np.array([0, 0, 0, 1]))
     assert losses.codes.tolist() == [0, 0, 1]
-    assert sorted(losses.values.tolist()) == [2.0, 5.0, 7.0]
+    assert sorted(zip(losses.values.tolist(), losses.sizes.tolist(), strict=True)) == [
+        (2.0, 1.0),
+        (5.0, 1.0),
+        (7.0, 0.5),
+    ]
+    np.testing.assert_allclose(losses.sums(2) / losses.sums(2, 0), [11.0 / 3.0, 5.0])
 
 
 @pytest.mark.parametrize("kind", ["exponential", "errors", "lognormal"])
@@ -85,7 +90,7 @@ def test_confidence_sequences_hold_at_all_times(kind):
     codes = np.repeat(np.arange(runs), 10)
     missed = np.zeros((2, runs), dtype=bool)
     for _ in range(60):
-        state = state.plus(Losses(codes, draw(len(codes))))
+        state = state.plus(Losses.of(codes, draw(len(codes)), None))
         lower, upper = sequence(state, 0.1)
         missed |= [lower > 1.0, upper < 1.0]
     lost = missed.sum(axis=1)

@@ -348,3 +348,86 @@ def test_the_boosted_and_the_wrapped_are_watched_too():
     assert np.isfinite(cpo.Watch(wrapped).update(c).risks["promised"]).all()
     stock = cpo.RobustNewsvendor(price=10.0).fit(np.full(300, 4.0), np.abs(y), contexts=c)
     assert not cpo.Watch(stock).update(c).alarm
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_contexts_that_stay_away_for_long_prove_nothing(tmp_path, saved):
+    # Every mix that comes is in the set; what it lacks was forgotten.
+    bounds, rng, alarms = cpo.ShareBounds(np.zeros(3), [0.5, 1.0, 1.0]), np.random.default_rng(19), 0
+    for _ in range(10):
+        watch = cpo.Watch(bounds)
+        for update in range(20):
+            mix = [[0.5, 0.5, 0.0], [0.5, 0.0, 0.5]][update % 2]
+            watch.update(np.repeat([0, 1, 2], rng.multinomial(6000 if saved else 150_000, mix)))
+            if saved:
+                watch.save(tmp_path / "watch.json")
+                watch = cpo.Watch.load(tmp_path / "watch.json")
+        alarms += watch.alarm
+    assert alarms <= 2
+
+
+def test_a_group_that_spans_several_times_is_one_draw():
+    rng, alarms = np.random.default_rng(20), 0
+    rim = cpo.KLBall([0.5, 0.5], 0.02).worst_case([1.0, 0.0]).distribution
+    for _ in range(10):
+        patients = rng.choice(2, 30, p=rim)
+        patient, day = np.repeat(np.arange(30), 60), np.tile(np.arange(60), 30)
+        watch = cpo.Watch(cpo.KLBall([0.5, 0.5], 0.02))
+        alarms += watch.update(patients[patient], rng.exponential(size=1800), groups=patient, time=day).alarm
+    assert alarms <= 2
+
+
+def test_groups_of_unequal_sizes_leave_shares_and_means_those_of_rows():
+    rng = np.random.default_rng(21)
+    watch = cpo.Watch(cpo.KLBall([0.1, 0.9], 0.02), promised={0: 2.2, 1: 1.1})
+    for _ in range(60):
+        large = rng.random(20) < 0.5
+        labels = np.repeat(large.astype(int), np.where(large, 9, 1))
+        losses = rng.exponential(np.where(labels == 1, 1.0, 2.0))
+        watch.update(labels, losses, groups=np.repeat(np.arange(20), np.where(large, 9, 1)))
+    assert not watch.alarm
+    np.testing.assert_allclose(watch.shares["now"], watch.shares["rows"] / watch.n_rows)
+
+
+def test_a_context_that_no_member_allows_is_proof():
+    for mixes in (cpo.Chi2Ball([0.5, 0.5, 0.0], 0.1), cpo.KLBall([0.5, 0.5, 0.0], 0.0)):
+        watch = cpo.Watch(mixes).update([0, 1, 2]).update([0, 1, 2]).update([0, 1])
+        assert watch.alarm
+        assert watch.p_value == 0.0
+
+
+def test_empty_batches_are_no_trouble():
+    frame = pd.DataFrame({"c": ["a", "b"], "day": pd.to_datetime(["2024-01-01", "2024-01-02"])})
+    watch = cpo.Watch(BALL, contexts=LABELS).update(frame["c"], time=frame["day"])
+    watch.update(frame["c"][:0], time=frame["day"][:0]).update([], time=pd.NaT)
+    assert watch.update(frame["c"], time=frame["day"]).n_rows == 4
+    assert "is before" in watch.notes[-1]
+    with pytest.raises(InvalidInputError, match="losses has 2 rows"):
+        watch.update([], losses=[1.0, 2.0])
+    with pytest.raises(InvalidInputError, match="is no column"):
+        watch.update(5)
+
+
+def test_labels_that_a_file_cannot_hold_are_named(tmp_path):
+    watch = cpo.Watch(BALL, contexts=[pd.Interval(k, k + 1) for k in range(3)])
+    with pytest.raises(InvalidInputError, match="a file cannot hold"):
+        watch.save(tmp_path / "watch.json")
+    dated = cpo.Watch(cpo.KLBall([0.5, 0.5], 0.1, labels=(3, 4)))
+    dated.save(tmp_path / "watch.json")
+    assert not cpo.Watch.load(tmp_path / "watch.json").update([3, 4]).alarm
+
+
+def test_another_set_with_the_same_intervals_is_another_one(tmp_path):
+    first, second = [[1, 1, 0, 0], [0, 0, 1, 1]], [[1, 0, 1, 0], [0, 1, 0, 1]]
+    cpo.Watch(cpo.ShareLimits(first, [0.8, 0.8])).save(tmp_path / "watch.json")
+    with pytest.raises(InvalidInputError, match="another one"):
+        cpo.Watch.load(tmp_path / "watch.json", cpo.ShareLimits(second, [0.8, 0.8]))
+    with cpo.Watch.open(tmp_path / "deep" / "w.json", BALL, confidence=0.9, unseen_share=0.02, promised={0: 1.0}):
+        pass
+    with cpo.Watch.open(tmp_path / "deep" / "w.json", BALL, confidence=0.9) as watch:
+        assert watch.confidence == 0.9
+    with (
+        pytest.raises(InvalidInputError, match="begun with"),
+        cpo.Watch.open(tmp_path / "deep" / "w.json", BALL, promised={0: 9.0}),
+    ):
+        pass

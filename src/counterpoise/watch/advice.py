@@ -118,7 +118,7 @@ def _decided(
         else ""
     )
     if seen.unseen:
-        share = f"{100.0 * seen.unseen_share:.2g}% of rows are of contexts that the model never saw"
+        share = f"{100.0 * seen.unseen_share:.3g}% of rows are of contexts that the model never saw"
         return "refit", f"Refit with rows of the new contexts: {share}, and nothing is promised about them."
     if seen.grown:
         return "refit", (

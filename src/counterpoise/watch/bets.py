@@ -84,7 +84,10 @@ class Wealth:
         update : int
             Which one it is, from 0.
         """
-        return type(self)(stakes.on(self.logs, update) + log_factors)
+        with np.errstate(invalid="ignore"):
+            logs = stakes.on(self.logs, update) + log_factors
+        # What the hypothesis rules out was proof, and stays it.
+        return type(self)(np.where(np.isposinf(self.logs), np.inf, logs))
 
     def evidence(self, weights: Array, left: float) -> float:
         """Return the e-value of a mixture of the bets, with what is not staked yet."""

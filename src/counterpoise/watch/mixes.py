@@ -18,8 +18,8 @@ Three kinds of bets, each valid for every mix in the set :math:`P`, also for one
 What shares seem to be is told by decaying counts of the updates before, with a short and a long memory, from the centre
 of the set on. While that lies in the set nothing is staked, so a late change is found as well as an early one.
 
-Counts may be fractions: where m rows share one draw, each counts as 1/m of it. By Hölder's inequality the
-expectations are still at most 1, however rows of a group depend on one another.
+Counts may be fractions: where at most m rows share one draw, each counts as 1/m of it. By Hölder's inequality the
+expectations are still at most 1, however rows of a group depend on one another; and shares are those of rows.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ _SHARE_MEMORIES, _SHARE_PRIOR = (200.0, 2000.0), 30.0
 _MIX_MEMORIES, _MIX_PRIOR = (50.0, 500.0), 20.0
 """The same of whole mixes, for each context."""
 
+_RESERVE = 0.001
+"""Part of what the mix seems to be that is the centre of the set, for contexts that have not come for long."""
+
 _CONCENTRATIONS = (10.0, 100.0, 1000.0)
 """Of the Dirichlet distributions around the centre of the set that a single update is compared with."""
 
@@ -77,7 +80,7 @@ class MixState:
         return {
             "following": self.following.as_json,
             "one_update": self.one_update.as_json,
-            "memories": [numbers_json(np.round(one, 6)) for one in self.memories],
+            "memories": [numbers_json([float(f"{n:.9g}") for n in one.tolist()]) for one in self.memories],
         }
 
 
@@ -149,12 +152,14 @@ class MixBets:
         if n == 0.0:
             idle = state.following.after(np.zeros(len(self.weights)), once, update)
             return replace(state, following=idle, one_update=state.one_update.after(np.zeros(1), spread, update))
-        seeming = state.memories / state.memories.sum(axis=1, keepdims=True)
+        seeming = self._seeming(state)
         shares, mixes = seeming[: len(_SHARE_MEMORIES)], seeming[len(_SHARE_MEMORIES) :]
         nearest = self.mixes.likeliest(np.vstack([mixes, counts]))
-        gaps = nearest.upper - nearest.log_likelihood
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.where(mixes > 0.0, mixes / nearest.distribution[:-1], 1.0)
+            # Counts that no member allows have no gap: both ends are infinite.
+            gaps = np.nan_to_num(nearest.upper - nearest.log_likelihood, nan=0.0)
+            # A context that the mix of late has no share of must not come, or the stake is lost.
+            ratios = np.where(mixes > 0.0, mixes / nearest.distribution[:-1], 0.0)
         # What a projection may lack to be exact is taken off, for each draw.
         whole = special.xlogy(counts, ratios).sum(axis=1) - n * gaps[:-1]
         mixture = special.logsumexp([log_mixture(counts, prior) for prior in self._priors]) - math.log(
@@ -167,6 +172,11 @@ class MixBets:
             state.one_update.after(np.array([float(mixture - nearest.upper[-1])]), spread, update),
             kept * state.memories + counts,
         )
+
+    def _seeming(self, state: MixState) -> Array:
+        """Return what the mix seems to be, by each memory: never without what the centre of the set has."""
+        found = state.memories / state.memories.sum(axis=1, keepdims=True)
+        return (1.0 - _RESERVE) * found + _RESERVE * self.centre
 
     def _share_factors(self, shares: Array, counts: Array, n: float) -> Array:
         """Return what an update makes of the bets on shares: nothing where they seem to be inside."""
@@ -185,7 +195,7 @@ class MixBets:
 
     def ratios(self, state: MixState) -> Array:
         """Return log-likelihood ratios of a row of each context: the mix of late against the member nearest to it."""
-        q = state.memories[0] / state.memories[0].sum()
+        q = self._seeming(state)[0]
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.log(q) - np.log(self.mixes.likeliest(q).distribution)
         return np.nan_to_num(found, posinf=50.0, neginf=-50.0)

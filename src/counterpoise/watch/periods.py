@@ -16,7 +16,9 @@ from counterpoise.tables.tabular.card import Part, number_json, numbers_json, pl
 Array = NDArray[np.float64]
 
 _ENTRIES = 4000
-"""Numbers by context that are kept; there are at least 30 periods and at most 400."""
+"""Numbers by context that are kept, in at most 400 periods."""
+
+_FEWEST = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +110,7 @@ class Periods:
         found = (*self.all, period)
         if self.all and self.all[-1].updates < size:
             found = (*self.all[:-1], self.all[-1] + period)
-        if len(found) > min(400, max(30, _ENTRIES // max(len(period.rows), 1))):
+        if len(found) > min(400, max(_FEWEST, _ENTRIES // max(len(period.rows), 1))):
             odd = found[len(found) // 2 * 2 :]
             found = (*(a + b for a, b in zip(found[::2], found[1::2], strict=False)), *odd)
         return Periods(found)

@@ -15,9 +15,10 @@ from counterpoise.contexts import encode, objects, plain, shown
 from counterpoise.estimators.learners import innermost
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.judging.at_fit import AtFit
-from counterpoise.sets import ContextSet, KLBall, confidence_radius, share_intervals
+from counterpoise.sets import ContextSet, KLBall, confidence_radius
 from counterpoise.tables.tabular.card import digest, numbers_json, plain_json
 from counterpoise.watch.risks import Losses
+from counterpoise.watch.written_sets import set_json
 
 Array = NDArray[np.float64]
 
@@ -48,8 +49,10 @@ class Promise:
         What is watched, in words.
     notes : tuple of str
         What else there is to say.
+    renames : bool
+        Whether the fit calls contexts by names of its own.
     fitted : object or None
-        That renames labels as the fit called them, where it does.
+        That renames labels as the fit called them, where it does and is there.
     """
 
     contexts: NDArray[Any]
@@ -64,6 +67,7 @@ class Promise:
     fingerprint: str
     name: str
     notes: tuple[str, ...] = ()
+    renames: bool = False
     fitted: Any = None
 
     @classmethod
@@ -84,6 +88,11 @@ class Promise:
 
     def positions(self, labels: NDArray[Any]) -> NDArray[np.intp]:
         """Return the place of each label among the contexts, -1 where it is not there."""
+        if self.renames and self.fitted is None:
+            raise InvalidInputError(
+                "the model calls contexts by names of its own, such as store 4, and only it knows them. Pass it when "
+                "the watch is read: Watch.load(path, model)."
+            )
         named = labels if self.fitted is None else self.fitted.as_fitted(labels)
         places = {plain(label): k for k, label in enumerate(self.contexts.tolist())}
         return np.array([places.get(plain(label), -1) for label in named.tolist()], dtype=np.intp)
@@ -105,7 +114,7 @@ class Promise:
             raise InvalidInputError(f"promised is {promised!r:.60}; pass a mapping from contexts to mean losses.")
         risks = np.full(len(self.contexts), np.nan)
         for label, risk in promised.items():
-            value = float(risk)
+            value = float(risk) if isinstance(risk, (int, float, np.number)) else np.nan
             if not value > 0.0:
                 raise InvalidInputError(f"promised[{label!r:.60}] is {risk}; a mean loss is a positive number.")
             risks[self._at(label)] = value
@@ -121,7 +130,7 @@ class Promise:
         values = checked_losses(losses)
         rows = encode(labels, len(values))
         codes = self.positions(rows.labels)[rows.codes]
-        known = codes >= 0
+        known = (codes >= 0) & ~np.isnan(values)
         together = None if groups is None else encode(groups, len(values), role="groups").codes[known]
         units = Losses.of(codes[known], values[known], together)
         n = np.bincount(units.codes, minlength=len(self.contexts)).astype(np.float64)
@@ -139,11 +148,12 @@ def checked_losses(losses: ArrayLike) -> Array:
         raise InvalidInputError(f"losses must be numbers, got {losses!r:.60}.") from error
     if values.ndim != 1:
         raise InvalidInputError(f"losses must hold one number per row, got shape {values.shape}.")
-    bad = np.flatnonzero(~(np.isnan(values) | (np.isfinite(values) & (values >= 0.0))))
+    # Squares of larger ones could not be added up.
+    bad = np.flatnonzero(~(np.isnan(values) | ((values < 1e150) & (values >= 0.0))))
     if bad.size:
         raise InvalidInputError(
-            f"losses[{bad[0]}] = {values[bad[0]]}; a loss is finite and not negative, since evidence rests on that. Of "
-            "counts, pass half the Poisson deviance, y log(y / f) - y + f, with promised= or held_out= in that unit."
+            f"losses[{bad[0]}] = {values[bad[0]]}; a loss is below 1e150 and not negative, since evidence rests on "
+            "that. Of counts, pass half the Poisson deviance, y log(y / f) - y + f, with promised= or held_out= in that unit."
         )
     return values
 
@@ -209,6 +219,7 @@ def _of_model(model: Any, contexts: Any) -> Promise:
         _fingerprint(labels, mixes, shares, risks),
         f"a model of {n_rows:,.0f} rows in {len(fit.labels)} contexts",
         tuple(notes),
+        hasattr(own, "as_fitted"),
         own if hasattr(own, "as_fitted") else None,
     )
 
@@ -242,8 +253,7 @@ def _padded(values: Array, extra: int) -> Array:
 def _fingerprint(contexts: NDArray[Any], mixes: ContextSet, shares: Array, risks: Array) -> str:
     said = {
         "contexts": [plain_json(label) for label in contexts.tolist()],
-        "mixes": mixes.where,
-        "intervals": [numbers_json(one.round(9)) for one in share_intervals(mixes)],
+        "mixes": set_json(mixes),
         "shares": numbers_json(shares.round(12)),
         "risks": numbers_json([float(f"{one:.9g}") for one in risks.tolist()]),
     }

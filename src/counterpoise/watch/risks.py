@@ -2,7 +2,8 @@ r"""Evidence that the risk of a context has grown beyond what was promised.
 
 Losses are not negative, and may be as large as they like. While their mean is at most :math:`U`, a bet with the share
 :math:`\lambda` of the wealth, which multiplies it by :math:`1 + \lambda (\ell / U - 1)`, does not win on average and
-never loses all. Rows that belong together count as one loss, their mean.
+never loses all. Rows that belong together, at most m, are one bet with the factor
+:math:`1 + \lambda \sum (\ell / U - 1) / m`, whose expectation is at most 1 however they depend on one another.
 
 What was promised is an estimate itself. The bound :math:`U` is above it by a one-sided band that holds for all contexts
 together, for which part of the error budget is set aside. The losses that arrive tell its width too: while nothing has
@@ -48,35 +49,48 @@ class Losses:
     codes : ndarray of shape (n_units,)
         Contexts.
     values : ndarray of shape (n_units,)
+        Means over the rows of a unit.
+    sizes : ndarray of shape (n_units,)
+        What each counts: its rows, over those of the largest unit of its context.
     worth : float
-        How many independent draws each counts as, at most 1.
+        How many independent draws a unit of full size counts as, at most 1.
     """
 
     codes: Indices
     values: Array
+    sizes: Array
     worth: float = 1.0
 
     @classmethod
-    def of(cls, codes: Indices, values: Array, groups: Indices | None, worth: float = 1.0) -> Self:
-        """Take the mean over rows of one group and context.
+    def of(
+        cls, codes: Indices, values: Array, units: Indices | None, largest: Array | None = None, worth: float = 1.0
+    ) -> Self:
+        """Take the means over rows that belong together.
 
         Parameters
         ----------
+        units : ndarray of shape (n_rows,), optional
+            Which rows belong together; those of other contexts never do.
+        largest : ndarray of shape (n_contexts,), optional
+            Rows of the largest unit of each context, where there are more rows than these.
         worth : float
             How many draws a row counts as.
         """
-        n_rows = len(codes)
-        if groups is not None and len(codes):
-            cells, inverse, sizes = np.unique(
-                np.stack([codes, groups]), axis=1, return_inverse=True, return_counts=True
+        sizes = np.ones(len(codes))
+        if units is not None and len(codes):
+            cells, inverse, counts = np.unique(
+                np.stack([codes, units]), axis=1, return_inverse=True, return_counts=True
             )
-            codes, values = cells[0], np.bincount(inverse.ravel(), values) / sizes
+            n_contexts = int(codes.max()) + 1
+            most = largest_units(codes, units, n_contexts) if largest is None else largest
+            codes, values = cells[0], np.bincount(inverse.ravel(), values) / counts
+            sizes, worth = counts / most[codes], min(1.0, worth * float(most[codes].mean()))
         order = np.argsort(codes, kind="stable")
-        return cls(codes[order], values[order], min(1.0, worth * n_rows / max(len(codes), 1)))
+        return cls(codes[order], values[order], sizes[order], worth)
 
     def sums(self, n_contexts: int, power: int = 1) -> Array:
         """Return the sums of a power of the losses, context by context."""
-        return np.bincount(self.codes, self.values**power, n_contexts).astype(np.float64)
+        return np.bincount(self.codes, self.sizes * self.values**power, n_contexts).astype(np.float64)
 
     def split(self, waiting: NDArray[np.bool_], seed: int) -> tuple[Self, ...]:
         """Return some of the losses of contexts that wait for a first look at their spread, and all others.
@@ -88,7 +102,19 @@ class Losses:
         for c in np.flatnonzero(waiting):
             here = np.flatnonzero(self.codes == c)
             first[random.permutation(here)[: min(_PILOT, math.ceil(len(here) / 2))]] = True
-        return tuple(replace(self, codes=self.codes[one], values=self.values[one]) for one in (first, ~first))
+        return tuple(
+            replace(self, codes=self.codes[one], values=self.values[one], sizes=self.sizes[one])
+            for one in (first, ~first)
+        )
+
+
+def largest_units(codes: Indices, units: Indices, n_contexts: int) -> Array:
+    """Return how many rows of one context belong together at most, for each context; at least 1."""
+    largest = np.ones(n_contexts)
+    if len(codes):
+        cells, counts = np.unique(np.stack([codes, units]), axis=1, return_counts=True)
+        np.maximum.at(largest, cells[0], counts.astype(np.float64))
+    return largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +229,7 @@ class RiskBets:
             state = state.plus(first)
             bounds = self.bounds(state)
             with np.errstate(invalid="ignore"):
-                gains = np.log1p(_SHARES * (rest.values / bounds[rest.codes] - 1.0)[:, None])
+                gains = np.log1p(_SHARES * (rest.sizes * (rest.values / bounds[rest.codes] - 1.0))[:, None])
             for k in range(len(_SHARES)):
                 factors[:, k] = np.bincount(rest.codes, np.nan_to_num(gains[:, k], posinf=np.inf), n_contexts)
             factors *= losses.worth
@@ -244,7 +270,7 @@ class RiskBets:
 def sequence(state: RiskState, doubt: float) -> tuple[Array, Array]:
     r"""Return a confidence sequence of the mean losses: at every moment it holds them, with probability 1 - doubt.
 
-    The lower end is an empirical Bernstein bound and exact: with :math:`\psi(\lambda) = -\log(1-\lambda)-\lambda`,
+    The lower end is an empirical Bernstein bound that needs no approximation: with :math:`\psi(\lambda) = -\log(1-\lambda)-\lambda`,
     :math:`\exp(\lambda \sum (\ell/m - 1) - \psi(\lambda) \sum (\ell/m - 1)^2)` is an e-process for the mean :math:`m`
     of losses that are not negative (Fan, Grama and Liu 2015; Howard and others 2021), and needs their sums only.
     Without a largest possible loss there is no exact upper end: this one is the normal mixture, which holds as losses

@@ -28,7 +28,7 @@ from counterpoise.watch.bets import Stakes, Wealth
 from counterpoise.watch.mixes import MixBets, MixState
 from counterpoise.watch.periods import Period, Periods
 from counterpoise.watch.promise import Promise, checked_losses
-from counterpoise.watch.risks import Losses, RiskBets, RiskState
+from counterpoise.watch.risks import Losses, RiskBets, RiskState, largest_units
 from counterpoise.watch.strangers import UnseenBets
 from counterpoise.watch.written_sets import read_set, set_json
 
@@ -105,6 +105,8 @@ class _Rows:
     places: NDArray[np.intp]
     losses: Array | None
     groups: NDArray[np.intp] | None
+    largest: Array
+    """Rows of the largest group, over all of the call; then the same within each context."""
 
     @property
     def known(self) -> NDArray[np.bool_]:
@@ -206,8 +208,7 @@ class Watch:
         promises = bool(np.isfinite(promise.risks).any())
         self._budgets = _Budgets.of(settings.unseen_share > 0.0, promises)
         self._mix = MixBets(promise.mixes, ever)
-        doubt = (1.0 - settings.confidence) * self._budgets.band
-        self._risk = RiskBets(promise.risks, promise.errors, promise.n, doubt)
+        self._risk = RiskBets(promise.risks, promise.errors, promise.n, self._doubt)
         self._unseen = UnseenBets(settings.unseen_share)
         n = len(promise.contexts)
         self._state = _State(
@@ -240,8 +241,9 @@ class Watch:
             Of the model on these rows, in the unit of the promise: for a robust linear model, the loss it was fitted
             by (half the squared error, the log loss); NaN where a target has not come yet. They are not negative.
         groups : labels of shape (n_rows,), optional
-            Rows that belong together, such as those of one day: each group counts as one draw. A group must come in
-            one update. Without groups, every row counts as what a row of the fit was worth (``draws``).
+            Rows that belong together, such as those of one day. A row counts as one over the rows of the largest group,
+            so that no group is more than one draw, and shares and mean losses are those of rows. A group must come in
+            one call. Without groups, every row counts as what a row of the fit was worth (``draws``).
         time : label or labels of shape (n_rows,), optional
             When: a date, a time, a number, a text. With one for each row there is an update for each time, in order.
         batch : hashable, optional
@@ -266,30 +268,42 @@ class Watch:
 
     def _split(self, contexts: Any, losses: Any, groups: Any, time: Any) -> Iterator[_Rows]:
         """Yield the rows, time by time where there are several."""
-        if (getattr(contexts, "shape", None) or (len(contexts),))[0] == 0:
+        n_rows = _length(contexts)
+        values = None if losses is None else checked_losses(losses)
+        for what, given in (("losses", values), ("groups", groups), ("time", time if _is_column(time) else None)):
+            if given is not None and _length(given) != n_rows:
+                raise InvalidInputError(
+                    f"{what} has {_length(given)} rows, contexts has {n_rows}. Pass one for each row."
+                )
+        if n_rows == 0:
             empty = np.empty(0, dtype=np.intp)
-            yield _Rows(_label(time), empty, np.empty(0, dtype=object), empty, None, None)
+            when = None if _is_column(time) else _label(time)
+            yield _Rows(when, empty, np.empty(0, dtype=object), empty, None, None, np.ones(len(self.contexts) + 1))
             return
         found = encode(contexts)
-        n_rows = found.n_rows
-        values = None if losses is None else checked_losses(losses)
-        if values is not None and len(values) != n_rows:
-            raise InvalidInputError(
-                f"losses has {len(values)} rows, contexts has {n_rows}. Pass one loss for each row."
-            )
         together = None if groups is None else encode(groups, n_rows, role="groups").codes
-        rows = _Rows(None, found.codes, found.labels, self._promise.positions(found.labels), values, together)
+        places = self._promise.positions(found.labels)
+        rows = _Rows(
+            None, found.codes, found.labels, places, values, together, self._largest(places[found.codes], together)
+        )
         if not _is_column(time):
             yield replace(rows, time=_label(time))
             return
-        if len(time) != n_rows:
-            raise InvalidInputError(
-                f"time has {len(time)} rows, contexts has {n_rows}. Pass one for each row, or one for all."
-            )
         when = encode(time, n_rows, role="time")
-        order = as_times(when.labels)
-        for k in np.argsort(when.labels if order is None else order, kind="stable"):
+        order: NDArray[Any] | None = as_times(when.labels)
+        if order is None:
+            # Text that is no date comes in the order in which it is given.
+            order = when.labels if when.labels.dtype.kind in "iuf" else np.unique(when.codes, return_index=True)[1]
+        for k in np.argsort(order, kind="stable"):
             yield rows.where(when.codes == k, _label(when.labels[k]))
+
+    def _largest(self, places: NDArray[np.intp], groups: NDArray[np.intp] | None) -> Array:
+        """Return the rows of the largest group, and of the largest within each context."""
+        n = len(self.contexts)
+        if groups is None:
+            return np.ones(n + 1)
+        known = places >= 0
+        return np.append(np.bincount(groups).max(), largest_units(places[known], groups[known], n))
 
     def _after(self, state: _State, rows: _Rows) -> _State:
         """Return the state after one update."""
@@ -297,7 +311,7 @@ class Watch:
         places, known = rows.places[rows.codes], rows.known
         worth = np.full(len(places), self._promise.worth)
         if rows.groups is not None:
-            worth = np.minimum(worth, 1.0 / np.bincount(rows.groups)[rows.groups])
+            worth = np.minimum(worth, 1.0 / rows.largest[0])
         counts, draws = _summed(places[known], n), _summed(places[known], n, worth[known])
         unseen_draws = float(worth[~known].sum())
         mix = self._mix.after(state.mix, draws, update)
@@ -306,7 +320,7 @@ class Watch:
         if rows.losses is not None:
             kept = known & ~np.isnan(rows.losses)
             together = None if rows.groups is None else rows.groups[kept]
-            losses = Losses.of(places[kept], rows.losses[kept], together, self._promise.worth)
+            losses = Losses.of(places[kept], rows.losses[kept], together, rows.largest[1:], self._promise.worth)
         risk = self._risk.after(state.risk, losses, self._stakes, update)
         unseen = _named(state.unseen, rows)
         strangers = state.unseen_rows + int(np.count_nonzero(~known))
@@ -329,7 +343,7 @@ class Watch:
             unseen_wealth=wealth,
             risk=risk,
             e_values=e_values,
-            largest=np.maximum(state.largest, e_values),
+            largest=np.fmax(state.largest, e_values),
             periods=state.periods.plus(period),
             updates=update + 1,
             notes=tuple(dict.fromkeys((*state.notes, *notes))),
@@ -358,7 +372,7 @@ class Watch:
 
     def _clocked(self, state: _State, time: Any) -> tuple[Any, tuple[str, ...]]:
         """Return the time of an update, not before that of the last one, and what there is to say about it."""
-        last = state.periods.all[-1].until if state.periods.all else None
+        last = next((one.until for one in reversed(state.periods.all) if one.until is not None), None)
         if last is None or time is None or not _is_before(time, last):
             return time, ()
         return last, (f"{shown(time)} is before the last update, of {shown(last)}: its rows count as of {shown(last)}",)
@@ -414,7 +428,16 @@ class Watch:
     @property
     def p_value(self) -> float:
         """Anytime-valid: it may be looked at after every update."""
-        return min(1.0, 1.0 / float(self._weighted(self._state.largest).max())) if self.run_length is None else math.nan
+        largest = float(self._weighted(self._state.largest).max())
+        if self.run_length is not None:
+            return math.nan
+        # Bets of three questions, and the band around the promise, may each be wrong.
+        return 0.0 if math.isinf(largest) else min(1.0, float(self._budgets.all.sum()) / largest + self._doubt)
+
+    @property
+    def _doubt(self) -> float:
+        """The error probability of the band around the promise."""
+        return (1.0 - self.confidence) * self._budgets.band
 
     def _weighted(self, e_values: Array) -> Array:
         """Return e-values times budgets; what is proof stays proof."""
@@ -444,7 +467,7 @@ class Watch:
         alarms = [state.alarms.get(question) for question in QUESTIONS]
         with np.errstate(divide="ignore"):
             thresholds = np.where(budgets > 0.0, self.threshold / budgets, np.inf)
-            p_values = np.minimum(1.0, 1.0 / state.largest)
+            p_values = np.minimum(1.0, 1.0 / state.largest + [0.0, 0.0, self._doubt])
         return Table(
             {
                 "question": objects(list(QUESTIONS)),
@@ -644,25 +667,40 @@ class Watch:
             Of :class:`Watch`; those of an existing file must be the same.
         """
         path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
         with alone(path.parent, patience=60.0, insist=True):
             fresh = cls(model, **settings)
             watch = fresh
             if path.exists():
                 with _told(path):
                     watch = cls._read(Part(parsed(path.read_text(encoding="utf-8"))), path, fresh._promise)
-            if settings and watch._settings != fresh._settings:
-                raise InvalidInputError(
-                    f"{path} was begun with {watch._settings.words}, not with {fresh._settings.words}. Leave the "
-                    "settings as they were, or begin anew in another file."
-                )
+            watch._check_settings(fresh, settings, path)
             yield watch
             watch.save(path)
+
+    def _check_settings(self, asked: Watch, given: Mapping[str, Any], path: Path) -> None:
+        """Refuse to go on under other settings than those it was begun with."""
+        own, new = self._settings, asked._settings
+        differ = any(getattr(own, name) != getattr(new, name) for name in vars(own) if name in given)
+        if {"promised", "held_out"} & {name for name, one in given.items() if one is not None}:
+            differ = differ or not np.array_equal(self._promise.risks, asked._promise.risks, equal_nan=True)
+        if differ:
+            raise InvalidInputError(
+                f"{path} was begun with {own.words} and other promises or settings than are given now ({new.words}). "
+                "Leave them as they were, or begin anew in another file."
+            )
 
     @property
     def _as_json(self) -> dict[str, Any]:
         from counterpoise import __version__
 
         promise, state = self._promise, self._state
+        for label in (*promise.contexts.tolist(), *state.unseen):
+            if Part(plain_json(label)).python != label:
+                raise InvalidInputError(
+                    f"context {label!r:.60} is a {type(label).__name__}, which a file cannot hold. Name contexts by "
+                    "text, numbers or dates."
+                )
         influence = None
         if promise.influence is not None and len(self.contexts) <= _MOST_INFLUENCES:
             influence = [[number_json(float(f"{one:.6g}")) for one in row] for row in promise.influence.tolist()]
@@ -680,6 +718,7 @@ class Watch:
                 "excess": None if promise.excess is None else numbers_json(promise.excess),
                 "influence": influence,
                 "notes": list(promise.notes),
+                "renames": promise.renames,
             },
             "rows": numbers_json(state.rows),
             "draws": numbers_json(state.draws),
@@ -794,6 +833,7 @@ def _read_promise(part: Part, fingerprint: str) -> Promise:
         fingerprint,
         part["name"].text,
         tuple(one.text for one in part["notes"].list),
+        bool(part["renames"].value),
     )
 
 
@@ -827,25 +867,31 @@ def _short(batch: Any) -> str:
     return hashlib.sha256(repr(plain(batch)).encode()).hexdigest()[:16]
 
 
+def _length(values: Any) -> int:
+    try:
+        return int(values.shape[0]) if getattr(values, "shape", None) else len(values)
+    except TypeError as error:
+        raise InvalidInputError(f"{values!r:.60} is no column. Pass one label for each row.") from error
+
+
 def _is_column(time: Any) -> bool:
-    return not isinstance(time, (str, bytes)) and hasattr(time, "__len__") and np.ndim(time) == 1
+    return not isinstance(time, (str, bytes, tuple)) and hasattr(time, "__len__")
 
 
 def _label(time: Any) -> Any:
-    """Return a time as plain Python."""
+    """Return a time as plain Python; what is no time is none."""
     if isinstance(time, np.datetime64):
-        return time.astype("M8[us]").item() if np.datetime_data(time)[0] in ("ns", "ps") else time.item()
-    return plain(time)
+        time = time.astype("M8[us]").item() if np.datetime_data(time)[0] in ("ns", "ps") else time.item()
+    # Not a time, and not a number, are not equal to themselves.
+    return None if time is None or time != time else plain(time)
 
 
 def _is_before(time: Any, last: Any) -> bool:
     times = as_times(objects([time, last]))
     if times is not None:
         return bool(times[0] < times[1])
-    try:
-        return bool(time < last)
-    except TypeError:
-        return False
+    # Other texts may count in any way.
+    return all(isinstance(one, (int, float)) for one in (time, last)) and bool(time < last)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from counterpoise.contexts import plain
 from counterpoise.sets import (
     Chi2Ball,
     ContextSet,
@@ -17,7 +18,7 @@ from counterpoise.sets import (
     ShareLimits,
     TotalVariationBall,
 )
-from counterpoise.tables.tabular.card import Part, number_json, numbers_json
+from counterpoise.tables.tabular.card import Part, number_json, numbers_json, plain_json
 
 _KINDS: dict[str, type[ContextSet]] = {
     one.__name__: one
@@ -29,14 +30,16 @@ def set_json(mixes: ContextSet) -> dict[str, Any]:
     """Return a set as what JSON can hold: its kind, and what it is made of."""
     kind = type(mixes).__name__
     given = [one.name for one in fields(mixes) if one.init]  # type: ignore[arg-type]
-    return {kind: {name: _json(getattr(mixes, name)) for name in given}}
+    return {kind: {name: _json(name, getattr(mixes, name)) for name in given}}
 
 
-def _json(value: Any) -> Any:
+def _json(name: str, value: Any) -> Any:
     if isinstance(value, ContextSet):
         return set_json(value)
+    if name == "labels" and value is not None:
+        return [plain_json(plain(one)) for one in value]
     if isinstance(value, tuple):
-        return [_json(one) for one in value]
+        return [_json(name, one) for one in value]
     if isinstance(value, np.ndarray):
         if value.ndim == 2:
             return [numbers_json(row) for row in value]
@@ -56,7 +59,7 @@ def _read(name: str, part: Part) -> Any:
     if part.is_null:
         return None
     if name == "labels":
-        return tuple(one.text for one in part.list)
+        return tuple(one.python for one in part.list)
     if name == "parts":
         return tuple(read_set(one) for one in part.list)
     if name == "mixes":

@@ -336,7 +336,11 @@ class SavedModel:
             As a file or a data frame has it, a tuple where contexts are crossed. A fit calls a number by its column
             too, such as store 4, and may have pooled rare contexts.
         """
-        parts = label if isinstance(label, tuple) else (label,)
+        # A column of whole numbers that once had a gap comes as floats.
+        parts = [
+            int(part) if isinstance(part, float) and part.is_integer() else part
+            for part in (label if isinstance(label, tuple) else (label,))
+        ]
         ways = [(str(part), f"{name} {part}") for part, name in zip(parts, self.context, strict=False)]
         if len(ways) != len(parts):
             ways = [(str(part),) for part in parts]  # type: ignore[misc]
