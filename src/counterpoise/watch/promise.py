@@ -153,7 +153,8 @@ def checked_losses(losses: ArrayLike) -> Array:
     if bad.size:
         raise InvalidInputError(
             f"losses[{bad[0]}] = {values[bad[0]]}; a loss is below 1e150 and not negative, since evidence rests on "
-            "that. Of counts, pass half the Poisson deviance, y log(y / f) - y + f, with promised= or held_out= in that unit."
+            "that. Of counts, pass half the Poisson deviance, y log(y / f) - y + f, with promised= or held_out= in "
+            "that unit."
         )
     return values
 

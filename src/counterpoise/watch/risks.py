@@ -270,11 +270,11 @@ class RiskBets:
 def sequence(state: RiskState, doubt: float) -> tuple[Array, Array]:
     r"""Return a confidence sequence of the mean losses: at every moment it holds them, with probability 1 - doubt.
 
-    The lower end is an empirical Bernstein bound that needs no approximation: with :math:`\psi(\lambda) = -\log(1-\lambda)-\lambda`,
-    :math:`\exp(\lambda \sum (\ell/m - 1) - \psi(\lambda) \sum (\ell/m - 1)^2)` is an e-process for the mean :math:`m`
-    of losses that are not negative (Fan, Grama and Liu 2015; Howard and others 2021), and needs their sums only.
-    Without a largest possible loss there is no exact upper end: this one is the normal mixture, which holds as losses
-    become many (Waudby-Smith and others 2024).
+    The lower end is an empirical Bernstein bound: with :math:`\psi(\lambda) = -\log(1-\lambda)-\lambda`,
+    :math:`\exp(\lambda \sum (\ell/m - 1) - \psi(\lambda) \sum (\ell/m - 1)^2)` is an e-process for every mean up to
+    :math:`m` of losses that are not negative (Fan, Grama and Liu 2015; Howard and others 2021), and needs their sums
+    only. Without a largest possible loss there is no upper end of the kind: this one is the normal mixture, which
+    holds as losses become many (Waudby-Smith and others 2024).
     """
     n, means, spreads = state.n, state.means, state.spreads
     draws = np.maximum(state.draws, 1e-300)

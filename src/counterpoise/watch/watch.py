@@ -537,8 +537,8 @@ class Watch:
     def risks(self) -> Table:
         """A row for each context: what was promised and how large that may be, and the mean loss since.
 
-        ``lower`` and ``upper`` are a confidence sequence for all contexts together. The lower end is exact; the upper
-        one holds as losses become many.
+        ``lower`` and ``upper`` are a confidence sequence for all contexts together. The lower end is an empirical
+        Bernstein bound; the upper one holds as losses become many.
         """
         left = self._stakes.left(max(self._state.updates - 1, 0)) if self._state.updates else 1.0
         return self._risk.table(self._state.risk, self.contexts, 1.0 - self.confidence, left)
