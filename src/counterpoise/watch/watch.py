@@ -14,11 +14,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from counterpoise.contexts import encode, objects, plain, shown
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import alone, whole
-from counterpoise.sets import ContextSet, KLBall, share_intervals
+from counterpoise.sets import ContextSet, share_intervals
 from counterpoise.sets.evidence import log_mixture
 from counterpoise.table import Table, jsonable, plain_rows, written
 from counterpoise.tables.tabular.card import CardError, Part, number_json, numbers_json, parsed, plain_json
@@ -495,8 +496,7 @@ class Watch:
         shares = np.full(n, np.nan)
         if total > 0.0:
             shares = draws / total
-            for c in range(n):
-                ends[c] = _share_interval(draws[c], total, (1.0 - self.confidence) / n)
+            ends = _share_intervals(draws, total, (1.0 - self.confidence) / n)
         return Table(
             {
                 "context": self.contexts,
@@ -530,8 +530,8 @@ class Watch:
         total = float(self._state.draws.sum()) + self._state.unseen_draws
         if total == 0.0:
             return 0.0, 1.0
-        low, high = _share_interval(self._state.unseen_draws, total, 1.0 - self.confidence)
-        return low, high
+        low, high = _share_intervals(np.array([self._state.unseen_draws]), total, 1.0 - self.confidence)[0]
+        return float(low), float(high)
 
     @property
     def risks(self) -> Table:
@@ -837,12 +837,31 @@ def _read_promise(part: Part, fingerprint: str) -> Promise:
     )
 
 
-def _share_interval(own: float, total: float, doubt: float) -> tuple[float, float]:
-    """Return the shares that the mixture of Jeffreys does not rule out: a confidence sequence."""
-    counts = np.array([own, total - own])
-    best = float(np.sum(np.where(counts > 0.0, counts * np.log(np.where(counts > 0.0, counts, 1.0) / total), 0.0)))
-    nats = (best - float(log_mixture(counts, 0.5)) - math.log(doubt)) / total
-    return KLBall(counts / total, nats / math.log(2.0)).interval(0)
+def _share_intervals(own: Array, total: float, doubt: float) -> Array:
+    """Return the shares that the mixture of Jeffreys does not rule out, lowest and highest: a confidence sequence.
+
+    Parameters
+    ----------
+    own : ndarray of shape (n_contexts,)
+        Draws of each context, out of ``total``.
+    """
+    counts = np.stack([own, total - own], axis=-1)
+    shares = counts[:, 0] / total
+    nats = special.xlogy(counts, counts / total).sum(axis=-1) - log_mixture(counts, 0.5) - math.log(doubt)
+
+    def allowed(p: Array) -> NDArray[np.bool_]:
+        return np.asarray(special.kl_div(counts, total * np.stack([p, 1.0 - p], axis=-1)).sum(axis=-1) <= nats)
+
+    # On either side of the share itself, which is never ruled out, the divergence grows.
+    ends = []
+    for far in (np.zeros_like(shares), np.ones_like(shares)):
+        near, out = shares, np.where(allowed(far), np.nan, far)
+        for _ in range(60):
+            middle = 0.5 * (near + out)
+            inside = allowed(np.nan_to_num(middle))
+            near, out = np.where(inside, middle, near), np.where(inside, out, middle)
+        ends.append(np.where(np.isnan(out), far, out))
+    return np.stack(ends, axis=-1)
 
 
 def _named(known: Mapping[Any, int], rows: _Rows) -> Mapping[Any, int]:
