@@ -136,7 +136,7 @@ class Watch:
     - **risk**: has the mean loss of a context grown beyond what was promised? This needs losses, and a promise.
 
     The evidence is an e-process: one may look after every update, for ever, and the probability of any false alarm at
-    all stays below ``1 - confidence``. That holds for a mix that moves about within the set, too.
+    all stays below ``1 - confidence``. That holds for a mix that moves about within the set from update to update, too.
 
     Parameters
     ----------
