@@ -47,21 +47,28 @@ def child(arguments, said, before):
     """Be the command."""
     code, begun = 1, False
     try:
-        sys.stderr = sys.stdout = said.open("w", encoding="utf-8")
-        # Whatever the tests themselves were started to ignore.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        exec(before, {})
-        sys.argv = ["counterpoise", *arguments]
-        begun = True
-        cli.main()
-    except SystemExit as end:
-        code = end.code or 0
+        try:
+            sys.stderr = sys.stdout = said.open("w", encoding="utf-8")
+            # Whatever the tests themselves were started to ignore.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            exec(before, {})
+            sys.argv = ["counterpoise", *arguments]
+            begun = True
+            cli.main()
+        finally:
+            # What is pressed after the end of the command is not for it.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     except BaseException as error:
-        # Before the command has begun, nothing of it can speak.
-        code = 99 if begun or not isinstance(error, KeyboardInterrupt) else 130
+        late = isinstance(error, KeyboardInterrupt) and isinstance(error.__context__, SystemExit)
+        end = error.__context__ if late else error
+        if isinstance(end, SystemExit):
+            code = end.code or 0
+        else:
+            # Before the command has begun, nothing of it can speak.
+            code = 99 if begun or not isinstance(error, KeyboardInterrupt) else 130
         if code == 99:
             traceback.print_exc()
     finally:
