@@ -2,23 +2,22 @@
 
 Usage: python benchmarks/gpu.py [step] [fit] [--rows 10000000] [--columns 100] [--contexts 1000] [--toy]
 
-``step`` times one optimiser step of a ResNet-18 (batch 256, 50 contexts) with the robust loss and with a plain mean,
-interleaved, after warming up. ``fit`` fits a robust logistic regression, counts its passes over the rows, and compares
-with the time that reading the rows so often would take at the bandwidth that is measured first.
+``step`` times optimiser steps with the robust loss and with a plain mean: see ``benchmarks/gpu_step.py``. ``fit`` fits
+a robust logistic regression, counts its passes over the rows, and compares with the time that reading the rows so often
+would take at the bandwidth that is measured first.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import gpu_step
 import numpy as np
 import torch
-from torch import nn
 
 from counterpoise.contexts import encode
 from counterpoise.core.fit import Robustness, fit_problem
@@ -26,75 +25,6 @@ from counterpoise.core.oracle import LinearOracle
 from counterpoise.core.problem import LinearProblem
 from counterpoise.losses import Logistic
 from counterpoise.rows.device import TorchRows
-from counterpoise.torch import RobustLoss
-
-
-class Block(nn.Module):
-    """Two convolutions and a shortcut."""
-
-    def __init__(self, before: int, after: int, stride: int) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(before, after, 3, stride, 1, bias=False),
-            nn.BatchNorm2d(after),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(after, after, 3, 1, 1, bias=False),
-            nn.BatchNorm2d(after),
-        )
-        same = before == after and stride == 1
-        self.shortcut = (
-            nn.Identity()
-            if same
-            else nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
-        )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Add the shortcut."""
-        return torch.relu(self.body(x) + self.shortcut(x))
-
-
-def resnet18(n_classes: int = 1000) -> nn.Module:
-    """Return the network of eleven million parameters."""
-    widths = [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2)]
-    stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
-    blocks = [Block(*sizes) for sizes in [*widths, (512, 512, 1)]]
-    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, n_classes))
-
-
-def steps(size: int, amp: bool, update: str, refresh: int) -> tuple[float, float]:
-    """Return the median milliseconds of a plain and of a robust step, timed in turn."""
-    device = torch.device("cuda")
-    torch.manual_seed(0)
-    model = resnet18().to(device, memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
-    x = torch.randn(256, 3, size, size, device=device).to(memory_format=torch.channels_last)
-    y = torch.randint(1000, (256,), device=device)
-    contexts = torch.randint(50, (256,), device=device)
-    options = {"reference_risks": np.zeros(50), "radius": 0.1, "update": update, "refresh": refresh}
-    robust = RobustLoss(np.full(50, 1000.0), **options).to(device)
-
-    def step(robustly: bool) -> None:
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", torch.bfloat16, enabled=amp):
-            losses = nn.functional.cross_entropy(model(x), y, reduction="none")
-        value = robust(losses, contexts) if robustly else losses.mean()
-        value.backward()
-        optimizer.step()
-
-    for _ in range(10):
-        step(False)
-        step(True)
-    # Ten steps at a time, so that the host may run ahead of the device as it does in training.
-    times: dict[bool, list[float]] = {False: [], True: []}
-    for _ in range(15):
-        for robustly in (False, True):
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            for _ in range(10):
-                step(robustly)
-            torch.cuda.synchronize()
-            times[robustly].append((time.perf_counter() - start) * 100.0)
-    return statistics.median(times[False]), statistics.median(times[True])
 
 
 class CountedRows(TorchRows):
@@ -189,16 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     has_gpu = torch.cuda.is_available()
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name() if has_gpu else 'no GPU'}")
-    if "step" in options.what and has_gpu:
-        for size in (224, 32):
-            for amp in (False, True):
-                for update, refresh in (("closed-form", 1), ("ascent", 1), ("closed-form", 10)):
-                    plain, robust = steps(size, amp, update, refresh)
-                    kind = f"{'bfloat16' if amp else 'float32'}, {update}, refresh {refresh}"
-                    print(
-                        f"ResNet-18, {size} px, {kind}: plain {plain:.2f} ms, "
-                        f"robust {robust:.2f} ms, ratio {robust / plain:.3f}"
-                    )
+    if "step" in options.what:
+        gpu_step.main([])
     if "fit" in options.what:
         shape = (options.rows, options.columns, options.contexts)
         if has_gpu:

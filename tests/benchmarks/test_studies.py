@@ -180,6 +180,14 @@ def test_the_passes_of_a_fit_on_a_device_are_counted(study, capsys):
     assert int(passes) >= 4
 
 
+def test_the_cost_of_a_step_is_printed_for_each_network(study, capsys):
+    pytest.importorskip("torch")
+    study("gpu_step").main(["--toy"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(",")[0] for line in lines] == ["ResNet-18", *["small network"] * 3]
+    assert all(float(line.rpartition("ratio ")[2]) > 0.0 for line in lines)
+
+
 def test_the_cost_of_a_path_is_printed_for_each_model(study, capsys):
     module = study("confidence_path")
     module.main(1, [(300, 3, 3)])

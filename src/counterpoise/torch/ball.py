@@ -1,4 +1,4 @@
-"""The confidence set on any device: no step of these searches waits for a number to reach the host."""
+"""The confidence set on any device, without waiting for it; and any set of mixes in memory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from counterpoise.sets import ContextSet
+from counterpoise.sets import ContextSet, KLBall
 
 _POINTS = 256
 """Places tried at once: one round of launches instead of eight."""
 
 _ROUNDS = 4
+
+_MOST_CHORDS = 60
+"""A handful is enough, but for mixes that all but leave a context out."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +72,16 @@ class Ball:
         if math.isinf(self.radius):
             return p
         away = p - self.p_hat
-        # The divergence grows along the way, so those inside come first.
-        share, _ = _narrowed(
-            lambda shares: self._divergence(self.p_hat + shares[:, None] * away) <= self.nats,
-            p.new_zeros(()),
-            p.new_ones(()),
-        )
-        return self.p_hat + share * away
+
+        def excess(shares: Tensor) -> Tensor:
+            return self._divergence(self.p_hat + shares[:, None] * away) - self.nats
+
+        # The divergence grows along the way, so those inside come first; as it is convex, so is what a straight line
+        # across the last cell gives.
+        share, width = _narrowed(lambda shares: excess(shares) <= 0.0, p.new_zeros(()), p.new_ones(()))
+        inside, outside = excess(torch.stack([share, share + width]))
+        along = (-inside / (outside - inside).clamp(min=1e-300)).clamp(0.0, 1.0)
+        return self.p_hat + (share + along * width) * away
 
     def _divergence(self, p: Tensor) -> Tensor:
         """Return the divergence of ``p_hat`` from distributions (..., n_contexts), in nats."""
@@ -86,9 +92,10 @@ class Ball:
         """Return the divergence at several places; it falls along the way."""
         # In units of the slack nothing cancels, however far away nu is; where nearly all is lost, what is left counts.
         ratio = gaps * torch.exp(-log_slack)[:, None]
-        lost, left = (ratio / (1.0 + ratio)) @ self.p_hat, (1.0 / (1.0 + ratio)) @ self.p_hat
+        shares = self.p_hat / (1.0 + ratio)
+        lost, left = (shares * ratio).sum(-1), shares.sum(-1)
         mean = torch.where(lost < 0.5, torch.log1p(-lost), torch.log(left))
-        return torch.log1p(ratio) @ self.p_hat + mean
+        return (self.p_hat * torch.log1p(ratio)).sum(-1) + mean
 
     def _root(self, gaps: Tensor) -> Tensor:
         """Return the log of ``nu - max score``, in units of the spread, at which the divergence is the radius."""
@@ -108,6 +115,31 @@ class Ball:
 
 
 @dataclass(frozen=True)
+class InMemory:
+    """Any set of mixes, for arrays.
+
+    Attributes
+    ----------
+    mixes : ContextSet
+    """
+
+    mixes: ContextSet
+
+    def worst_case(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the least favourable distribution for scores of shape (n_contexts,)."""
+        return self.mixes.worst_case(scores).distribution
+
+    def pull_inside(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return a positive vector as a distribution in the set: for a ball straight towards its centre."""
+        p = p / p.sum()
+        if not isinstance(self.mixes, KLBall):
+            return self.mixes.project(p)
+        if self.mixes.is_point:
+            return self.mixes.p_hat
+        return p if self.mixes.is_simplex else _towards(self.mixes, p)
+
+
+@dataclass(frozen=True)
 class OnHost:
     """Any set of mixes, asked on the host: every search waits for the scores to reach it.
 
@@ -121,12 +153,41 @@ class OnHost:
     @torch.compiler.disable
     def worst_case(self, scores: Tensor) -> Tensor:
         """Return the least favourable distribution for scores of shape (n_contexts,)."""
-        return _like(scores, self.mixes.worst_case(scores.cpu().numpy()).distribution)
+        return _like(scores, InMemory(self.mixes).worst_case(scores.cpu().numpy()))
 
     @torch.compiler.disable
     def pull_inside(self, p: Tensor) -> Tensor:
         """Return a positive vector as a distribution in the set, close to it."""
-        return _like(p, self.mixes.project((p / p.sum()).cpu().numpy()))
+        return _like(p, InMemory(self.mixes).pull_inside(p.cpu().numpy()))
+
+
+def _towards(ball: KLBall, p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the farthest member of a ball on the way from its centre to ``p``."""
+    p = ball.supported(p)
+    seen = ball.p_hat > 0.0
+    shares, away = ball.p_hat[seen], (p - ball.p_hat)[seen]
+    ratio, nats = p[seen] / shares, ball.radius * math.log(2.0)
+
+    def at(share: float) -> tuple[float, float, float]:
+        """Return the share, by how much the divergence exceeds the radius there, and its slope."""
+        grown = (1.0 - share) + share * ratio
+        return share, -float(shares @ np.log(grown)) - nats, -float(away @ (1.0 / grown))
+
+    inside, outside = (0.0, -nats, 0.0), at(1.0)
+    if outside[1] <= 0.0:
+        return p
+    for _ in range(_MOST_CHORDS):
+        width = outside[0] - inside[0]
+        # The divergence is convex along the way: a chord ends inside the ball, and a tangent outside of it.
+        chord = inside[0] - inside[1] * width / (outside[1] - inside[1])
+        tangent = min(end[0] - end[1] / end[2] if end[2] > 0.0 else 1.0 for end in (inside, outside))
+        for share in (chord, tangent, 0.5 * (inside[0] + outside[0])):
+            if inside[0] < share < outside[0] and outside[0] - inside[0] > 0.5 * width:
+                found = at(share)
+                inside, outside = (found, outside) if found[1] <= 0.0 else (inside, found)
+        if outside[0] - inside[0] <= 1e-15 or outside[0] - inside[0] == width:
+            break
+    return ball.p_hat + inside[0] * (p - ball.p_hat)
 
 
 def _like(like: Tensor, values: NDArray[np.float64]) -> Tensor:

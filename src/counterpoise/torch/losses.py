@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
+from types import ModuleType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,7 +15,8 @@ from torch import Tensor, distributed, nn
 from counterpoise.core.robustness import Mixes, Robustness
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import ContextSet, KLBall, Mix, RadiusMethod, confidence_radius, radius_of
-from counterpoise.torch.ball import Ball, OnHost
+from counterpoise.torch.ball import Ball, InMemory, OnHost
+from counterpoise.torch.step import Arrays, Piece, StepMemory
 from counterpoise.validation import on_host
 
 Sampling = Literal["proportional", "balanced"] | Sequence[float]
@@ -33,9 +35,14 @@ class ContextLoss(nn.Module):
     Running means of the risks are kept per context: sums of losses and counts, both of which fade by ``averaging``
     when a context occurs. Their ratio needs no correction for how it began, and a context that is absent keeps its own.
 
-    Everything that is learnt is in ``state_dict``. No step waits for the device. With several processes (an initialised
-    ``torch.distributed``), sums are reduced over all, so that weights are the same everywhere, and the scalar is scaled
-    so that averaging the gradients, as ``DistributedDataParallel`` does, gives that of the whole batch.
+    Everything that is learnt is in ``state_dict``. No step waits for the device. In memory, what a batch teaches is
+    computed by numpy; on a GPU the launches for it are captured in a CUDA graph at the third step and replayed from
+    then on. Under ``torch.compile``, in a CUDA graph of one's own and with several processes they are launched one by
+    one.
+
+    With several processes (an initialised ``torch.distributed``), sums are reduced over all, so that weights are the
+    same everywhere, and the scalar is scaled so that averaging the gradients, as ``DistributedDataParallel`` does,
+    gives that of the whole batch.
 
     Parameters
     ----------
@@ -65,6 +72,7 @@ class ContextLoss(nn.Module):
         self, counts: Sequence[float] | Any, *, sampling: Sampling = "proportional", averaging: float = 0.1
     ) -> None:
         super().__init__()
+        self._memory = StepMemory()
         given = _positive(counts, "counts")
         if not (isinstance(averaging, (int, float)) and 0.0 <= averaging <= 1.0):
             raise InvalidInputError(f"averaging = {averaging!r}; pass a share from 0 to 1.")
@@ -79,6 +87,7 @@ class ContextLoss(nn.Module):
         self._keep("sampled", drawn / drawn.sum())
         self._keep("loss_sums", np.zeros_like(given))
         self._keep("loss_counts", np.zeros_like(given))
+        self._memory.prepare(len(given), self.counts.device)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """Move to another device, but stay in double precision: these few numbers are what weights are decided by."""
@@ -88,6 +97,8 @@ class ContextLoss(nn.Module):
             moved = self._buffers[name]
             assert moved is not None
             self._buffers[name] = buffer.to(moved.device)
+        # What was captured belongs to the old device.
+        self._memory = StepMemory()
         return self
 
     def extra_repr(self) -> str:
@@ -95,7 +106,9 @@ class ContextLoss(nn.Module):
         return f"n_contexts={self.n_contexts}, averaging={self.averaging:g}"
 
     def _keep(self, name: str, values: np.ndarray[Any, Any]) -> None:
-        self.register_buffer(name, torch.as_tensor(np.array(values), dtype=torch.float64))
+        buffer = torch.as_tensor(np.array(values), dtype=torch.float64)
+        self.register_buffer(name, buffer)
+        self._memory.view(name, buffer)
 
     @property
     def n_contexts(self) -> int:
@@ -141,12 +154,17 @@ class ContextLoss(nn.Module):
         _check_shapes(losses, contexts)
         # The weights come from earlier batches alone, so that they do not lean on the noise of this one.
         exact = losses if losses.dtype == torch.float64 else losses.float()
-        weights = (self.context_weights / self.sampled).to(exact.dtype).detach()
+        weights = (self.context_weights / self.sampled).index_select(0, contexts).to(exact.dtype).detach()
+        if not self.training:
+            return (weights * exact).mean()
         sums, counts = self._batch_sums(losses, contexts)
-        share = distributed.get_world_size() if self._is_shared else 1
-        value = (weights[contexts] * exact).sum() * (share / counts.sum()).to(exact.dtype)
-        if self.training:
-            self._learn(sums, counts)
+        if self._is_shared:
+            # Processes may hold unequal parts of the batch.
+            share = distributed.get_world_size() / counts.sum()
+            value = (weights * exact).sum() * share.to(exact.dtype)
+        else:
+            value = (weights * exact).mean()
+        self._learn(sums, counts)
         return value
 
     @torch.no_grad()
@@ -158,19 +176,40 @@ class ContextLoss(nn.Module):
     @torch.no_grad()
     def _batch_sums(self, losses: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
         """Return the sum of losses and the number of samples in each context, over all processes."""
+        shared = self._is_shared
+        if not (shared or torch.compiler.is_compiling()) and type(losses) in (Tensor, nn.Parameter):
+            return self._memory.batch_sums(losses, contexts, self.n_contexts)
         both = context_sums(losses, contexts, self.n_contexts)
-        if self._is_shared:
+        if shared:
             distributed.all_reduce(both)
         return both[0], both[1]
 
     @torch.no_grad()
     def _learn(self, sums: Tensor, counts: Tensor) -> None:
         """Take a batch into the running risks; a context whose losses are not finite is as if absent."""
-        finite = torch.isfinite(sums)
-        sums, counts = torch.where(finite, sums, 0.0), torch.where(finite, counts, 0.0)
-        kept = torch.where(counts > 0, 1.0 - self.averaging, 1.0)
-        self.loss_sums.mul_(kept).add_(sums)
-        self.loss_counts.mul_(kept).add_(counts)
+        self._run(self._average, ("loss_sums", "loss_counts"), sums, counts)
+
+    def _run(self, piece: Piece, changed: Sequence[str], sums: Tensor, counts: Tensor, capturable: bool = True) -> None:
+        """Run a piece of what is learnt from a batch, in the way that costs least."""
+        buffers = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
+        # Sums in a place of their own come from torch.compile or several processes.
+        if self._memory.holds(sums):
+            self._memory.run(piece, buffers, changed, self._settings if capturable else None)
+        else:
+            piece(torch, Arrays({"batch_sums": sums, "batch_counts": counts, **buffers}))
+
+    @property
+    def _settings(self) -> tuple[Any, ...]:
+        """What a piece depends on beside its arrays."""
+        return (self.averaging,)
+
+    def _average(self, xp: ModuleType, of: Arrays) -> None:
+        finite = xp.isfinite(of.batch_sums)
+        sums, counts = xp.where(finite, of.batch_sums, 0.0), xp.where(finite, of.batch_counts, 0.0)
+        kept = 1.0 - self.averaging * xp.sign(counts)
+        for running, new in ((of.loss_sums, sums), (of.loss_counts, counts)):
+            running *= kept
+            running += new
 
 
 class ERMLoss(ContextLoss):
@@ -225,9 +264,17 @@ class GroupDROLoss(ContextLoss):
     @torch.no_grad()
     def _learn(self, sums: Tensor, counts: Tensor) -> None:
         super()._learn(sums, counts)
-        steps = torch.where(torch.isfinite(sums), sums, 0.0) / counts.clamp(min=1.0)
-        self.log_weights.add_(self.step_size * steps)
-        self.log_weights.sub_(self.log_weights.max())
+        self._run(self._grow, ("log_weights",), sums, counts)
+
+    @property
+    def _settings(self) -> tuple[Any, ...]:
+        return (*super()._settings, self.step_size)
+
+    def _grow(self, xp: ModuleType, of: Arrays) -> None:
+        steps = xp.where(xp.isfinite(of.batch_sums), of.batch_sums, 0.0) / xp.clip(of.batch_counts, 1.0, None)
+        logs = of.log_weights
+        logs += self.step_size * steps
+        logs -= logs.max()
 
 
 class RobustLoss(ContextLoss):
@@ -260,8 +307,8 @@ class RobustLoss(ContextLoss):
         scores spread by 1 or more. With a step that does not shrink it ends near the least favourable mix where that is
         unique, and circles at a kink, where several are; the closed form with a falling learning rate does not.
     refresh : int
-        Steps between two searches for the mix. A search is some sixty small launches, which is nothing beside a large
-        network and something beside a small one; running risks move slowly, so little is lost by waiting.
+        Steps between two searches for the mix. It matters where a search is costly: for a set that is asked on the
+        host, or with several processes, where it is a hundred small launches.
     sampling, averaging
         See :class:`ContextLoss`.
     """
@@ -287,7 +334,7 @@ class RobustLoss(ContextLoss):
         averaging: float = 0.1,
     ) -> None:
         super().__init__(counts, sampling=sampling, averaging=averaging)
-        given = self.counts.numpy()
+        given = self.counts.cpu().numpy()
         if not (isinstance(refresh, int) and not isinstance(refresh, bool) and refresh >= 1):
             raise InvalidInputError(f"refresh = {refresh!r}; pass a whole number of steps, 1 or more.")
         self.refresh, self._steps = refresh, 0
@@ -320,6 +367,7 @@ class RobustLoss(ContextLoss):
         self._keep("mix", self.mixes.p_hat)
         self._unseen = robustness.unseen(names).risks.tolist()
         self._follows_data = mix is None
+        self._ball_of: tuple[np.ndarray[Any, Any], InMemory] | None = None
 
     def extra_repr(self) -> str:
         """Say what a printed model should show."""
@@ -339,7 +387,16 @@ class RobustLoss(ContextLoss):
         """The set of plausible mixes."""
         if not isinstance(self.mixes, KLBall):
             return OnHost(self.mixes)
-        return Ball(self.p_hat if self._follows_data else self.counts.new_tensor(self.mixes.p_hat), self.radius)
+        return Ball(self.p_hat if self._follows_data else self._constant("p_hat", self.mixes.p_hat), self.radius)
+
+    def _in_memory(self, counts: np.ndarray[Any, Any]) -> InMemory:
+        """Return the set of plausible mixes, for arrays."""
+        if not self._follows_data:
+            return InMemory(self.mixes)
+        # A state that was loaded may bring other counts.
+        if self._ball_of is None or not np.array_equal(self._ball_of[0], counts):
+            self._ball_of = counts.copy(), InMemory(KLBall(counts / counts.sum(), self.radius))
+        return self._ball_of[1]
 
     @property
     def scores(self) -> Tensor:
@@ -347,12 +404,21 @@ class RobustLoss(ContextLoss):
 
         Contexts without samples whose risk ``mix`` gave follow.
         """
-        known = self.loss_counts > 0
-        scores = torch.where(known, self.context_risks, 0.0) - self.references
-        mass = (self.p_hat * known).sum().clamp(min=1e-300)
-        average = (self.p_hat * torch.where(known, scores, 0.0)).sum() / mass
-        scores = torch.where(known, scores, average)
-        return torch.cat([scores, scores.new_tensor(self._unseen)]) if self._unseen else scores
+        return self._scores(torch, Arrays(self._buffers))
+
+    def _scores(self, xp: ModuleType, of: Arrays) -> Any:
+        known, p_hat = of.loss_counts > 0, of.counts / of.counts.sum()
+        scores = of.loss_sums / xp.where(known, of.loss_counts, 1.0) - of.references
+        average = (p_hat * xp.where(known, scores, 0.0)).sum() / xp.clip((p_hat * known).sum(), 1e-300, None)
+        scores = xp.where(known, scores, average)
+        if not self._unseen:
+            return scores
+        return xp.concatenate([scores, self._unseen if xp is np else self._constant("unseen", self._unseen)])
+
+    def _constant(self, name: str, values: Any) -> Tensor:
+        if torch.compiler.is_compiling():
+            return self.counts.new_tensor(values)
+        return self._memory.constant(name, values, self.counts.device)
 
     @property
     def context_weights(self) -> Tensor:
@@ -367,15 +433,22 @@ class RobustLoss(ContextLoss):
             self._steps += 1
             if self._steps % self.refresh:
                 return
+        self._run(self._search, ("mix",), sums, counts, capturable=isinstance(self.mixes, KLBall))
+
+    @property
+    def _settings(self) -> tuple[Any, ...]:
+        return (*super()._settings, self.update, self.step_size, self.radius)
+
+    def _search(self, xp: ModuleType, of: Arrays) -> None:
+        ball, scores = self._in_memory(of.counts) if xp is np else self.ball, self._scores(xp, of)
         if self.update == "closed-form":
-            self.mix.copy_(self.ball.worst_case(self.scores))
+            of.mix[:] = ball.worst_case(scores)
         else:
-            scores = self.scores
-            spread = (scores.max() - scores.min()).clamp(min=1.0)
+            spread = xp.clip(scores.max() - scores.min(), 1.0, None)
             # Linear in the scores, so that what stays in place is the least favourable mix whatever the step; a weight
             # that has shrunk to nothing must be able to return.
-            raised = self.mix * (1.0 + min(self.step_size, 0.9) * (scores - scores.max()) / spread)
-            self.mix.copy_(self.ball.pull_inside(raised.clamp(min=1e-12)))
+            raised = of.mix * (1.0 + min(self.step_size, 0.9) * (scores - scores.max()) / spread)
+            of.mix[:] = ball.pull_inside(xp.clip(raised, 1e-12, None))
 
 
 @torch.no_grad()
