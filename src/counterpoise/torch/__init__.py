@@ -6,6 +6,7 @@ except ImportError as error:
     raise ImportError("counterpoise.torch needs torch. Run: pip install 'counterpoise[torch]'") from error
 
 from counterpoise.torch.evaluation import context_risks, per_sample
+from counterpoise.torch.features import features
 from counterpoise.torch.losses import ContextLoss, ERMLoss, GroupDROLoss, InverseFrequencyLoss, RobustLoss
 from counterpoise.torch.references import References, head_references, reference_risks
 from counterpoise.torch.sampling import ContextBatchSampler
@@ -21,6 +22,7 @@ __all__ = [
     "References",
     "RobustLoss",
     "context_risks",
+    "features",
     "fit",
     "head_references",
     "per_sample",

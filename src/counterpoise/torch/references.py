@@ -18,13 +18,20 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from counterpoise.contexts import Contexts, encode
-from counterpoise.core.references.cross_fit import folds_within
-from counterpoise.core.references.rows import ContextRows
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import check_output, whole
 from counterpoise.torch.evaluation import RowLoss, context_risks, per_sample
 from counterpoise.torch.losses import ERMLoss
-from counterpoise.torch.ridge_heads import HeadTarget, Task, checked_alphas, left_out, ridge_heads, standardised
+from counterpoise.torch.ridge_heads import (
+    HeadTarget,
+    Task,
+    checked_alphas,
+    dealt_folds,
+    held_out_losses,
+    left_out,
+    ridge_heads,
+    standardised,
+)
 from counterpoise.torch.training import fit
 from counterpoise.validation import on_host
 
@@ -90,21 +97,22 @@ def head_references(
     task : {"classification", "regression"}, optional
         By default what the type of the targets says.
     """
+    # Here, not above: those who take a loss for a loop of their own need not wait for what references import.
+    from counterpoise.core.references.rows import ContextRows
+
     X = standardised(features)
     target = HeadTarget.of(targets, task, X)
     codes = _checked_codes(contexts, len(X), n_contexts)
     n_contexts = int(codes.max()) + 1 if n_contexts is None else n_contexts
     strengths = checked_alphas(alphas)
-    if not (isinstance(folds, (int, np.integer)) and folds >= 2):
-        raise InvalidInputError(f"folds = {folds!r}; pass a whole number, 2 or more.")
     if len(X) < 2:
         raise InvalidInputError("references hold rows out, and there is one row.")
     network = None if own_losses is None else np.asarray(on_host(own_losses), dtype=np.float64)
     if network is not None and network.shape != (len(X),):
         raise InvalidInputError(f"own_losses have shape {network.shape} for {len(X)} rows.")
-    dealt = _dealt(codes, target, int(folds), seed)
-    pooled, shared = _pooled_heads(X, target, dealt, int(folds), strengths)
-    own = _own_heads(X, target, codes, dealt, int(folds), strengths, shared)
+    dealt = dealt_folds(codes, target, folds, seed)
+    pooled, shared = _pooled_heads(X, target, codes, dealt, strengths)
+    own = _own_heads(X, target, codes, dealt, strengths, shared)
     found = _chosen(codes, dealt, pooled, own, network)
     rows = ContextRows(codes, np.ones(len(codes)), n_contexts)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -125,27 +133,17 @@ def _checked_codes(contexts: Any, n_rows: int, n_contexts: int | None) -> NDArra
     return codes.astype(np.intp)
 
 
-def _dealt(codes: NDArray[np.intp], target: HeadTarget, n_folds: int, seed: int) -> NDArray[np.intp]:
-    """Deal the rows of every context to folds, along their targets."""
-    order = np.random.default_rng(seed).permutation(len(codes))
-    # One number a row, by which rows of a class stay together.
-    along = (target.values.double() @ torch.arange(1.0, target.n_outputs + 1.0).double().to(target.values.device)).cpu()
-    folds = np.empty(len(codes), dtype=np.intp)
-    folds[order] = folds_within(codes[order], along.numpy()[order], n_folds)
-    return folds
-
-
 def _pooled_heads(
-    X: Tensor, target: HeadTarget, folds: NDArray[np.intp], n_folds: int, alphas: tuple[float, ...]
+    X: Tensor, target: HeadTarget, codes: NDArray[np.intp], folds: NDArray[np.intp], alphas: tuple[float, ...]
 ) -> tuple[Array, Tensor]:
     """Return losses of rows under the head for all contexts that has not seen them, and all rows' outputs by fold.
 
     The ridge of the head without a fold is the one with the least loss on the other folds.
     """
-    of = torch.as_tensor(folds, device=X.device)
-    outputs = ridge_heads(X, target, left_out(of, n_folds), alphas)
-    rows = torch.arange(len(X), device=X.device)
-    losses = target.losses(outputs[rows, of]).double().cpu().numpy()
+    n_folds = int(folds.max()) + 1
+    shares = np.bincount(codes).astype(np.float64)
+    outputs = ridge_heads(X, target, left_out(folds, n_folds, codes, shares), alphas)
+    losses = held_out_losses(outputs, target, folds)
     sums = np.zeros((n_folds, len(alphas)))
     np.add.at(sums, folds, losses)
     best = (sums.sum(axis=0) - sums).argmin(axis=1)
@@ -158,7 +156,6 @@ def _own_heads(
     target: HeadTarget,
     codes: NDArray[np.intp],
     folds: NDArray[np.intp],
-    n_folds: int,
     alphas: tuple[float, ...],
     shared: Tensor,
 ) -> Array:
@@ -166,10 +163,10 @@ def _own_heads(
     losses = np.empty((len(X), len(alphas)))
     for c in np.unique(codes):
         mine = np.flatnonzero(codes == c)
-        rows, of = torch.as_tensor(mine, device=X.device), torch.as_tensor(folds[mine], device=X.device)
-        part = target.subset(rows)
-        outputs = ridge_heads(X[rows], part, left_out(of, n_folds), alphas, shared[rows])
-        losses[mine] = part.losses(outputs[torch.arange(len(mine), device=X.device), of]).double().cpu().numpy()
+        rows = torch.as_tensor(mine, device=X.device)
+        part, weight = target.subset(rows), left_out(folds[mine], shared.shape[1], np.zeros_like(mine), np.ones(1))
+        outputs = ridge_heads(X[rows], part, weight, alphas, shared[rows])
+        losses[mine] = held_out_losses(outputs, part, folds[mine])
     return losses
 
 

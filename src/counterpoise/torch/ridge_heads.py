@@ -1,9 +1,9 @@
 """Linear heads with a ridge, many at once: for every fold that is left out and every strength of the ridge.
 
 Only the loss of rows that a head has not seen is wanted of it, so heads are solved to the accuracy of such losses and
-without a certificate: by accelerated gradient steps in a metric that bounds the curvature from above (Böhning and Lindsay
-1988). In the principal axes of the features that metric is diagonal, so that a step is two products of the rows for all
-heads together, on any device and for any number of classes.
+without a certificate: by accelerated gradient steps in a metric that bounds the curvature from above (Böhning and
+Lindsay 1988). In the principal axes of the features that metric is diagonal, so that a step is two products of the rows
+for all heads together, on any device and for any number of classes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from counterpoise.exceptions import InvalidInputError
 
+Array = NDArray[np.float64]
 Task = Literal["classification", "regression"]
 
 ALPHAS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
@@ -27,7 +28,7 @@ ALPHAS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 _CLOSE = 1e-5
 """Share of the typical loss that a head may be above its minimum, about."""
 
-_MAX_ITER = 500
+_MAX_ITER, _LOOK = 500, 5
 
 _NEGLIGIBLE = 1e-10
 """Share of the largest variance below which an axis is rounding."""
@@ -112,16 +113,44 @@ class HeadTarget:
         return self.values.reshape(len(self.values), *(1,) * (outputs.ndim - 2), self.n_outputs)
 
 
-def left_out(folds: Tensor, n_folds: int) -> Tensor:
-    """Return what each row counts without every fold, of shape (n_samples, n_folds): sums to one, or to zero."""
-    kept = (folds[:, None] != torch.arange(n_folds, device=folds.device)).to(torch.float64)
-    return kept / kept.sum(0).clamp(min=1.0)
+def dealt_folds(codes: NDArray[np.intp], target: HeadTarget, n_folds: int, seed: int) -> NDArray[np.intp]:
+    """Deal the rows of every context to folds at random, along their targets, so that folds resemble one another."""
+    # Here, not above: those who take a loss for a loop of their own need not wait for what references import.
+    from counterpoise.core.references.cross_fit import folds_within
+
+    if not (isinstance(n_folds, (int, np.integer)) and not isinstance(n_folds, bool) and n_folds >= 2):
+        raise InvalidInputError(f"folds = {n_folds!r}; pass a whole number, 2 or more.")
+    order = np.random.default_rng(seed).permutation(len(codes))
+    # One number a row, by which rows of a class stay together.
+    numbers = torch.arange(1.0, target.n_outputs + 1.0, dtype=torch.float64, device=target.values.device)
+    along = (target.values.double() @ numbers).cpu().numpy()
+    folds = np.empty(len(codes), dtype=np.intp)
+    folds[order] = folds_within(codes[order], along[order], int(n_folds))
+    return folds
+
+
+def left_out(folds: NDArray[np.intp], n_folds: int, codes: NDArray[np.intp], mix: Array) -> Array:
+    """Return what each row counts without every fold, of shape (n_samples, n_folds): sums to one, or to zero.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_samples,)
+        The context of each row.
+    mix : ndarray of shape (n_contexts,)
+        What each context counts; rows of one count alike.
+    """
+    kept = (folds[:, None] != np.arange(n_folds)).astype(np.float64)
+    sizes = np.zeros((len(mix), n_folds))
+    np.add.at(sizes, codes, kept)
+    weight = kept * (mix[:, None] / np.maximum(sizes, 1.0))[codes]
+    total = weight.sum(axis=0)
+    return np.asarray(weight / np.where(total > 0.0, total, 1.0))
 
 
 def ridge_heads(
     features: Tensor,
     target: HeadTarget,
-    weight: Tensor,
+    weight: Array,
     alphas: Sequence[float],
     offset: Tensor | None = None,
 ) -> Tensor:
@@ -131,7 +160,7 @@ def ridge_heads(
     ----------
     features : Tensor of shape (n_samples, n_features)
     target : HeadTarget
-    weight : Tensor of shape (n_samples, n_weightings)
+    weight : ndarray of shape (n_samples, n_weightings)
         Such as :func:`left_out` returns. Where a column is zero, so is the head.
     alphas : sequence of float
     offset : Tensor of shape (n_samples, n_weightings, n_outputs), optional
@@ -141,29 +170,32 @@ def ridge_heads(
     -------
     Tensor of shape (n_samples, n_weightings, n_alphas, n_outputs)
     """
-    n, weight = len(features), weight.to(features.dtype)
-    axes, spread = _principal(features)
-    ridge = torch.tensor(alphas, dtype=features.dtype, device=features.device)
-    penalty = ridge.expand(axes.shape[1], -1)
+    n, like = len(features), {"dtype": features.dtype, "device": features.device}
+    overall = weight.mean(axis=1)
+    axes, spread = _principal(features, torch.as_tensor(overall, **like))
+    # No weighting gives a row more than this many times what it has on average over them.
+    most = torch.as_tensor((weight / np.where(overall > 0.0, overall, 1.0)[:, None]).max(axis=0), **like)
+    weights = torch.as_tensor(weight, **like)[:, :, None, None]
+    penalty = torch.tensor(alphas, **like).repeat(axes.shape[1], 1)
     if offset is None:
         # As if one more row asked for even chances: without it a class that a fold has no rows of would lead ever on.
-        penalty = torch.cat([penalty[:-1], torch.full_like(penalty[:1], 1.0 / n)])
+        penalty[-1] = 1.0 / n
     penalty = penalty[:, None, :, None]
-    largest = weight.amax(0) * n
-    metric = target.bound * spread[:, None, None, None] * largest[None, :, None, None] + penalty
+    metric = target.bound * spread[:, None, None, None] * most[None, :, None, None] + penalty
     size = (weight.shape[1], len(alphas), target.n_outputs)
     now = axes.new_zeros(axes.shape[1], *size)
     ahead, pace = now, axes.new_ones(size[:2])
     base = 0.0 if offset is None else offset[:, :, None, :]
-    for _ in range(_MAX_ITER):
+    for n_iter in range(_MAX_ITER):
         outputs = (axes @ ahead.flatten(1)).reshape(n, *size) + base
-        slopes = target.slopes(outputs) * weight[:, :, None, None]
+        slopes = target.slopes(outputs) * weights
         gradient = (axes.T @ slopes.flatten(1)).reshape(now.shape) + penalty * ahead
         step = gradient / metric
-        if bool((0.5 * (gradient * step).sum((0, 3))).amax() <= _CLOSE * target.typical):
-            now = ahead
-            break
         there = ahead - step
+        # Looked at now and then: on a GPU the host would wait for it every time.
+        if n_iter % _LOOK == 0 and bool((0.5 * (gradient * step).sum((0, 3))).amax() <= _CLOSE * target.typical):
+            now = there
+            break
         # Momentum that leads uphill is dropped (O'Donoghue and Candès 2015).
         uphill = (gradient * (there - now)).sum((0, 3)) > 0.0
         pace = torch.where(uphill, 1.0, pace)
@@ -173,19 +205,35 @@ def ridge_heads(
     return (axes @ now.flatten(1)).reshape(n, *size) + base
 
 
-def _principal(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows in the principal axes of their features, ones last, and the mean square of each column."""
-    centred = features - features.mean(0)
+def held_out_losses(outputs: Tensor, target: HeadTarget, folds: NDArray[np.intp]) -> Array:
+    """Return the loss of each row under the heads without its fold, of shape (n_samples, n_alphas).
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (n_samples, n_folds, n_alphas, n_outputs)
+    """
+    rows = torch.arange(len(outputs), device=outputs.device)
+    own = outputs[rows, torch.as_tensor(folds, device=outputs.device)]
+    return np.asarray(target.losses(own).double().cpu().numpy())
+
+
+def _principal(features: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows in the principal axes of their features, ones last, and the mean square of each column.
+
+    Means are weighted.
+    """
+    total = weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
+    centred = features - (weight / total) @ features
     n, d = centred.shape
+    half = weight.sqrt()[:, None]
+    scaled = half * centred
     wide = d > n
-    gram = (centred @ centred.T if wide else centred.T @ centred).to(torch.float64) / n
-    variance, vectors = torch.linalg.eigh(gram)
+    variance, vectors = torch.linalg.eigh((scaled @ scaled.T if wide else scaled.T @ scaled).double())
     real = variance > _NEGLIGIBLE * variance.amax().clamp(min=torch.finfo(torch.float64).tiny)
-    variance, vectors = variance[real], vectors[:, real]
-    axes = vectors * (n * variance).sqrt() if wide else None
-    rotated = axes.to(features.dtype) if axes is not None else centred @ vectors.to(features.dtype)
+    variance, vectors = variance[real].to(features.dtype), vectors[:, real].to(features.dtype)
+    directions = scaled.T @ (vectors / variance.sqrt()) if wide else vectors
     ones = torch.ones(n, 1, dtype=features.dtype, device=features.device)
-    return torch.cat([rotated, ones], 1), torch.cat([variance.to(features.dtype), ones[0]])
+    return torch.cat([centred @ directions, ones], 1), torch.cat([variance, total.reshape(1)])
 
 
 def standardised(features: Any) -> Tensor:
