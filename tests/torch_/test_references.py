@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 torch = pytest.importorskip("torch")
 
@@ -12,7 +13,7 @@ from torch import nn  # noqa: E402
 from torch.utils.data import Dataset, TensorDataset  # noqa: E402
 
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
-from counterpoise.torch import per_sample, reference_risks, references  # noqa: E402
+from counterpoise.torch import head_references, per_sample, reference_risks, references  # noqa: E402
 
 NOISE = np.array([1.0, 0.6, 0.3])
 COUNTS = [2000, 1000, 500]
@@ -227,3 +228,41 @@ def test_what_cannot_be_meant_is_refused(options, word):
     data, contexts = small()
     with pytest.raises(ValueError, match=word):
         reference_risks(**({"model": model(), "dataset": data, "contexts": contexts} | options))
+
+
+# --- linear heads on frozen features -------------------------------------------------------------------------
+
+SIZES = [600, 200, 60, 12]
+
+
+def featured_rows(seed, differ, classes):
+    """Return features, targets and contexts whose least risks are those of known linear heads, and these risks."""
+    rng = np.random.default_rng(seed)
+    codes, d = np.repeat(np.arange(4), SIZES), 10
+    heads = 1.5 / np.sqrt(d) * (rng.normal(size=d) + differ * rng.normal(size=(4, d)))
+    X = rng.normal(size=(len(codes), d))
+    z = np.einsum("nd,nd->n", X, heads[codes])
+    if not classes:
+        return X, z + rng.normal(size=len(z)), codes, np.full(4, 0.5)
+    # Along a head normal features have one normal output, whose entropy is a sum over its quantiles.
+    outputs = np.linalg.norm(heads, axis=1)[:, None] * norm.ppf((np.arange(1000) + 0.5) / 1000)
+    least = (np.logaddexp(0.0, outputs) - outputs / (1.0 + np.exp(-outputs))).mean(axis=1)
+    return X, (rng.random(len(z)) < 1.0 / (1.0 + np.exp(-z))).astype(int), codes, least
+
+
+@pytest.mark.parametrize("classes", [False, True], ids=["numbers", "classes"])
+@pytest.mark.parametrize("differ", [0.0, 1.0])
+def test_heads_are_close_to_the_least_risk_and_not_below_it(differ, classes):
+    distances, errors, above = [], [], []
+    for seed in range(30):
+        X, y, codes, least = featured_rows(seed, differ, classes)
+        found = head_references(X, y, codes, seed=seed)
+        distances.append((found.risks - least) / found.standard_errors)
+        errors.append(found.standard_errors)
+        above.append(found.risks - least)
+    # The error of a mean of 30 runs; contexts of 12 rows have standard errors that are themselves rough.
+    mean, error = np.mean(above, axis=0), np.mean(errors, axis=0) / np.sqrt(30)
+    assert (mean > -3 * error).all()
+    # What so few rows cannot tell is added: about half the parameters over the rows for a likelihood.
+    assert (mean[:2] < 0.05 + 3 * error[:2]).all()
+    assert (np.abs(np.array(distances)[:, :2]) < 4.5).all()

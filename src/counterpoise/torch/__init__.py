@@ -6,8 +6,9 @@ except ImportError as error:
     raise ImportError("counterpoise.torch needs torch. Run: pip install 'counterpoise[torch]'") from error
 
 from counterpoise.torch.evaluation import context_risks, per_sample
+from counterpoise.torch.features import features
 from counterpoise.torch.losses import ContextLoss, ERMLoss, GroupDROLoss, InverseFrequencyLoss, RobustLoss
-from counterpoise.torch.references import reference_risks
+from counterpoise.torch.references import References, head_references, reference_risks
 from counterpoise.torch.sampling import ContextBatchSampler
 from counterpoise.torch.training import History, fit
 
@@ -18,9 +19,12 @@ __all__ = [
     "GroupDROLoss",
     "History",
     "InverseFrequencyLoss",
+    "References",
     "RobustLoss",
     "context_risks",
+    "features",
     "fit",
+    "head_references",
     "per_sample",
     "reference_risks",
 ]
