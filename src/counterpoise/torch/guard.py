@@ -12,6 +12,8 @@ import torch
 from torch import distributed
 
 from counterpoise.contexts import Contexts
+from counterpoise.sets import KLBall
+from counterpoise.torch.averaging import RunningAverage
 from counterpoise.torch.evaluation import Batches, row_losses
 from counterpoise.torch.loop import DivergedError, Progress, TrainingRun, set_epoch
 from counterpoise.torch.losses import ERMLoss
@@ -52,7 +54,8 @@ class Guard:
     def before(cls, run: TrainingRun, held_out: Batches, checkpoint: Path | None) -> Guard:
         """Remember where a training begins."""
         loss = ERMLoss(run.loss.counts, sampling=run.loss.sampled.tolist(), averaging=run.loss.averaging)
-        plain = replace(run, loss=loss.to(run.device))
+        average = None if run.average is None else RunningAverage(run.model, run.average.decay)
+        plain = replace(run, loss=loss.to(run.device), average=average)
         if checkpoint is None:
             return cls(run, plain, held_out, copy.deepcopy(plain.packed(Progress())), None)
         path = checkpoint.with_name(f"{checkpoint.stem}.plain{checkpoint.suffix}")
@@ -61,11 +64,26 @@ class Guard:
             plain.save(path, Progress())
         return cls(run, plain, held_out, None, path)
 
-    def choose(self, asked: Progress) -> tuple[Choice, Progress]:
+    def before_the_other(self, asked: Progress) -> tuple[Plain | None, Progress]:
+        """Train the plain network first, then take everything back to where it was; return both."""
+        start = copy.deepcopy(self.asked.packed(asked))
+        # Without references the mean tells more about a plain network than its worst context.
+        state = replace(
+            self, plain=replace(self.plain, judge=KLBall(self.plain.loss.p_hat.cpu().numpy(), 0.0))
+        )._train()
+        plain = None if state is None else Plain(state, _Parameters.of(self.plain, state))
+        return plain, self.asked.unpack(start)
+
+    def choose(self, asked: Progress, trained: Plain | None = None) -> tuple[Choice, Progress]:
         """Train the plain network, leave the model with the parameters of the better one, and say which.
 
         Everything else (optimiser, scheduler, samplers and generators) is left as the training that was asked for left
         it.
+
+        Parameters
+        ----------
+        trained : Plain, optional
+            The plain network, where it was trained before.
         """
         run, name = self.asked, self.asked.loss.method
         trainers = [part for part in run.parts if part in ("optimizer", "scheduler")]
@@ -74,9 +92,10 @@ class Guard:
         candidates = {name: _Parameters.of(run, asked)}
         plain, kept = None, name
         try:
-            plain = self._train()
+            plain = self._train() if trained is None else trained.state
             if plain is not None:
-                candidates = {ERMLoss.method: _Parameters.of(run, plain), **candidates}
+                parameters = _Parameters.of(run, plain) if trained is None else trained.parameters
+                candidates = {ERMLoss.method: parameters, **candidates}
             choice = self._compare(candidates)
             kept = choice.chosen
         finally:
@@ -120,6 +139,21 @@ class Guard:
         rows = HeldOut(contexts, None, np.ones(len(codes)), mix=mixes, n_unseen=n_unseen)
         choice = choose(rows, losses, {"reference": references[codes]})
         return replace(choice, chosen=_agreed(choice.chosen, list(losses), run.device))
+
+
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """A plain training that is over.
+
+    Attributes
+    ----------
+    state : Progress
+    parameters : _Parameters
+        Of its best round.
+    """
+
+    state: Progress
+    parameters: _Parameters
 
 
 @dataclass(frozen=True, eq=False)

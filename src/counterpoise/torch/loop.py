@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from torch import Tensor, nn
 
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 from counterpoise.files import whole
+from counterpoise.sets import ContextSet
+from counterpoise.torch.averaging import RunningAverage
 from counterpoise.torch.evaluation import Batches, RowLoss, context_risks
+from counterpoise.torch.held_out import HeldOutWeights
 from counterpoise.torch.losses import ContextLoss
 
 
@@ -35,6 +39,11 @@ class Progress:
     best_model: dict[str, Any] | None = None
     best_risks: list[float] = field(default_factory=list)
     stopped: bool = False
+    n_batches: int = 0
+    rounds: list[dict[str, float]] = field(default_factory=list)
+    weights: list[list[float]] = field(default_factory=list)
+    training_risks: list[list[float]] = field(default_factory=list)
+    held_out_risks: list[list[float]] = field(default_factory=list)
 
     @property
     def kept_epoch(self) -> int:
@@ -48,7 +57,17 @@ class Progress:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """What is trained, with which loss, on which batches, and how epochs are judged; see :func:`fit`."""
+    """What is trained, with which loss, on which batches, and how it is judged; see :func:`fit`.
+
+    Attributes
+    ----------
+    every : float
+        Epochs between two rounds, that is looks at the held-out batches.
+    judge : ContextSet or None
+        The mixes whose worst case decides which round is the best; None is every mix.
+    average : RunningAverage or None
+        What is judged and kept instead of the parameters themselves.
+    """
 
     model: nn.Module
     loss: ContextLoss
@@ -61,6 +80,9 @@ class TrainingRun:
     held_out: Batches | None
     references: NDArray[np.float64] | None
     patience: int | None
+    every: float = 1.0
+    judge: ContextSet | None = None
+    average: RunningAverage | None = None
 
     def train(
         self, state: Progress, path: Path | None = None, progress: Callable[[dict[str, float]], None] | None = None
@@ -68,10 +90,11 @@ class TrainingRun:
         """Go on from ``state`` to the last epoch, and leave the model with the parameters of the best one."""
         while state.epoch < self.epochs and not state.stopped:
             set_epoch(self.batches, state.epoch)
-            row: dict[str, float] = {"epoch": state.epoch, "objective": self._one_epoch()}
+            row: dict[str, float] = {"epoch": state.epoch, "objective": self._one_epoch(state)}
             score = row["objective"]
             if self.held_out is not None:
-                score = self._judge(state, row, self.held_out)
+                row |= {name: state.rounds[-1][name] for name in _JUDGED}
+                score = state.rounds[-1]["score"]
             if self.scheduler is not None:
                 judging = isinstance(self.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
                 self.scheduler.step(score) if judging else self.scheduler.step()
@@ -84,38 +107,80 @@ class TrainingRun:
                 progress(row)
         if state.best_model is not None:
             self.model.load_state_dict(state.best_model)
+        elif self.average is not None:
+            self.model.load_state_dict(self.average.values)
 
-    def _one_epoch(self) -> float:
-        """Pass once over the batches, and return the mean of the scalar."""
-        self.model.train()
-        self.loss.train()
+    def _one_epoch(self, state: Progress) -> float:
+        """Pass once over the batches, with rounds on the way, and return the mean of the scalar."""
         total, n_batches = torch.zeros((), device=self.device), 0
+        ends = self._ends_of_rounds(state)
         for batch in self.batches:
+            if n_batches == 0 or n_batches in ends:
+                self.model.train()
+                self.loss.train()
             inputs, targets, contexts = (part.to(self.device, non_blocking=True) for part in batch)
             self.optimizer.zero_grad(set_to_none=True)
             value = self.loss(self.row_loss(self.model(inputs), targets), contexts)
             value.backward()
             self.optimizer.step()
+            if self.average is not None:
+                self.average.update()
             total += value.detach()
             n_batches += 1
+            if n_batches in ends:
+                self._check_finite(total, n_batches)
+                self._round(state, n_batches / max(ends))
         if n_batches == 0:
             raise InvalidInputError(
                 "there are no batches. A generator is empty after one epoch: pass a DataLoader or a list."
             )
+        mean = self._check_finite(total, n_batches)
+        if self.held_out is not None and n_batches not in ends:
+            self._round(state, 1.0)
+        state.n_batches = n_batches
+        return mean
+
+    def _check_finite(self, total: Tensor, n_batches: int) -> float:
         mean = float(total) / n_batches
         if not math.isfinite(mean):
             raise DivergedError(f"the loss is {mean} in this epoch: training diverged. Lower the learning rate.")
         return mean
 
-    def _judge(self, state: Progress, row: dict[str, float], held_out: Batches) -> float:
-        """Add held-out risks to the row of an epoch, remember it if it is the best so far, and return its score."""
-        risks, counts = context_risks(self.model, held_out, self.loss.n_contexts, self.row_loss, self.device)
-        row |= _judged(risks, counts, self.references)
-        score = row["worst_risk" if self.references is None else "worst_excess"]
-        if score < state.best_score or state.best_model is None:
-            state.best_score, state.best_epoch, state.best_risks = score, state.epoch, risks.tolist()
-            state.best_model = copy.deepcopy(self.model.state_dict())
-        return score
+    def _ends_of_rounds(self, state: Progress) -> set[int]:
+        """Return after how many batches of an epoch there is a round; where that is not known yet, only at its end."""
+        if self.held_out is None:
+            return set()
+        try:
+            n_batches = len(self.batches)  # type: ignore[arg-type]
+        except TypeError:
+            n_batches = state.n_batches
+        steps = max(1, round(1.0 / self.every))
+        # Where rounds are further apart than an epoch, some epochs still end with one: it is what they are judged by.
+        return {max(1, round(k * n_batches / steps)) for k in range(1, steps + 1)} if n_batches else set()
+
+    def _round(self, state: Progress, within: float) -> None:
+        """Judge the network on the held-out batches, remember it if it is the best so far, and move the weights."""
+        assert self.held_out is not None
+        with nullcontext() if self.average is None else self.average.in_place():
+            risks, counts = context_risks(self.model, self.held_out, self.loss.n_contexts, self.row_loss, self.device)
+            judged = _judged(risks, counts, self.references)
+            excess = risks if self.references is None else risks - self.references
+            score = _worst_case(self.judge, excess, counts)
+            if score < state.best_score or state.best_model is None:
+                state.best_score, state.best_epoch, state.best_risks = score, state.epoch, risks.tolist()
+                state.best_model = copy.deepcopy(self.model.state_dict())
+        training = self.loss.context_risks.cpu().numpy()
+        known = np.isfinite(training) & (counts > 0)
+        below = training if self.references is None else training - self.references
+        worst = int(judged["worst_context"])
+        row = {"epoch": state.epoch + within, **judged, "score": score}
+        row["training_excess"] = float(below[worst]) if known[worst] else math.nan
+        state.rounds.append(row)
+        state.weights.append(self.loss.context_weights.detach().cpu().tolist())
+        state.training_risks.append(training.tolist())
+        state.held_out_risks.append(risks.tolist())
+        if isinstance(self.loss, HeldOutWeights):
+            self.loss.update_risks(risks, counts)
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -123,6 +188,8 @@ class TrainingRun:
         found = {"model": self.model, "loss": self.loss, "optimizer": self.optimizer}
         if self.scheduler is not None:
             found["scheduler"] = self.scheduler
+        if self.average is not None:
+            found["average"] = self.average
         return {**found, "beside": self.beside} if self.beside.parameters else found
 
     @property
@@ -211,6 +278,20 @@ def set_epoch(batches: Batches, epoch: int) -> None:
 def _samplers(batches: Batches) -> dict[str, Any]:
     found = {name: getattr(batches, name, None) for name in ("batch_sampler", "sampler")}
     return {name: sampler for name, sampler in found.items() if sampler is not None}
+
+
+_JUDGED = ("mean_risk", "worst_risk", "worst_excess", "worst_context")
+
+
+def _worst_case(mixes: ContextSet | None, excess: NDArray[np.float64], counts: NDArray[np.float64]) -> float:
+    """Return the worst case of held-out excess; contexts without held-out rows are as the others on average."""
+    seen = counts > 0
+    if mixes is None:
+        return float(excess[seen].max())
+    average = float(excess[seen] @ counts[seen] / counts.sum())
+    scores = np.full(mixes.p_hat.size, average)
+    scores[: len(excess)] = np.where(seen, excess, average)
+    return float(mixes.worst_case(scores).value)
 
 
 def _judged(

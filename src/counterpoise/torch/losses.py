@@ -151,7 +151,7 @@ class ContextLoss(nn.Module):
         contexts : integer Tensor of shape (n,)
             The context of each sample, from 0 on.
         """
-        _check_shapes(losses, contexts)
+        check_shapes(losses, contexts)
         # The weights come from earlier batches alone, so that they do not lean on the noise of this one.
         exact = losses if losses.dtype == torch.float64 else losses.float()
         weights = (self.context_weights / self.sampled).index_select(0, contexts).to(exact.dtype).detach()
@@ -170,7 +170,7 @@ class ContextLoss(nn.Module):
     @torch.no_grad()
     def observe(self, losses: Tensor, contexts: Tensor) -> None:
         """Learn from a batch without weighing it."""
-        _check_shapes(losses, contexts)
+        check_shapes(losses, contexts)
         self._learn(*self._batch_sums(losses, contexts))
 
     @torch.no_grad()
@@ -253,7 +253,7 @@ class GroupDROLoss(ContextLoss):
 
     def __init__(self, counts: Any, *, step_size: float = 0.01, sampling: Sampling = "proportional") -> None:
         super().__init__(counts, sampling=sampling)
-        self.step_size: float = _positive_number(step_size, "step_size")
+        self.step_size: float = positive_number(step_size, "step_size")
         self._keep("log_weights", np.zeros(self.n_contexts))
 
     @property
@@ -340,32 +340,12 @@ class RobustLoss(ContextLoss):
         self.refresh, self._steps = refresh, 0
         if update not in ("closed-form", "ascent"):
             raise InvalidInputError(f"update is {update!r}; choose 'closed-form' or 'ascent'.")
-        if not (mix is None or isinstance(mix, (ContextSet, Mix, Mapping))):
-            raise InvalidInputError(f"mix is {mix!r:.60}; pass bounds by label, a Mix, or a set of mixes.")
-        if labels is not None and len(labels) != len(given):
-            raise InvalidInputError(f"there are {len(labels)} labels for {len(given)} contexts. Pass one for each.")
-        robustness = Robustness(confidence, radius, draws, mix=mix)
-        if isinstance(radius, str) and mix is None:
-            radius = confidence_radius(given, confidence, radius, draws=draws)
-        # A narrow float cannot be compared with so large a number as below.
-        bits: Any = float(radius) if isinstance(radius, np.floating) else radius
-        # A whole number that no float can hold is none that is meant.
-        number = isinstance(bits, Real) and not isinstance(bits, bool) and (bits <= 1e300 or bits == math.inf)
-        if not (isinstance(radius, str) or (number and float(bits) >= 0.0)):
-            raise InvalidInputError(f"radius = {radius!r}; pass 'types', 'agrawal' or 'chi2', or 0 bits or more.")
-        names = range(len(given)) if labels is None else labels
-        self.mixes = KLBall(given / given.sum(), float(radius)) if mix is None else robustness.mixes(given, names)
+        self.mixes, self._unseen = plausible_mixes(given, confidence, radius, draws, mix, labels)
         self.radius = radius_of(self.mixes)
         self.update: Update = update
-        self.step_size: float = _positive_number(step_size, "step_size")
-        references = np.zeros_like(given) if reference_risks is None else _numbers(reference_risks, "reference_risks")
-        if references.shape != given.shape:
-            raise InvalidInputError(
-                f"reference_risks are {len(references)} for {len(given)} contexts. Pass one for each."
-            )
-        self._keep("references", references)
+        self.step_size: float = positive_number(step_size, "step_size")
+        self._keep("references", references_of(reference_risks, len(given)))
         self._keep("mix", self.mixes.p_hat)
-        self._unseen = robustness.unseen(names).risks.tolist()
         self._follows_data = mix is None
         self._ball_of: tuple[np.ndarray[Any, Any], InMemory] | None = None
 
@@ -451,6 +431,41 @@ class RobustLoss(ContextLoss):
             of.mix[:] = ball.pull_inside(xp.clip(raised, 1e-12, None))
 
 
+def plausible_mixes(
+    counts: np.ndarray[Any, Any],
+    confidence: float,
+    radius: RadiusMethod | float,
+    draws: float | None,
+    mix: Mixes | None,
+    labels: Sequence[Any] | None,
+) -> tuple[ContextSet, list[float]]:
+    """Return the set that these describe, see :class:`RobustLoss`, and the risks of contexts that only ``mix`` knows."""
+    if not (mix is None or isinstance(mix, (ContextSet, Mix, Mapping))):
+        raise InvalidInputError(f"mix is {mix!r:.60}; pass bounds by label, a Mix, or a set of mixes.")
+    if labels is not None and len(labels) != len(counts):
+        raise InvalidInputError(f"there are {len(labels)} labels for {len(counts)} contexts. Pass one for each.")
+    robustness = Robustness(confidence, radius, draws, mix=mix)
+    if isinstance(radius, str) and mix is None:
+        radius = confidence_radius(counts, confidence, radius, draws=draws)
+    # A narrow float cannot be compared with so large a number as below.
+    bits: Any = float(radius) if isinstance(radius, np.floating) else radius
+    # A whole number that no float can hold is none that is meant.
+    number = isinstance(bits, Real) and not isinstance(bits, bool) and (bits <= 1e300 or bits == math.inf)
+    if not (isinstance(radius, str) or (number and float(bits) >= 0.0)):
+        raise InvalidInputError(f"radius = {radius!r}; pass 'types', 'agrawal' or 'chi2', or 0 bits or more.")
+    names = range(len(counts)) if labels is None else labels
+    mixes = KLBall(counts / counts.sum(), float(radius)) if mix is None else robustness.mixes(counts, names)
+    return mixes, robustness.unseen(names).risks.tolist()
+
+
+def references_of(given: Any, n_contexts: int) -> np.ndarray[Any, Any]:
+    """Return reference risks, one for each context; 0 where none are given."""
+    references = np.zeros(n_contexts) if given is None else _numbers(given, "reference_risks")
+    if references.shape != (n_contexts,):
+        raise InvalidInputError(f"reference_risks are {len(references)} for {n_contexts} contexts. Pass one for each.")
+    return references
+
+
 @torch.no_grad()
 def context_sums(losses: Tensor, contexts: Tensor, n_contexts: int) -> Tensor:
     """Return the sum of losses and the number of samples in each context, one above the other, in double precision."""
@@ -461,7 +476,7 @@ def context_sums(losses: Tensor, contexts: Tensor, n_contexts: int) -> Tensor:
     return both
 
 
-def _check_shapes(losses: Tensor, contexts: Tensor) -> None:
+def check_shapes(losses: Tensor, contexts: Tensor) -> None:
     if losses.ndim != 1 or contexts.shape != losses.shape:
         raise InvalidInputError(
             f"losses have shape {tuple(losses.shape)} and contexts {tuple(contexts.shape)}; pass one of each per "
@@ -469,7 +484,7 @@ def _check_shapes(losses: Tensor, contexts: Tensor) -> None:
         )
 
 
-def _positive_number(value: Any, name: str) -> float:
+def positive_number(value: Any, name: str) -> float:
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and 0.0 < value < math.inf):
         raise InvalidInputError(f"{name} = {value!r}; pass a positive number.")

@@ -6,10 +6,87 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
-from torch.utils.data import Sampler
+from numpy.typing import NDArray
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    Subset,
+    TensorDataset,
+)
 
-from counterpoise.contexts import encode
+from counterpoise.contexts import Contexts, encode
 from counterpoise.exceptions import InvalidInputError
+
+
+def split_off(batches: Any, share: float, seed: int = 0) -> tuple[DataLoader[Any], DataLoader[Any]]:
+    """Split a share of every context's samples off a loader; return loaders of the others and of these.
+
+    Parameters
+    ----------
+    batches : DataLoader
+        Over a dataset of (input, target, context), with a sampler of PyTorch's own that shuffles or does not, or with
+        :class:`ContextBatchSampler`.
+    share : float
+        Between 0 and 1.
+    """
+    if not 0.0 < share < 1.0:
+        raise InvalidInputError(f"held_out = {share!r}; pass batches, or a share between 0 and 1.")
+    advice = "Split the data yourself, and pass the held-out batches as held_out."
+    if not isinstance(batches, DataLoader) or isinstance(batches.dataset, IterableDataset):
+        raise InvalidInputError(
+            f"held-out samples cannot be split off {type(batches).__name__} batches, only off a DataLoader over a "
+            f"dataset with numbered samples. {advice}"
+        )
+    sampler = batches.batch_sampler
+    ours, theirs = isinstance(sampler, ContextBatchSampler), type(sampler) is BatchSampler
+    if not ours and not (theirs and type(batches.sampler) in (RandomSampler, SequentialSampler)):
+        raise InvalidInputError(f"held-out samples cannot be split off a loader with a sampler of its own. {advice}")
+    contexts = encode(
+        sampler.contexts.codes if isinstance(sampler, ContextBatchSampler) else _contexts(batches.dataset)
+    )
+    judges = held_out_rows(contexts, share, seed)
+    options: dict[str, Any] = {
+        name: getattr(batches, name)
+        for name in ("num_workers", "collate_fn", "pin_memory", "worker_init_fn", "generator", "persistent_workers")
+    }
+    data = [Subset(batches.dataset, np.flatnonzero(rows).tolist()) for rows in (~judges, judges)]
+    size = sampler.batch_size if isinstance(sampler, (ContextBatchSampler, BatchSampler)) else 1
+    if isinstance(sampler, ContextBatchSampler):
+        own = ("mode", "drop_last", "seed", "rank", "world_size")
+        again = ContextBatchSampler(contexts.codes[~judges], size, **{name: getattr(sampler, name) for name in own})
+        others = DataLoader(data[0], batch_sampler=again, **options)
+    else:
+        shuffled, drop = isinstance(batches.sampler, RandomSampler), bool(batches.drop_last)
+        others = DataLoader(data[0], batch_size=size, shuffle=shuffled, drop_last=drop, **options)
+    return others, DataLoader(data[1], batch_size=size, **{**options, "generator": None})
+
+
+def _contexts(dataset: Any) -> NDArray[np.intp]:
+    """Return the contexts of a dataset's samples, which may have to be looked at one by one for it."""
+    try:
+        if isinstance(dataset, TensorDataset):
+            return dataset.tensors[2].cpu().numpy()
+        return np.array([int(dataset[k][2]) for k in range(len(dataset))])
+    except (IndexError, TypeError, ValueError, KeyError) as error:
+        raise InvalidInputError(
+            f"held-out samples are split off by context, and the dataset's samples are not (input, target, context): "
+            f"{error!s:.100}. Pass the held-out batches as held_out."
+        ) from error
+
+
+def held_out_rows(contexts: Contexts, share: float, seed: int) -> NDArray[np.bool_]:
+    """Mark some rows of every context, at least one and not all; none of a context with one."""
+    rng = np.random.default_rng(seed)
+    order = np.lexsort((rng.random(len(contexts.codes)), contexts.codes))
+    rank = np.arange(len(order)) - np.repeat(contexts.starts[:-1], contexts.counts)
+    taken = np.clip(np.round(share * contexts.counts), np.minimum(1, contexts.counts - 1), contexts.counts - 1)
+    marked = np.empty(len(order), dtype=bool)
+    marked[order] = rank < np.repeat(taken, contexts.counts)
+    return marked
 
 
 class ContextBatchSampler(Sampler[list[int]]):

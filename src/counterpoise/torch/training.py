@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,16 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from counterpoise.exceptions import InvalidInputError
+from counterpoise.exceptions import InvalidInputError, LearntByHeartWarning
+from counterpoise.sets import ContextSet
 from counterpoise.table import Table
-from counterpoise.torch.evaluation import Batches, RowLoss, per_sample
-from counterpoise.torch.guard import Guard
+from counterpoise.torch.averaging import RunningAverage
+from counterpoise.torch.evaluation import Batches, RowLoss, per_sample, row_losses
+from counterpoise.torch.guard import Guard, Plain
+from counterpoise.torch.held_out import HeldOutWeights
 from counterpoise.torch.loop import Progress, TrainingRun
-from counterpoise.torch.losses import ContextLoss
+from counterpoise.torch.losses import ContextLoss, RobustLoss
+from counterpoise.torch.sampling import split_off
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +37,7 @@ class History:
     epochs : Table
         A row per epoch of the training with the loss that was given: ``epoch``, ``objective`` (the mean of the scalar),
         and on the held-out batches, where there are any, ``mean_risk``, ``worst_risk``, ``worst_excess`` and
-        ``worst_context``.
+        ``worst_context`` at its end.
     best_epoch : int
         The one whose parameters the model has now: an epoch of the plain training where that was kept.
     stopped_early : bool
@@ -42,6 +49,14 @@ class History:
     candidates : Table or None
         The held-out comparison behind the choice, see :class:`counterpoise.inference.choice.Choice`; its note says it
         in a sentence.
+    rounds : Table
+        A row per look at the held-out batches: ``epoch`` (3.25 is a quarter of the fourth), the columns of ``epochs``,
+        ``score`` (the worst case by which the best round is chosen), and ``training_excess``, the running training risk
+        of the worst context less its reference: far below ``worst_excess``, the network learns by heart.
+    weights, training_risks, held_out_risks : ndarray of shape (n_rounds, n_contexts)
+        The weights of contexts up to each round, their running training risks, and their held-out risks.
+    reference_risks : ndarray of shape (n_contexts,) or None
+        What excess risk was counted from.
     """
 
     epochs: Table
@@ -50,6 +65,11 @@ class History:
     risks: NDArray[np.float64]
     chosen: str | None = None
     candidates: Table | None = None
+    rounds: Table = field(default_factory=lambda: Table({}))
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    training_risks: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    held_out_risks: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    reference_risks: NDArray[np.float64] | None = None
 
 
 def fit(
@@ -59,7 +79,10 @@ def fit(
     optimizer: torch.optim.Optimizer,
     *,
     epochs: int,
-    held_out: Batches | None = None,
+    held_out: Batches | float | None = None,
+    every: float | None = None,
+    judge: ContextSet | None = None,
+    average: float | None = None,
     reference_risks: Sequence[float] | None = None,
     scheduler: Any = None,
     row_loss: RowLoss = per_sample,
@@ -69,7 +92,10 @@ def fit(
     progress: Callable[[dict[str, float]], None] | None = None,
     guard: bool = True,
 ) -> History:
-    """Train a model, and leave it with the parameters of the best epoch.
+    """Train a model, and leave it with the parameters of the best round.
+
+    A round is a look at the held-out batches, a few times an epoch. The best one has the least worst case of excess
+    risk. With :class:`~counterpoise.torch.HeldOutWeights`, rounds also move the weights of contexts.
 
     With held-out batches, a second network is trained by the plain mean of the losses, from the same start and on the
     same batches, and the robust one is kept only where it is better in the worst plausible mix of the held-out rows by
@@ -79,14 +105,26 @@ def fit(
     Parameters
     ----------
     loss : ContextLoss
-        Such as :class:`counterpoise.torch.RobustLoss`, :class:`~counterpoise.torch.ERMLoss`.
+        :class:`counterpoise.torch.HeldOutWeights` for networks that can learn their samples by heart; or
+        :class:`~counterpoise.torch.RobustLoss`, :class:`~counterpoise.torch.ERMLoss` and so on.
     batches : iterable of (inputs, targets, contexts)
         A ``DataLoader``, passed over once per epoch.
-    held_out : the same, optional
-        Batches by which epochs are judged: by the largest excess risk of any context, or by the largest risk where no
-        reference risks are known. Without them the last epoch is kept.
+    held_out : the same, or a share, optional
+        Batches by which rounds are judged; or the share of every context's samples that is split off for it, from a
+        ``DataLoader`` over a dataset of (input, target, context). A quarter is split off by default for
+        :class:`~counterpoise.torch.HeldOutWeights`; with any other loss the last epoch is kept without them.
+    every : float, optional
+        Epochs between two rounds: .25 by default for :class:`~counterpoise.torch.HeldOutWeights`, otherwise 1.
+    judge : ContextSet, optional
+        The mixes whose worst case decides which round is the best: by default those of
+        :class:`~counterpoise.torch.HeldOutWeights`, and every mix for other losses, that is the largest excess risk of
+        any context, or the largest risk where no reference risks are known.
+    average : float, optional
+        Judge and keep a running average of the parameters, of which a step leaves this much: .99, for example.
     reference_risks : sequence of float, optional
-        What excess risks are counted from; by default those of the loss, if it has any.
+        What excess risks are counted from; by default those of the loss, if it has any. Where
+        :class:`~counterpoise.torch.HeldOutWeights` has none and there is a guard, they are estimated by
+        :func:`~counterpoise.torch.head_references` from the plain network, which is then trained first.
     scheduler : optional
         Stepped after every epoch.
     row_loss : callable
@@ -107,12 +145,20 @@ def fit(
     """
     if not (isinstance(epochs, int) and epochs >= 1):
         raise InvalidInputError(f"epochs = {epochs!r}; pass a whole number, 1 or more.")
+    by_held_out = isinstance(loss, HeldOutWeights)
+    if held_out is None and by_held_out:
+        held_out = 0.25
+    if isinstance(held_out, Real):
+        batches, held_out = split_off(batches, float(held_out))
     if patience is not None and held_out is None:
         raise InvalidInputError("patience needs held_out batches to judge epochs by.")
+    if every is None:
+        every = 0.25 if by_held_out else 1.0
+    if not (isinstance(every, Real) and 0.0 < every <= 1.0):
+        raise InvalidInputError(f"every = {every!r}; pass a part of an epoch, above 0 and at most 1.")
     place = torch.device(device) if device is not None else next(model.parameters()).device
     model.to(place)
     loss.to(place)
-    references = _references(loss, reference_risks)
     path = None if checkpoint is None else Path(checkpoint)
     run = TrainingRun(
         model,
@@ -124,22 +170,83 @@ def fit(
         device=place,
         epochs=epochs,
         held_out=held_out,
-        references=references,
+        references=_references(loss, reference_risks),
         patience=patience,
+        every=float(every),
+        judge=loss.mixes if judge is None and by_held_out else judge,
+        average=None if average is None else RunningAverage(model, average),
     )
     guarded = Guard.before(run, held_out, path) if guard and held_out is not None and not loss.is_plain else None
     state = run.resumed(path) if path is not None and path.exists() else Progress()
+    plain = None
+    if isinstance(loss, HeldOutWeights):
+        if reference_risks is not None:
+            loss.set_references(reference_risks)
+        if loss.lacks_references and guarded is not None and row_loss is per_sample:
+            plain, state = guarded.before_the_other(state)
+            if plain is not None:
+                loss.set_references(_plain_references(run, plain, guarded.held_out))
+        run = replace(run, references=_references(loss, None))
+        guarded = None if guarded is None else replace(guarded, asked=run)
     run.train(state, path, progress)
-    choice, kept = (None, state) if guarded is None else guarded.choose(state)
-    names = dict.fromkeys(name for row in state.rows for name in row)
+    _warn_if_learnt_by_heart(loss, state)
+    choice, kept = (None, state) if guarded is None else guarded.choose(state, plain)
     return History(
-        Table({name: np.array([row.get(name, math.nan) for row in state.rows]) for name in names}),
+        _table(state.rows),
         kept.kept_epoch,
         state.stopped,
         kept.risks(loss.n_contexts),
         None if choice is None else choice.chosen,
         None if choice is None else replace(choice.candidates, note=choice.words),
+        _table(state.rounds),
+        *(np.array(rows).reshape(-1, loss.n_contexts) for rows in _by_context(state)),
+        reference_risks=run.references,
     )
+
+
+def _table(rows: list[dict[str, float]]) -> Table:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return Table({name: np.array([row.get(name, math.nan) for row in rows]) for name in names})
+
+
+def _by_context(state: Progress) -> tuple[list[list[float]], ...]:
+    return state.weights, state.training_risks, state.held_out_risks
+
+
+def _plain_references(run: TrainingRun, plain: Plain, batches: Batches) -> NDArray[np.float64]:
+    """Return what heads on the features of the plain network reach in each context, on the held-out rows.
+
+    Contexts without held-out rows have the mean of the others, so that their excess is the mean of the others' too.
+    """
+    # Here, not above: references are found by training, too.
+    from counterpoise.torch.features import head_rows
+    from counterpoise.torch.references import head_references
+
+    # Batches may come in another order each time.
+    kept = list(batches)
+    own = copy.deepcopy(run.model.state_dict())
+    losses, _ = row_losses(run.model, {"erm": plain.parameters.put_in_place}, kept, run.row_loss, run.device)
+    rows = head_rows(run.model, kept, device=run.device)
+    run.model.load_state_dict(own)
+    n_contexts = run.loss.n_contexts
+    found = head_references(rows.features, rows.targets, rows.contexts, n_contexts, own_losses=losses["erm"]).risks
+    return np.where(np.isnan(found), np.nanmean(found), found)
+
+
+def _warn_if_learnt_by_heart(loss: ContextLoss, state: Progress) -> None:
+    """Say so where weights followed training risks that say little about held-out ones."""
+    if not isinstance(loss, RobustLoss) or loss.is_plain or not state.rounds:
+        return
+    held_out, training = state.rounds[-1]["worst_excess"], state.rounds[-1]["training_excess"]
+    if training < 0.5 * held_out:
+        c = int(state.rounds[-1]["worst_context"])
+        warnings.warn(
+            f"in context {c} the training {'excess' if loss.references.any() else 'risk'} is {training:.3g}, on held-out "
+            f"rows {held_out:.3g}: the network learns its samples by heart, and RobustLoss, whose weights follow "
+            "training risks, turns away from the contexts that need weight. Use counterpoise.torch.HeldOutWeights.",
+            LearntByHeartWarning,
+            stacklevel=3,
+        )
 
 
 def _references(loss: ContextLoss, given: Sequence[float] | None) -> NDArray[np.float64] | None:
