@@ -68,9 +68,8 @@ class Guard:
         """Train the plain network first, then take everything back to where it was; return both."""
         start = copy.deepcopy(self.asked.packed(asked))
         # Without references the mean tells more about a plain network than its worst context.
-        state = replace(
-            self, plain=replace(self.plain, judge=KLBall(self.plain.loss.p_hat.cpu().numpy(), 0.0))
-        )._train()
+        in_the_mean = replace(self.plain, judge=KLBall(self.plain.loss.p_hat.cpu().numpy(), 0.0))
+        state = replace(self, plain=in_the_mean)._train()
         plain = None if state is None else Plain(state, _Parameters.of(self.plain, state))
         return plain, self.asked.unpack(start)
 

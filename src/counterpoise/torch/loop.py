@@ -44,6 +44,7 @@ class Progress:
     weights: list[list[float]] = field(default_factory=list)
     training_risks: list[list[float]] = field(default_factory=list)
     held_out_risks: list[list[float]] = field(default_factory=list)
+    held_out_counts: list[float] = field(default_factory=list)
 
     @property
     def kept_epoch(self) -> int:
@@ -179,6 +180,7 @@ class TrainingRun:
         state.weights.append(self.loss.context_weights.detach().cpu().tolist())
         state.training_risks.append(training.tolist())
         state.held_out_risks.append(risks.tolist())
+        state.held_out_counts = counts.tolist()
         if isinstance(self.loss, HeldOutWeights):
             self.loss.update_risks(risks, counts)
 

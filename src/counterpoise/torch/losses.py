@@ -439,7 +439,7 @@ def plausible_mixes(
     mix: Mixes | None,
     labels: Sequence[Any] | None,
 ) -> tuple[ContextSet, list[float]]:
-    """Return the set that these describe, see :class:`RobustLoss`, and the risks of contexts that only ``mix`` knows."""
+    """Return the set that these describe, see :class:`RobustLoss`, and risks of contexts that only ``mix`` knows."""
     if not (mix is None or isinstance(mix, (ContextSet, Mix, Mapping))):
         raise InvalidInputError(f"mix is {mix!r:.60}; pass bounds by label, a Mix, or a set of mixes.")
     if labels is not None and len(labels) != len(counts):
@@ -477,6 +477,7 @@ def context_sums(losses: Tensor, contexts: Tensor, n_contexts: int) -> Tensor:
 
 
 def check_shapes(losses: Tensor, contexts: Tensor) -> None:
+    """Refuse losses and contexts that are not one of each per sample."""
     if losses.ndim != 1 or contexts.shape != losses.shape:
         raise InvalidInputError(
             f"losses have shape {tuple(losses.shape)} and contexts {tuple(contexts.shape)}; pass one of each per "
@@ -485,6 +486,7 @@ def check_shapes(losses: Tensor, contexts: Tensor) -> None:
 
 
 def positive_number(value: Any, name: str) -> float:
+    """Return a value that must be a positive number."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and 0.0 < value < math.inf):
         raise InvalidInputError(f"{name} = {value!r}; pass a positive number.")

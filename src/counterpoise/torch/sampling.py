@@ -41,21 +41,19 @@ def split_off(batches: Any, share: float, seed: int = 0) -> tuple[DataLoader[Any
             f"held-out samples cannot be split off {type(batches).__name__} batches, only off a DataLoader over a "
             f"dataset with numbered samples. {advice}"
         )
-    sampler = batches.batch_sampler
-    ours, theirs = isinstance(sampler, ContextBatchSampler), type(sampler) is BatchSampler
-    if not ours and not (theirs and type(batches.sampler) in (RandomSampler, SequentialSampler)):
+    sampler: Any = batches.batch_sampler
+    known, theirs = isinstance(sampler, ContextBatchSampler), type(sampler) is BatchSampler
+    if not known and not (theirs and type(batches.sampler) in (RandomSampler, SequentialSampler)):
         raise InvalidInputError(f"held-out samples cannot be split off a loader with a sampler of its own. {advice}")
-    contexts = encode(
-        sampler.contexts.codes if isinstance(sampler, ContextBatchSampler) else _contexts(batches.dataset)
-    )
+    contexts = sampler.contexts if known else encode(_contexts(batches.dataset))
     judges = held_out_rows(contexts, share, seed)
     options: dict[str, Any] = {
         name: getattr(batches, name)
         for name in ("num_workers", "collate_fn", "pin_memory", "worker_init_fn", "generator", "persistent_workers")
     }
     data = [Subset(batches.dataset, np.flatnonzero(rows).tolist()) for rows in (~judges, judges)]
-    size = sampler.batch_size if isinstance(sampler, (ContextBatchSampler, BatchSampler)) else 1
-    if isinstance(sampler, ContextBatchSampler):
+    size = sampler.batch_size
+    if known:
         own = ("mode", "drop_last", "seed", "rank", "world_size")
         again = ContextBatchSampler(contexts.codes[~judges], size, **{name: getattr(sampler, name) for name in own})
         others = DataLoader(data[0], batch_sampler=again, **options)

@@ -233,17 +233,21 @@ def _plain_references(run: TrainingRun, plain: Plain, batches: Batches) -> NDArr
     return np.where(np.isnan(found), np.nanmean(found), found)
 
 
+_ENOUGH = 30
+"""Held-out rows of a context from which its risk is taken for more than chance."""
+
+
 def _warn_if_learnt_by_heart(loss: ContextLoss, state: Progress) -> None:
     """Say so where weights followed training risks that say little about held-out ones."""
     if not isinstance(loss, RobustLoss) or loss.is_plain or not state.rounds:
         return
     held_out, training = state.rounds[-1]["worst_excess"], state.rounds[-1]["training_excess"]
-    if training < 0.5 * held_out:
-        c = int(state.rounds[-1]["worst_context"])
+    c, what = int(state.rounds[-1]["worst_context"]), "excess" if loss.references.any() else "risk"
+    if training < 0.5 * held_out and state.held_out_counts[c] >= _ENOUGH:
         warnings.warn(
-            f"in context {c} the training {'excess' if loss.references.any() else 'risk'} is {training:.3g}, on held-out "
-            f"rows {held_out:.3g}: the network learns its samples by heart, and RobustLoss, whose weights follow "
-            "training risks, turns away from the contexts that need weight. Use counterpoise.torch.HeldOutWeights.",
+            f"in context {c} the training {what} is {training:.3g}, on held-out rows {held_out:.3g}: the network learns "
+            "its samples by heart, and RobustLoss, whose weights follow training risks, turns away from the contexts "
+            "that need weight. Use counterpoise.torch.HeldOutWeights.",
             LearntByHeartWarning,
             stacklevel=3,
         )
