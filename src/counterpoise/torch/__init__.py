@@ -7,6 +7,7 @@ except ImportError as error:
 
 from counterpoise.torch.evaluation import context_risks, per_sample
 from counterpoise.torch.features import features
+from counterpoise.torch.head import RobustHead
 from counterpoise.torch.held_out import HeldOutWeights
 from counterpoise.torch.losses import ContextLoss, ERMLoss, GroupDROLoss, InverseFrequencyLoss, RobustLoss
 from counterpoise.torch.references import References, head_references, reference_risks
@@ -22,6 +23,7 @@ __all__ = [
     "History",
     "InverseFrequencyLoss",
     "References",
+    "RobustHead",
     "RobustLoss",
     "context_risks",
     "features",

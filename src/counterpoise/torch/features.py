@@ -85,7 +85,7 @@ def features(
     Tensor of shape (n_samples, n_features)
         On the device of the model.
     """
-    parts = batches.split(_AT_ONCE) if isinstance(batches, Tensor) else batches
+    parts = torch.split(batches, _AT_ONCE) if isinstance(batches, Tensor) else batches
     place = _place(model, device)
     found = []
     with _listening(model, layer) as heard:

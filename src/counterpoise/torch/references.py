@@ -26,11 +26,12 @@ from counterpoise.torch.ridge_heads import (
     HeadTarget,
     Task,
     checked_alphas,
+    checked_features,
     dealt_folds,
     held_out_losses,
     left_out,
     ridge_heads,
-    standardised,
+    scales,
 )
 from counterpoise.torch.training import fit
 from counterpoise.validation import on_host
@@ -100,7 +101,9 @@ def head_references(
     # Here, not above: those who take a loss for a loop of their own need not wait for what references import.
     from counterpoise.core.references.rows import ContextRows
 
-    X = standardised(features)
+    Z = checked_features(features)
+    mean, scale = scales(Z)
+    X = (Z - mean) * scale
     target = HeadTarget.of(targets, task, X)
     codes = _checked_codes(contexts, len(X), n_contexts)
     n_contexts = int(codes.max()) + 1 if n_contexts is None else n_contexts
@@ -142,7 +145,7 @@ def _pooled_heads(
     """
     n_folds = int(folds.max()) + 1
     shares = np.bincount(codes).astype(np.float64)
-    outputs = ridge_heads(X, target, left_out(folds, n_folds, codes, shares), alphas)
+    outputs = ridge_heads(X, target, left_out(folds, n_folds, codes, shares), alphas).outputs
     losses = held_out_losses(outputs, target, folds)
     sums = np.zeros((n_folds, len(alphas)))
     np.add.at(sums, folds, losses)
@@ -165,7 +168,7 @@ def _own_heads(
         mine = np.flatnonzero(codes == c)
         rows = torch.as_tensor(mine, device=X.device)
         part, weight = target.subset(rows), left_out(folds[mine], shared.shape[1], np.zeros_like(mine), np.ones(1))
-        outputs = ridge_heads(X[rows], part, weight, alphas, shared[rows])
+        outputs = ridge_heads(X[rows], part, weight, alphas, shared[rows]).outputs
         losses[mine] = held_out_losses(outputs, part, folds[mine])
     return losses
 

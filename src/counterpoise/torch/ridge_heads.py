@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +30,9 @@ _CLOSE = 1e-5
 """Share of the typical loss that a head may be above its minimum, about."""
 
 _MAX_ITER, _LOOK = 500, 5
+
+_ROUNDING = 1e-6
+"""Share of its largest value below which the standard deviation of a feature is rounding."""
 
 _NEGLIGIBLE = 1e-10
 """Share of the largest variance below which an axis is rounding."""
@@ -113,6 +117,22 @@ class HeadTarget:
         return self.values.reshape(len(self.values), *(1,) * (outputs.ndim - 2), self.n_outputs)
 
 
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """Linear heads for several weightings of the rows and several ridges.
+
+    Attributes
+    ----------
+    outputs : Tensor of shape (n_samples, n_weightings, n_alphas, n_outputs)
+        Of all rows.
+    ridge : Tensor of shape (n_weightings, n_alphas)
+        ``alpha / 2 * |coef|^2``.
+    """
+
+    outputs: Tensor
+    ridge: Tensor
+
+
 def dealt_folds(codes: NDArray[np.intp], target: HeadTarget, n_folds: int, seed: int) -> NDArray[np.intp]:
     """Deal the rows of every context to folds at random, along their targets, so that folds resemble one another."""
     # Here, not above: those who take a loss for a loop of their own need not wait for what references import.
@@ -153,8 +173,8 @@ def ridge_heads(
     weight: Array,
     alphas: Sequence[float],
     offset: Tensor | None = None,
-) -> Tensor:
-    """Return the outputs of all rows under heads for every weighting of them and every ridge.
+) -> Heads:
+    """Fit a head for every weighting of the rows and every ridge.
 
     Parameters
     ----------
@@ -168,15 +188,15 @@ def ridge_heads(
 
     Returns
     -------
-    Tensor of shape (n_samples, n_weightings, n_alphas, n_outputs)
+    Heads
     """
-    n, like = len(features), {"dtype": features.dtype, "device": features.device}
+    n, like = len(features), partial(torch.as_tensor, dtype=features.dtype, device=features.device)
     overall = weight.mean(axis=1)
-    axes, spread = _principal(features, torch.as_tensor(overall, **like))
+    axes, spread = _principal(features, like(overall))
     # No weighting gives a row more than this many times what it has on average over them.
-    most = torch.as_tensor((weight / np.where(overall > 0.0, overall, 1.0)[:, None]).max(axis=0), **like)
-    weights = torch.as_tensor(weight, **like)[:, :, None, None]
-    penalty = torch.tensor(alphas, **like).repeat(axes.shape[1], 1)
+    most = like((weight / np.where(overall > 0.0, overall, 1.0)[:, None]).max(axis=0))
+    weights = like(weight)[:, :, None, None]
+    penalty = like(alphas).repeat(axes.shape[1], 1)
     if offset is None:
         # As if one more row asked for even chances: without it a class that a fold has no rows of would lead ever on.
         penalty[-1] = 1.0 / n
@@ -202,7 +222,20 @@ def ridge_heads(
         quicker = 0.5 * (1.0 + torch.sqrt(1.0 + 4.0 * pace.square()))
         ahead = there + ((pace - 1.0) / quicker)[None, :, :, None] * (there - now)
         now, pace = there, quicker
-    return (axes @ now.flatten(1)).reshape(n, *size) + base
+    squares = 0.5 * now[:-1].square().sum((0, 3))
+    return Heads((axes @ now.flatten(1)).reshape(n, *size) + base, squares * like(alphas))
+
+
+def least_risks(features: Tensor, target: HeadTarget, codes: NDArray[np.intp], alpha: float) -> Array:
+    """Return the least risk of each context in sample, with the ridge; NaN for contexts without rows."""
+    risks = np.full(int(codes.max()) + 1, np.nan)
+    for c in np.unique(codes):
+        mine = np.flatnonzero(codes == c)
+        rows = torch.as_tensor(mine, device=features.device)
+        part = target.subset(rows)
+        heads = ridge_heads(features[rows], part, np.full((len(mine), 1), 1.0 / len(mine)), [alpha])
+        risks[c] = float(part.losses(heads.outputs).double().mean() + heads.ridge[0, 0])
+    return risks
 
 
 def held_out_losses(outputs: Tensor, target: HeadTarget, folds: NDArray[np.intp]) -> Array:
@@ -211,6 +244,7 @@ def held_out_losses(outputs: Tensor, target: HeadTarget, folds: NDArray[np.intp]
     Parameters
     ----------
     outputs : Tensor of shape (n_samples, n_folds, n_alphas, n_outputs)
+        Of heads whose weightings leave out a fold each.
     """
     rows = torch.arange(len(outputs), device=outputs.device)
     own = outputs[rows, torch.as_tensor(folds, device=outputs.device)]
@@ -236,16 +270,22 @@ def _principal(features: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat([centred @ directions, ones], 1), torch.cat([variance, total.reshape(1)])
 
 
-def standardised(features: Any) -> Tensor:
-    """Return features with mean zero and, unless they are constant, standard deviation one."""
-    tensor = torch.as_tensor(features)
-    if tensor.ndim != 2:
+def checked_features(features: Any) -> Tensor:
+    """Return features as a tensor of floats, where they are."""
+    tensor = torch.as_tensor(features).detach()
+    if tensor.ndim != 2 or not len(tensor):
         raise InvalidInputError(f"features have shape {tuple(tensor.shape)}; pass one row per sample.")
-    tensor = tensor.detach().to(torch.float64 if tensor.dtype == torch.float64 else torch.float32)
+    tensor = tensor.to(torch.float64 if tensor.dtype == torch.float64 else torch.float32)
     if not bool(torch.isfinite(tensor).all()):
         raise InvalidInputError("features are not all finite numbers. Check the network on these rows.")
-    spread = tensor.std(0, unbiased=False)
-    return (tensor - tensor.mean(0)) / torch.where(spread > 0.0, spread, 1.0)
+    return tensor
+
+
+def scales(features: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean of each feature, and one over its standard deviation: 0 where it is constant up to rounding."""
+    mean, spread = features.mean(0), features.std(0, unbiased=False)
+    varies = spread > _ROUNDING * features.abs().amax(0)
+    return mean, torch.where(varies, 1.0 / torch.where(varies, spread, 1.0), 0.0)
 
 
 def checked_alphas(alphas: Sequence[float] | None) -> tuple[float, ...]:
