@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MODULES = {"scikit-learn": "sklearn", "xgboost-cpu": "xgboost"}
 # What an extra of a package brings along.
-WITH = {"dask": {"distributed"}}
+WITH = {"dask": {"distributed"}, "lightning": {"pytorch_lightning"}}
 
 
 def required(lines):

@@ -53,6 +53,16 @@ def test_what_needs_an_extra_says_which(tmp_path, extra):
     assert f"counterpoise[{extra}]" in done.stderr
 
 
+@pytest.mark.parametrize("extra", ["lightning", "skorch"])
+def test_a_framework_that_is_missing_is_named(tmp_path, extra):
+    pytest.importorskip("torch")
+    code = BLOCK.format(names=sorted(modules({extra}))) + f"import counterpoise.torch, counterpoise.torch.{extra}"
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False)
+    assert f"counterpoise.torch.{extra} needs" in done.stderr
+    assert f"pip install 'counterpoise[{extra}]'" in done.stderr
+
+
 @pytest.mark.parametrize("name", ["linear", "stock", "settings"])
 def test_no_part_of_the_cluster_names_a_package_instead_of_its_extra(tmp_path, name):
     done = without_extras(f"import counterpoise.dask.{name}", tmp_path)
