@@ -1,59 +1,91 @@
 """The coloured digits again, by a small convolutional network from the pixels on, with no features learnt beforehand.
 
-Usage: python -m counterpoise.experiments.coloured_mnist_cnn [FOLDER OF MNIST] [--seeds 5] [--device cuda]
+Usage: python -m counterpoise.experiments.coloured_mnist_cnn [FOLDER OF MNIST] [--setting misleading] [--device cuda]
 
-It needs PyTorch (extra ``torch``). Contexts, their mix and the colours are those of the paper's experiment.
+It needs PyTorch (extra ``torch``). There are two settings: contexts, mix and colours of the paper's experiment; and one
+in which a quarter of the labels are wrong and colours mislead in rare contexts. Methods are those of
+:mod:`counterpoise.experiments.networks`.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
 
-from counterpoise.experiments._base import Array, Row, generator
-from counterpoise.experiments.coloured_mnist import MIX, drawn, in_contexts, is_high
+from counterpoise.experiments._base import Array, generator
+from counterpoise.experiments.coloured_mnist import COLOUR_AGREES, MIX, is_high
 from counterpoise.experiments.mnist import Digits, load_digits
-from counterpoise.experiments.results import Results
-from counterpoise.torch import (
-    ContextLoss,
-    ERMLoss,
-    GroupDROLoss,
-    InverseFrequencyLoss,
-    RobustLoss,
-    fit,
-    per_sample,
-    reference_risks,
-)
+from counterpoise.experiments.networks import Task, add_options, as_table, run_seeds
 
 NAME = "coloured-mnist-cnn"
 
-Methods = dict[str, Callable[[Array, Array], ContextLoss]]
 
-METHODS: Methods = {
-    "robust": lambda counts, least: RobustLoss(counts, reference_risks=least, draws=_DRAWS),
-    "robust-ascent": lambda counts, least: RobustLoss(counts, reference_risks=least, draws=_DRAWS, update="ascent"),
-    "erm": lambda counts, least: ERMLoss(counts),
-    "inverse-frequency": lambda counts, least: InverseFrequencyLoss(counts),
-    "minimax-risk": lambda counts, least: RobustLoss(counts, confidence=1.0),
-    "minimax-regret": lambda counts, least: RobustLoss(counts, confidence=1.0, reference_risks=least),
-    "group-dro": lambda counts, least: GroupDROLoss(counts),
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """How contexts, labels and colours hang together.
+
+    Attributes
+    ----------
+    mix : ndarray of shape (n_contexts,)
+    agrees : ndarray of shape (n_contexts,)
+        The probability that the colour agrees with the label: a low digit is red, a high one green.
+    noise : float
+        The probability that a label is wrong.
+    """
+
+    mix: Array
+    agrees: Array
+    noise: float = 0.0
+
+    @property
+    def least_errors(self) -> Array:
+        """The least error that can be had in each context, by someone who knows digits: by shape, or by colour."""
+        return np.minimum(self.noise, np.minimum(self.agrees, 1.0 - self.agrees))
+
+    @property
+    def least_risks(self) -> Array:
+        """The least log loss in each context, by someone who knows digits: that of shape and colour together."""
+        found = np.zeros(len(self.agrees))
+        for by_shape in (self.noise, 1.0 - self.noise):
+            for by_colour in (self.agrees, 1.0 - self.agrees):
+                right, wrong = by_shape * by_colour, (1.0 - by_shape) * (1.0 - by_colour)
+                known = right > 0.0
+                found[known] -= (right * np.log(np.where(known, right, 1.0) / np.where(known, right + wrong, 1.0)))[
+                    known
+                ]
+        return found
+
+    def in_contexts(self, right: tuple[float, float], wrong: tuple[float, float]) -> Array:
+        """Return the mean of something in each context, from its means over images in either colour.
+
+        Parameters
+        ----------
+        right, wrong : tuple of float
+            With the digit's own label and with the other one: where the colour is that of the digit, and where not.
+        """
+        own = self.agrees * right[0] + (1.0 - self.agrees) * right[1]
+        # Where the label is wrong, a colour that agrees with it is not that of the digit.
+        other = self.agrees * wrong[1] + (1.0 - self.agrees) * wrong[0]
+        return np.asarray((1.0 - self.noise) * own + self.noise * other)
+
+
+SETTINGS = {
+    "paper": Setting(MIX, COLOUR_AGREES),
+    "misleading": Setting(np.array([0.6, 0.2, 0.1, 0.07, 0.03]), np.array([0.95, 0.8, 0.6, 0.35, 0.1]), 0.25),
 }
-"""Every method, from the counts and the least risks of contexts."""
-
-_DRAWS = 900
-"""Independent draws of a context: as many as the samples of the paper's experiment, so that the set is as large."""
 
 
-def network() -> nn.Module:
+def network(seed: int = 0) -> nn.Module:
     """Return two convolutions and two layers on top: 102,000 parameters."""
+    torch.manual_seed(seed)
     return nn.Sequential(
         nn.Conv2d(2, 16, 5, padding=2),
         nn.ReLU(),
@@ -75,67 +107,64 @@ def coloured(images: Any, red: Any) -> Tensor:
     return torch.cat([pixels * in_red, pixels * (1.0 - in_red)], dim=1)
 
 
+def drawn(
+    high: NDArray[np.intp], setting: Setting, n_samples: int, rng: np.random.Generator
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Draw contexts, images, each at most once, labels, and whether images are red."""
+    contexts = rng.choice(len(setting.mix), size=n_samples, p=setting.mix)
+    images = rng.choice(len(high), size=n_samples, replace=False)
+    labels = np.where(rng.random(n_samples) < setting.noise, 1 - high[images], high[images])
+    agrees = rng.random(n_samples) < setting.agrees[contexts]
+    return contexts, images, labels, np.where(agrees, 1 - labels, labels)
+
+
 @torch.no_grad()
-def judged(model: nn.Module, digits: Digits, device: torch.device) -> tuple[Array, Array]:
+def judged(model: nn.Module, digits: Digits, setting: Setting) -> tuple[Array, Array]:
     """Return error and log loss in each context, over all test images in both colours, as probable as these are."""
     model.eval()
+    device = next(iter(model.parameters()), torch.empty(0)).device
     high = is_high(digits.test_labels)
     target = torch.as_tensor(high, device=device)
     errors, losses = [], []
     for red in (1 - high, high):
         scores = torch.cat([model(part.to(device)) for part in torch.split(coloured(digits.test_images, red), 2000)])
-        errors.append(float((scores.argmax(1) != target).double().mean()))
-        losses.append(float(per_sample(scores, target).double().mean()))
-    return in_contexts(*errors), in_contexts(*losses)
+        wrong = scores.argmax(1) != target
+        errors.append((float(wrong.double().mean()), float((~wrong).double().mean())))
+        logs = -torch.log_softmax(scores.double(), 1)
+        losses.append(tuple(float(logs.gather(1, label[:, None]).mean()) for label in (target, 1 - target)))
+    found = [setting.in_contexts((a, b), (c, d)) for (a, c), (b, d) in (errors, losses)]
+    return found[0], found[1]
 
 
-def run(
-    digits: Digits, seed: int, *, n_samples: int = 20_000, epochs: int = 6, device: str = "cpu", methods: Any = None
-) -> list[Row]:
-    """Train every method from the same start on the same samples; return errors (in percent) and risks."""
-    place = torch.device(device)
+def metrics(model: nn.Module, least: Array, digits: Digits, setting: Setting) -> dict[str, float]:
+    """Return errors in percent and excess risks; what a context can have at least is known here."""
+    errors, risks = judged(model, digits, setting)
+    return {
+        **{f"error-{c + 1}": 100.0 * float(error) for c, error in enumerate(errors)},
+        "worst-error": 100.0 * float(errors.max()),
+        "mean-error": 100.0 * float(setting.mix @ errors),
+        "worst-excess-error": 100.0 * float((errors - setting.least_errors).max()),
+        "worst-excess-risk": float((risks - setting.least_risks).max()),
+    }
+
+
+def task(seed: int, digits: Digits, setting: str, n_samples: int) -> Task:
+    """Return samples of a setting, of which a quarter is held out."""
+    of = SETTINGS[setting]
     high = is_high(digits.train_labels)
-    contexts, images, red = drawn(high, n_samples, generator(seed, NAME, "data"))
-    samples = coloured(digits.train_images[images], red), torch.as_tensor(high[images]), torch.as_tensor(contexts)
-    # A quarter decides which epoch is kept.
+    contexts, images, labels, red = drawn(high, of, n_samples, generator(seed, NAME, setting))
+    samples = coloured(digits.train_images[images], red), torch.as_tensor(labels), torch.as_tensor(contexts)
     held_out, data = zip(*(torch.tensor_split(part, [n_samples // 4]) for part in samples), strict=True)
-    counts = np.bincount(data[2].numpy(), minlength=len(MIX)).astype(np.float64)
-    torch.manual_seed(seed)
-    start = network().to(place)
-    least = reference_risks(start, TensorDataset(*data[:2]), data[2], epochs=epochs, seed=seed)
-    rows = []
-    for name in methods or METHODS:
-        model = network().to(place)
-        model.load_state_dict(start.state_dict())
-        loss, optimizer = METHODS[name](counts, least), torch.optim.Adam(model.parameters(), 1e-3)
-        # Every method is judged by the same rule: the largest held-out excess risk of any context.
-        judges = {"held_out": _Batches(held_out, 1000, seed, place), "reference_risks": least.tolist(), "guard": False}
-        fit(model, loss, _Batches(data, 128, seed, place), optimizer, epochs=epochs, device=place, **judges)
-        errors, risks = judged(model, digits, place)
-        rows += [Row(NAME, name, f"error-{c + 1}", seed, 100.0 * error) for c, error in enumerate(errors)]
-        rows += [Row(NAME, name, f"risk-{c + 1}", seed, risk) for c, risk in enumerate(risks)]
-        rows += [Row(NAME, name, "worst-error", seed, 100.0 * errors.max())]
-        rows += [Row(NAME, name, "mean-error", seed, 100.0 * float(MIX @ errors))]
-    return rows
+    judge = partial(metrics, digits=digits, setting=of)
+    return Task(f"{NAME}-{setting}", data, held_out, partial(network, seed), judge, len(of.mix))
 
 
-@dataclass(eq=False)
-class _Batches:
-    """Batches of samples that lie on the device already."""
-
-    data: tuple[Tensor, ...]
-    size: int
-    seed: int
-    device: torch.device
-
-    def __post_init__(self) -> None:
-        self.parts = tuple(part.to(self.device) for part in self.data)
-        self.generator = torch.Generator().manual_seed(self.seed)
-
-    def __iter__(self) -> Any:
-        order = torch.randperm(len(self.parts[0]), generator=self.generator).to(self.device)
-        for chosen in torch.split(order, self.size):
-            yield tuple(part[chosen] for part in self.parts)
+METRICS = {
+    "worst-error": "worst-context error, %",
+    "mean-error": "mean error, %",
+    "worst-excess-error": "worst excess error, %",
+    "worst-excess-risk": "worst excess risk, nats",
+}
 
 
 def main() -> None:
@@ -143,28 +172,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, help="with the four standard MNIST files")
     parser.add_argument("--download", action="store_true", help="fetch the images from OpenML where they are not here")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--samples", type=int, default=20_000)
-    parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--setting", choices=list(SETTINGS), nargs="+", default=list(SETTINGS))
+    parser.add_argument("--samples", type=int, default=4000)
+    add_options(parser, epochs=30)
     options = parser.parse_args()
     digits = load_digits(options.folder, download=options.download)
     samples = min(options.samples, len(digits.train_images))
-    rows = [
-        row
-        for seed in range(options.seeds)
-        for row in run(digits, seed, n_samples=samples, epochs=options.epochs, device=options.device)
-    ]
-    print(f"{options.seeds} seeds, {samples} samples, {digits.source}; medians, in brackets the range")
-    print(f"{'method':<20}{'worst-context error %':>30}{'mean error %':>26}")
-    results = Results(tuple(rows))
-    for name in METHODS:
-        worst, mean = (results.series(NAME, name, metric) for metric in ("worst-error", "mean-error"))
-        print(f"{name:<20}{_with_range(worst):>30}{_with_range(mean):>26}")
-
-
-def _with_range(values: Array) -> str:
-    return f"{np.median(values):.2f} [{values.min():.2f}, {values.max():.2f}]"
+    for setting in options.setting:
+        results = run_seeds(partial(task, digits=digits, setting=setting, n_samples=samples), options)
+        print(f"\n{setting}: {options.seeds} seeds, {samples} samples, {options.epochs} epochs, {digits.source}\n")
+        print(as_table(results, f"{NAME}-{setting}", options.methods, METRICS), flush=True)
 
 
 if __name__ == "__main__":

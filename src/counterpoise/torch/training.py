@@ -246,8 +246,8 @@ def _warn_if_learnt_by_heart(loss: ContextLoss, state: Progress) -> None:
     if training < 0.5 * held_out and state.held_out_counts[c] >= _ENOUGH:
         warnings.warn(
             f"in context {c} the training {what} is {training:.3g}, on held-out rows {held_out:.3g}: the network "
-            "learns its samples by heart, and RobustLoss, whose weights follow training risks, turns away from the contexts "
-            "that need weight. Use counterpoise.torch.HeldOutWeights.",
+            "learns its samples by heart, and RobustLoss, whose weights follow training risks, turns away from "
+            "the contexts that need weight. Use counterpoise.torch.HeldOutWeights.",
             LearntByHeartWarning,
             stacklevel=3,
         )
