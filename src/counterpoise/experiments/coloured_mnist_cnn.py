@@ -57,10 +57,8 @@ class Setting:
         for by_shape in (self.noise, 1.0 - self.noise):
             for by_colour in (self.agrees, 1.0 - self.agrees):
                 right, wrong = by_shape * by_colour, (1.0 - by_shape) * (1.0 - by_colour)
-                known = right > 0.0
-                found[known] -= (right * np.log(np.where(known, right, 1.0) / np.where(known, right + wrong, 1.0)))[
-                    known
-                ]
+                # A label that never occurs costs nothing, and has no logarithm.
+                found -= right * np.log(right / (right + wrong), where=right > 0.0, out=np.zeros_like(right))
         return found
 
     def in_contexts(self, right: tuple[float, float], wrong: tuple[float, float]) -> Array:

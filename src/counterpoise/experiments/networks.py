@@ -13,6 +13,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ LOSSES: Losses = {
     "held-out-0.3": lambda counts, least: HeldOutWeights(counts, reference_risks=least, radius=0.3),
     "held-out-0.1": lambda counts, least: HeldOutWeights(counts, reference_risks=least, radius=0.1),
 }
-"""Every loss, from the counts and the least risks of contexts; numbers are radii in bits, and without one, every mix."""
+"""Every loss, from the counts and the least risks of contexts; numbers are radii in bits; without, every mix."""
 
 HEADS: dict[str, tuple[str, dict[str, Any]]] = {
     "dfr": ("erm", {"weights": "inverse-frequency"}),
@@ -134,7 +135,7 @@ def run(task: Task, seed: int, budget: Budget, methods: Sequence[str] = METHODS)
     trained: dict[str, _Kept] = {}
     needed = [*methods, *(HEADS[name][0] for name in methods if name in HEADS)]
     for name in (name for name in LOSSES if name in needed):
-        trained[name] = _chosen(task, seed, budget, lambda name=name: LOSSES[name](counts, least), least)
+        trained[name] = _chosen(task, seed, budget, partial(LOSSES[name], counts, least), least)
     for name in (name for name in HEADS if name in methods):
         network, options = HEADS[name]
         head = RobustHead(guard=False, seed=seed, **options)
