@@ -143,6 +143,7 @@ def test_clones_and_pickles():
     torch.manual_seed(0)
     twin.fit(X, y, contexts=contexts)
     np.testing.assert_array_equal(model.predict_proba(X), twin.predict_proba(X))
+    assert clone(model).get_params().keys() == clone(twin).get_params().keys()
     loaded = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(model.predict_proba(X), loaded.predict_proba(X))
     assert torch.equal(loaded.criterion_.mix, model.criterion_.mix)
