@@ -119,6 +119,9 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 @every_page
+# An example has few rows; and Lightning asks torch something in a way that this will drop.
+@pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning")
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning")
 def test_the_pages_run(page, elsewhere):
     run_blocks(page)
 

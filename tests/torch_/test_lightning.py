@@ -19,7 +19,7 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
-from counterpoise.torch import GroupDROLoss, RobustLoss, context_risks, per_sample  # noqa: E402
+from counterpoise.torch import GroupDROLoss, HeldOutWeights, RobustLoss, context_risks, per_sample  # noqa: E402
 from counterpoise.torch.lightning import HeldOutCallback  # noqa: E402
 from tests.torch_.held_out import HeldOutStandIn, rows  # noqa: E402
 
@@ -113,6 +113,19 @@ def test_training_ends_with_the_best_round(tmp_path):
     worst = [one["worst"] for one in loss.rounds]
     assert callback.rounds.best_round == worst.index(min(worst)) < len(worst) - 1
     assert context_risks(net, held_out, 3)[0].max() == pytest.approx(min(worst), rel=1e-5)
+
+
+def test_held_out_weights_follow_the_held_out_rows(tmp_path):
+    loss, held_out = HeldOutWeights(COUNTS, radius=0.3), loader(48, seed=1)
+    net, callback = Net(loss), HeldOutCallback("loss", held_out, every=0.5)
+    before = loss.context_weights.clone()
+    run = trainer(tmp_path, callback, epochs=3)
+    run.fit(net, loader())
+    assert callback.rounds.n_rounds == 6
+    assert not torch.equal(loss.context_weights, before)
+    assert run.callback_metrics["worst_excess"].item() == pytest.approx(loss.worst_excess)
+    risks = context_risks(net, held_out, 3)[0]
+    assert loss.mixes.worst_case(risks).value == pytest.approx(callback.rounds.best_excess, rel=1e-5)
 
 
 def test_worst_excess_chooses_checkpoints(tmp_path):

@@ -15,7 +15,14 @@ from skorch.dataset import Dataset  # noqa: E402
 from skorch.helper import SliceDict, predefined_split  # noqa: E402
 
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
-from counterpoise.torch import ERMLoss, GroupDROLoss, InverseFrequencyLoss, RobustLoss, per_sample  # noqa: E402
+from counterpoise.torch import (  # noqa: E402
+    ERMLoss,
+    GroupDROLoss,
+    HeldOutWeights,
+    InverseFrequencyLoss,
+    RobustLoss,
+    per_sample,
+)
 from counterpoise.torch.skorch import ContextNetClassifier, ContextNetRegressor, HeldOutCallback  # noqa: E402
 from tests.torch_.held_out import HeldOutStandIn, rows  # noqa: E402
 
@@ -143,6 +150,7 @@ def test_clones_and_pickles():
     torch.manual_seed(0)
     twin.fit(X, y, contexts=contexts)
     np.testing.assert_array_equal(model.predict_proba(X), twin.predict_proba(X))
+    assert clone(model).get_params().keys() == clone(twin).get_params().keys()
     loaded = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(model.predict_proba(X), loaded.predict_proba(X))
     assert torch.equal(loaded.criterion_.mix, model.criterion_.mix)
@@ -186,6 +194,19 @@ def test_training_ends_with_the_best_round():
     losses = per_sample(model.forward(data.X), torch.tensor(data.y)).numpy()
     risks = [losses[data.X["contexts"] == c].mean() for c in range(3)]
     assert max(risks) == pytest.approx(min(worst), rel=1e-5)
+
+
+def test_held_out_weights_follow_the_held_out_rows():
+    X, y, contexts = rows(80)
+    data = held_out()
+    model = net(HeldOutWeights, criterion__radius=0.3, callbacks=[("rounds", HeldOutCallback(data, every=1))])
+    model.fit(X, y, contexts=contexts)
+    losses = per_sample(model.forward(data.X), torch.tensor(data.y)).numpy()
+    risks = [losses[data.X["contexts"] == c].mean() for c in range(3)]
+    worst = model.criterion_.mixes.worst_case(risks).value
+    assert worst == pytest.approx(dict(model.callbacks_)["rounds"].rounds_.best_excess, rel=1e-5)
+    assert model.history[-1, "worst_excess"] == pytest.approx(model.criterion_.worst_excess)
+    assert model.criterion_.held_out_counts.sum() == 48
 
 
 def test_the_worst_excess_stops_training():

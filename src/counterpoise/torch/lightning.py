@@ -35,7 +35,8 @@ class HeldOutCallback(Callback):  # type: ignore[misc]
     evaluation mode and without gradients, and ``worst_excess`` is logged, for ``ModelCheckpoint``, ``EarlyStopping``
     and loggers to use.
 
-    With several processes each of them predicts all held-out rows, so that all have the same mix.
+    With several processes each of them may have all held-out rows or a part of its own: losses are reduced over all, so
+    that all have the same mix. The best round is judged by them too.
 
     Parameters
     ----------

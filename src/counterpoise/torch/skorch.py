@@ -179,17 +179,17 @@ class HeldOutCallback(Callback):  # type: ignore[misc]
                 "no rows are held out. Give the net a train_split, or pass held_out to the callback."
             )
         try:
-            self._per_epoch = float(len(net.get_iterator(dataset_train, training=True)))
+            self.per_epoch_ = float(len(net.get_iterator(dataset_train, training=True)))
         except TypeError:
-            self._per_epoch = float("inf")
-        self._rows = rows
+            self.per_epoch_ = float("inf")
+        self.rows_ = rows
 
     def on_batch_end(self, net: Any, batch: Any = None, training: bool = False, **kwargs: Any) -> None:
         """Make a round where one is due."""
-        if not (training and self.rounds_.is_due(self._per_epoch)):
+        if not (training and self.rounds_.is_due(self.per_epoch_)):
             return
         losses, codes = [], []
-        for held_out in net.get_iterator(self._rows, training=False):
+        for held_out in net.get_iterator(self.rows_, training=False):
             X, y = unpack_data(held_out)
             found = net.rows_of(net.evaluation_step(held_out, training=False), y, X)
             losses.append(found[0])
@@ -202,7 +202,7 @@ class HeldOutCallback(Callback):  # type: ignore[misc]
         if self.rounds_.n_rounds:
             net.history.record("worst_excess", float(net.criterion_.worst_excess))
         # Rows are not part of what is learnt, and would be pickled with the net.
-        self._rows = None
+        self.rows_ = None
 
     def on_train_end(self, net: Any, **kwargs: Any) -> None:
         """Put the parameters of the best round back."""
