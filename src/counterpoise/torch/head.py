@@ -19,7 +19,7 @@ from counterpoise.sets import ContextSet, KLBall, RadiusMethod
 from counterpoise.table import Table
 from counterpoise.torch.evaluation import Batches
 from counterpoise.torch.features import head_rows, last_layer
-from counterpoise.torch.layers import Design, Outputs, linear_like
+from counterpoise.torch.layers import Outputs, Scaling, linear_like
 from counterpoise.torch.references import head_references
 from counterpoise.torch.ridge_heads import (
     HeadTarget,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Weights = Literal["robust", "inverse-frequency", "erm"]
-Towards = Literal["zero", "network"]
 
 
 class RobustHead:
@@ -68,8 +67,6 @@ class RobustHead:
         ``alpha / 2 * |coef|^2`` is added to the mean loss, on standardised features. By default it is chosen.
     alphas : sequence of float, optional
         The strengths to choose from.
-    towards : {"zero", "network"}
-        What a strong ridge leaves of the head: a constant, or a multiple of the network's own last layer.
     reference : {"in-sample", "heads", "auto", "cross-fit", "shrunk"} or mapping from context to risk
         What risks are compared with in the fit. Its own risks are in sample, too low where a context has few rows; so
         are in-sample references, by about as much, and the difference is fair. ``"heads"`` are the held-out references
@@ -107,7 +104,7 @@ class RobustHead:
         The held-out comparison behind it, see :class:`counterpoise.inference.choice.Choice`; None without a guard.
     linear : Linear
         The layer that is kept, for raw features, in the precision and on the device of the network.
-    features_ : Tensor of shape (n_samples, n_columns)
+    features_ : Tensor of shape (n_samples, n_features)
         What the estimator was fitted to.
     data_ : dict
         The same as ``X``, with ``y`` and ``contexts``.
@@ -127,7 +124,6 @@ class RobustHead:
         weights: Weights = "robust",
         alpha: float | None = None,
         alphas: Sequence[float] | None = None,
-        towards: Towards = "zero",
         reference: Any = "in-sample",
         folds: int = 5,
         seed: int = 0,
@@ -136,7 +132,7 @@ class RobustHead:
         tol: float = 1e-6,
     ) -> None:
         self.confidence, self.radius, self.criterion, self.mix, self.draws = confidence, radius, criterion, mix, draws
-        self.weights, self.alpha, self.alphas, self.towards = weights, alpha, alphas, towards
+        self.weights, self.alpha, self.alphas = weights, alpha, alphas
         self.reference, self.folds, self.seed = reference, folds, seed
         self.guard, self.task, self.tol = guard, task, tol
 
@@ -180,7 +176,7 @@ class RobustHead:
         layer : Linear, optional
             The network's own last layer: the head gets as many outputs, and is compared with it.
         """
-        self._check(layer)
+        self._check()
         Z = checked_features(features)
         if layer is not None and layer.in_features != Z.shape[1]:
             raise InvalidInputError(f"the layer takes {layer.in_features} features; there are {Z.shape[1]}.")
@@ -198,8 +194,8 @@ class RobustHead:
             alphas=self.alphas,
             task=outputs.task,
         )
-        design = Design.of(Z, layer if self.towards == "network" else None)
-        judge = _Judge.of(self, design.applied(Z), outputs, encoded)
+        scaling = Scaling.of(Z)
+        judge = _Judge.of(self, scaling.applied(Z), outputs, encoded)
         asked = judge.best(self.weights)
         self.estimator_, self.alpha_, self.alphas_ = judge.certified(asked), asked.alpha, asked.table
         self.contexts_, self.context_weights_ = encoded.labels, self.estimator_.context_weights_
@@ -220,7 +216,7 @@ class RobustHead:
         model = self.estimator_ if kept is asked else judge.certified(kept)
         classes = getattr(model, "classes_", None)
         weight, bias = outputs.spread_out(model.coef_, model.intercept_, classes, judge.X)
-        self.linear = linear_like(layer, *design.folded(weight, bias), Z)
+        self.linear = linear_like(layer, *scaling.folded(weight, bias), Z)
         return self
 
     def put_back(self, model: nn.Module) -> nn.Module:
@@ -248,14 +244,12 @@ class RobustHead:
         """What the head is robust against."""
         return Robustness(self.confidence, self.radius, self.draws, self.criterion, mix=self.mix)
 
-    def _check(self, layer: nn.Linear | None) -> None:
-        for name, known in {"weights": Weights, "towards": Towards, "criterion": Criterion}.items():
+    def _check(self) -> None:
+        for name, known in {"weights": Weights, "criterion": Criterion}.items():
             if getattr(self, name) not in get_args(known):
                 raise InvalidInputError(
                     f"{name} is {getattr(self, name)!r:.60}; choose {', '.join(map(repr, get_args(known)))}."
                 )
-        if self.towards == "network" and layer is None:
-            raise InvalidInputError("towards is 'network', and there is none. Pass its last layer as layer=.")
         if self.draws == "groups":
             raise InvalidInputError("draws is 'groups'; pass a number, such as effective_draws(contexts, groups).")
         checked_alphas(self.alphas if self.alpha is None else [self.alpha])
@@ -291,7 +285,7 @@ class _Judge:
     Attributes
     ----------
     asked : RobustHead
-    X : Tensor of shape (n_samples, n_columns)
+    X : Tensor of shape (n_samples, n_features)
     target : HeadTarget
     folds : ndarray of shape (n_samples,)
     mixes : ContextSet
