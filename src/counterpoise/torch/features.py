@@ -117,6 +117,15 @@ def head_rows(
     return HeadRows(*(torch.cat(parts) for parts in zip(*found, strict=True)))
 
 
+def has_features(model: nn.Module, inputs: Tensor) -> bool:
+    """Tell whether a network has a last linear layer that is given a row per sample."""
+    try:
+        features(model, inputs[:2], device=inputs.device)
+    except InvalidInputError:
+        return False
+    return True
+
+
 @dataclass(eq=False)
 class _Heard:
     """What a layer is given while a network looks at a batch."""

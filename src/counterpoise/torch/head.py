@@ -19,8 +19,8 @@ from counterpoise.sets import ContextSet, KLBall, RadiusMethod
 from counterpoise.table import Table
 from counterpoise.torch.evaluation import Batches
 from counterpoise.torch.features import head_rows, last_layer
+from counterpoise.torch.head_references import head_references
 from counterpoise.torch.layers import Outputs, Scaling, linear_like
-from counterpoise.torch.references import head_references
 from counterpoise.torch.ridge_heads import (
     HeadTarget,
     Task,
