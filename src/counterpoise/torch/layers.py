@@ -145,7 +145,10 @@ def linear_like(layer: nn.Linear | None, weight: Any, bias: Any, features: Tenso
     """Return a layer of its own with these parameters, in the precision and place of a layer, or of features."""
     like = features if layer is None else layer.weight
     weight = torch.as_tensor(weight).detach()
-    new = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device=like.device, dtype=like.dtype)
+    # Drawing parameters that are overwritten would move the global seed.
+    new: nn.Linear = nn.utils.skip_init(  # type: ignore[no-untyped-call]
+        nn.Linear, weight.shape[1], weight.shape[0], bias=bias is not None, device=like.device, dtype=like.dtype
+    )
     with torch.no_grad():
         new.weight.copy_(weight)
         if bias is not None:
