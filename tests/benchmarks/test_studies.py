@@ -188,6 +188,20 @@ def test_the_cost_of_a_step_is_printed_for_each_network(study, capsys):
     assert all(float(line.rpartition("ratio ")[2]) > 0.0 for line in lines)
 
 
+def test_a_head_is_timed_beside_its_peers(study, capsys):
+    pytest.importorskip("torch")
+    assert study("gpu_head").main(["--toy"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [re.split(r"  +", line.strip())[0] for line in lines[1:]] == [
+        "head, all it does",
+        "head, ridge given",
+        "its certified fit",
+        "scikit-learn, CPU",
+        "SGD, 2 epochs",
+    ]
+    assert "certified True" in lines[2]
+
+
 def test_the_cost_of_a_path_is_printed_for_each_model(study, capsys):
     module = study("confidence_path")
     module.main(1, [(300, 3, 3)])

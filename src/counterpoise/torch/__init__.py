@@ -8,9 +8,10 @@ except ImportError as error:
 from counterpoise.torch.evaluation import context_risks, per_sample
 from counterpoise.torch.features import features
 from counterpoise.torch.head import RobustHead
+from counterpoise.torch.head_references import References, head_references
 from counterpoise.torch.held_out import HeldOutWeights
 from counterpoise.torch.losses import ContextLoss, ERMLoss, GroupDROLoss, InverseFrequencyLoss, RobustLoss
-from counterpoise.torch.references import References, head_references, reference_risks
+from counterpoise.torch.references import reference_risks
 from counterpoise.torch.sampling import ContextBatchSampler
 from counterpoise.torch.training import History, fit
 

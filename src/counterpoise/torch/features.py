@@ -86,9 +86,9 @@ def features(
         On the device of the model.
     """
     parts = torch.split(batches, _AT_ONCE) if isinstance(batches, Tensor) else batches
-    place = _place(model, device)
     found = []
     with _listening(model, layer) as heard:
+        place = _place(model, device)
         for part in parts:
             inputs = part if isinstance(part, Tensor) else part[0]
             found.append(heard.during(model, inputs.to(place)))
@@ -104,9 +104,9 @@ def head_rows(
     device: str | torch.device | None = None,
 ) -> HeadRows:
     """Return features, targets and contexts of batches of (inputs, targets, contexts), in one pass over them."""
-    place = _place(model, device)
     found: list[tuple[Tensor, Tensor, Tensor]] = []
     with _listening(model, layer) as heard:
+        place = _place(model, device)
         for batch in batches:
             if isinstance(batch, Tensor) or len(batch) != 3:
                 raise InvalidInputError("each batch must be (inputs, targets, contexts).")
@@ -115,6 +115,15 @@ def head_rows(
     if not found:
         raise InvalidInputError("there are no batches.")
     return HeadRows(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+
+
+def has_features(model: nn.Module, inputs: Tensor) -> bool:
+    """Tell whether a network has a last linear layer that is given a row per sample."""
+    try:
+        features(model, inputs[:2], device=inputs.device)
+    except InvalidInputError:
+        return False
+    return True
 
 
 @dataclass(eq=False)

@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self, get_args
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from counterpoise.contexts import Contexts, encode
+from counterpoise.contexts import encode
 from counterpoise.core.robustness import Criterion, DrawCount, Mixes, Robustness
-from counterpoise.exceptions import InvalidInputError, SmallContextWarning
-from counterpoise.sets import ContextSet, KLBall, RadiusMethod
-from counterpoise.table import Table
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.sets import RadiusMethod
 from counterpoise.torch.evaluation import Batches
 from counterpoise.torch.features import head_rows, last_layer
-from counterpoise.torch.layers import Design, Outputs, linear_like
-from counterpoise.torch.references import head_references
-from counterpoise.torch.ridge_heads import (
-    HeadTarget,
-    Task,
-    checked_alphas,
-    checked_features,
-    dealt_folds,
-    held_out_losses,
-    least_risks,
-    left_out,
-    ridge_heads,
-)
+from counterpoise.torch.head_judge import HeadJudge, Weights
+from counterpoise.torch.head_references import head_references
+from counterpoise.torch.layers import Outputs, Scaling, linear_like
+from counterpoise.torch.ridge_heads import Task, checked_alphas, checked_features
 from counterpoise.validation import on_host
-
-if TYPE_CHECKING:
-    from counterpoise.inference.choice import Choice
-
-Array = NDArray[np.float64]
-Weights = Literal["robust", "inverse-frequency", "erm"]
-Towards = Literal["zero", "network"]
 
 
 class RobustHead:
@@ -68,8 +48,6 @@ class RobustHead:
         ``alpha / 2 * |coef|^2`` is added to the mean loss, on standardised features. By default it is chosen.
     alphas : sequence of float, optional
         The strengths to choose from.
-    towards : {"zero", "network"}
-        What a strong ridge leaves of the head: a constant, or a multiple of the network's own last layer.
     reference : {"in-sample", "heads", "auto", "cross-fit", "shrunk"} or mapping from context to risk
         What risks are compared with in the fit. Its own risks are in sample, too low where a context has few rows; so
         are in-sample references, by about as much, and the difference is fair. ``"heads"`` are the held-out references
@@ -107,7 +85,7 @@ class RobustHead:
         The held-out comparison behind it, see :class:`counterpoise.inference.choice.Choice`; None without a guard.
     linear : Linear
         The layer that is kept, for raw features, in the precision and on the device of the network.
-    features_ : Tensor of shape (n_samples, n_columns)
+    features_ : Tensor of shape (n_samples, n_features)
         What the estimator was fitted to.
     data_ : dict
         The same as ``X``, with ``y`` and ``contexts``.
@@ -127,7 +105,6 @@ class RobustHead:
         weights: Weights = "robust",
         alpha: float | None = None,
         alphas: Sequence[float] | None = None,
-        towards: Towards = "zero",
         reference: Any = "in-sample",
         folds: int = 5,
         seed: int = 0,
@@ -136,7 +113,7 @@ class RobustHead:
         tol: float = 1e-6,
     ) -> None:
         self.confidence, self.radius, self.criterion, self.mix, self.draws = confidence, radius, criterion, mix, draws
-        self.weights, self.alpha, self.alphas, self.towards = weights, alpha, alphas, towards
+        self.weights, self.alpha, self.alphas = weights, alpha, alphas
         self.reference, self.folds, self.seed = reference, folds, seed
         self.guard, self.task, self.tol = guard, task, tol
 
@@ -180,7 +157,7 @@ class RobustHead:
         layer : Linear, optional
             The network's own last layer: the head gets as many outputs, and is compared with it.
         """
-        self._check(layer)
+        self._check()
         Z = checked_features(features)
         if layer is not None and layer.in_features != Z.shape[1]:
             raise InvalidInputError(f"the layer takes {layer.in_features} features; there are {Z.shape[1]}.")
@@ -198,8 +175,8 @@ class RobustHead:
             alphas=self.alphas,
             task=outputs.task,
         )
-        design = Design.of(Z, layer if self.towards == "network" else None)
-        judge = _Judge.of(self, design.applied(Z), outputs, encoded)
+        scaling = Scaling.of(Z)
+        judge = HeadJudge.of(self, scaling.applied(Z), outputs, encoded)
         asked = judge.best(self.weights)
         self.estimator_, self.alpha_, self.alphas_ = judge.certified(asked), asked.alpha, asked.table
         self.contexts_, self.context_weights_ = encoded.labels, self.estimator_.context_weights_
@@ -220,7 +197,7 @@ class RobustHead:
         model = self.estimator_ if kept is asked else judge.certified(kept)
         classes = getattr(model, "classes_", None)
         weight, bias = outputs.spread_out(model.coef_, model.intercept_, classes, judge.X)
-        self.linear = linear_like(layer, *design.folded(weight, bias), Z)
+        self.linear = linear_like(layer, *scaling.folded(weight, bias), Z)
         return self
 
     def put_back(self, model: nn.Module) -> nn.Module:
@@ -248,177 +225,15 @@ class RobustHead:
         """What the head is robust against."""
         return Robustness(self.confidence, self.radius, self.draws, self.criterion, mix=self.mix)
 
-    def _check(self, layer: nn.Linear | None) -> None:
-        for name, known in {"weights": Weights, "towards": Towards, "criterion": Criterion}.items():
+    def _check(self) -> None:
+        for name, known in {"weights": Weights, "criterion": Criterion}.items():
             if getattr(self, name) not in get_args(known):
                 raise InvalidInputError(
                     f"{name} is {getattr(self, name)!r:.60}; choose {', '.join(map(repr, get_args(known)))}."
                 )
-        if self.towards == "network" and layer is None:
-            raise InvalidInputError("towards is 'network', and there is none. Pass its last layer as layer=.")
         if self.draws == "groups":
             raise InvalidInputError("draws is 'groups'; pass a number, such as effective_draws(contexts, groups).")
         checked_alphas(self.alphas if self.alpha is None else [self.alpha])
-
-
-@dataclass(frozen=True, eq=False)
-class _Head:
-    """A kind of head, with the ridge that held-out losses speak for.
-
-    Attributes
-    ----------
-    weights : {"robust", "inverse-frequency", "erm"}
-    alpha : float
-    table : Table
-        See ``RobustHead.alphas_``.
-    losses : ndarray of shape (n_samples,)
-        Held out.
-    estimator : RobustLinearModel or None
-        Its certified fit, where that is known already.
-    """
-
-    weights: Weights
-    alpha: float
-    table: Table
-    losses: Array
-    estimator: Any
-
-
-@dataclass(frozen=True, eq=False)
-class _Judge:
-    """Rows, by which heads are fitted and judged.
-
-    Attributes
-    ----------
-    asked : RobustHead
-    X : Tensor of shape (n_samples, n_columns)
-    target : HeadTarget
-    folds : ndarray of shape (n_samples,)
-    mixes : ContextSet
-        The plausible ones.
-    unseen : ndarray of shape (n_unseen,)
-        Scores of contexts without rows.
-    """
-
-    asked: RobustHead
-    X: Tensor
-    outputs: Outputs
-    target: HeadTarget
-    contexts: Contexts
-    folds: NDArray[np.intp]
-    mixes: ContextSet
-    unseen: Array
-
-    @classmethod
-    def of(cls, asked: RobustHead, X: Tensor, outputs: Outputs, contexts: Contexts) -> _Judge:
-        """Deal the rows to folds, and size the set of mixes."""
-        target, robustness = outputs.target(X), asked.robustness
-        mixes = robustness.mixes_of(contexts, contexts.counts.astype(np.float64))
-        unseen = np.asarray(robustness.unseen(contexts.labels).risks, dtype=np.float64)
-        folds = dealt_folds(contexts.codes, target, asked.folds, asked.seed)
-        return cls(asked, X, outputs, target, contexts, folds, mixes, unseen)
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """What an estimator is fitted to."""
-        X = self.X if self.X.is_cuda else self.X.numpy()
-        return {"X": X, "y": self.outputs.values, "contexts": self.contexts.labels[self.contexts.codes]}
-
-    @property
-    def references(self) -> Array:
-        """What held-out risks are counted from."""
-        risks = self.asked.references_.risks
-        return risks if self.asked.criterion == "excess" else np.zeros_like(risks)
-
-    def certified(self, head: _Head) -> Any:
-        """Return the certified fit of a head."""
-        return self.fitted(head.weights, head.alpha) if head.estimator is None else head.estimator
-
-    def fitted(self, weights: Weights, alpha: float) -> Any:
-        """Return the certified fit of a kind of head."""
-        # Here, not above: those who take a loss for a loop of their own need not wait for what estimators import.
-        from counterpoise.estimators.linear import RobustLinearRegression, RobustLogisticRegression
-
-        asked, reference, n = self.asked, self.asked.reference, len(self.contexts.labels)
-        switches: Mapping[str, Any] = {
-            "robust": {name: getattr(asked, name) for name in ("confidence", "radius", "mix", "draws")},
-            "erm": {"radius": 0.0},
-            "inverse-frequency": {"mix": KLBall(np.full(n, 1.0 / n), 0.0)},
-        }[weights]
-        if isinstance(reference, str) and reference == "heads":
-            reference = self._by_label(asked.references_.risks)
-        elif isinstance(reference, str) and reference == "in-sample" and self.target.n_outputs > 1:
-            # With an output per class the solver has to form large Hessians for every context, for a few digits more.
-            reference = self._by_label(least_risks(self.X, self.target, self.contexts.codes, alpha))
-        kind = RobustLogisticRegression if self.outputs.task == "classification" else RobustLinearRegression
-        model = kind(alpha=alpha, criterion=asked.criterion, reference=reference, tol=asked.tol, **switches)
-        with warnings.catch_warnings():
-            # Heads are judged on held-out rows, whatever their references.
-            warnings.simplefilter("ignore", SmallContextWarning)
-            return model.fit(**self.data)
-
-    def _by_label(self, risks: Array) -> dict[Any, float]:
-        return dict(zip(self.contexts.labels.tolist(), risks.tolist(), strict=True))
-
-    def best(self, weights: Weights) -> _Head:
-        """Choose the ridge of a kind of head by its held-out score in the worst plausible mix."""
-        alphas = checked_alphas(self.asked.alphas if self.asked.alpha is None else [self.asked.alpha])
-        counts = self.contexts.counts.astype(np.float64)
-        if weights != "robust":
-            mix = counts if weights == "erm" else np.ones_like(counts)
-            alpha, table, losses = self._least(alphas, self._held_out(mix, alphas))
-            return _Head(weights, alpha, table, losses, None)
-        # The least favourable mix hardly depends on the ridge, so that one fit serves the choice.
-        middle = sorted(alphas)[len(alphas) // 2]
-        pilot = self.fitted(weights, middle)
-        alpha, table, losses = self._least(alphas, self._held_out(pilot.context_weights_, alphas))
-        if alpha == middle:
-            return _Head(weights, alpha, table, losses, pilot)
-        found = self.fitted(weights, alpha)
-        return _Head(weights, alpha, table, self._held_out(found.context_weights_, [alpha])[:, 0], found)
-
-    def _held_out(self, mix: Array, alphas: Sequence[float]) -> Array:
-        weight = left_out(self.folds, int(self.folds.max()) + 1, self.contexts.codes, mix)
-        return held_out_losses(ridge_heads(self.X, self.target, weight, alphas).outputs, self.target, self.folds)
-
-    def _least(self, alphas: Sequence[float], losses: Array) -> tuple[float, Table, Array]:
-        """Return the ridge with the least score in its worst mix, how all compare, and its losses."""
-        codes, counts = self.contexts.codes, self.contexts.counts
-
-        def means(values: Array) -> Array:
-            return np.asarray(np.bincount(codes, values) / counts)
-
-        scores = [np.append(means(column) - self.references, self.unseen) for column in losses.T]
-        worst = [self.mixes.worst_case(score) for score in scores]
-        best = int(np.argmin([float(one.value) for one in worst]))
-        p = worst[best].distribution[: len(counts)]
-        further = losses - losses[:, [best]]
-        change = np.array([p @ means(column) for column in further.T])
-        spread = [means(np.square(column - means(column)[codes])) for column in further.T]
-        error = np.sqrt([np.sum(p**2 * one / np.maximum(counts - 1, 1)) for one in spread])
-        table = Table.of(
-            "",
-            alpha=np.array(alphas),
-            worst_case=np.array([float(one.value) for one in worst]),
-            mean_risk=losses.mean(axis=0),
-            change=change,
-            error=error,
-        )
-        return alphas[best], table, losses[:, best]
-
-    def choose(self, losses: Mapping[str, Array]) -> Choice:
-        """Keep the first candidate, unless another is better in the worst plausible mix by more than its error."""
-        from counterpoise.inference.choice import choose
-        from counterpoise.inference.excess import HeldOut
-
-        rows = HeldOut(
-            self.contexts,
-            None,
-            np.ones(len(self.X)),
-            mix=self.mixes,
-            n_unseen=self.mixes.p_hat.size - len(self.references),
-        )
-        return choose(rows, losses, {"reference": self.references[self.contexts.codes]})
 
 
 @torch.no_grad()

@@ -18,9 +18,6 @@ from counterpoise.validation import on_host
 
 Array = NDArray[np.float64]
 
-_LOOSE = 10.0
-"""How many times the scale of the features the network's own outputs get: the ridge hardly holds their coefficients."""
-
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
@@ -116,47 +113,31 @@ class Outputs:
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
-    """The features of a head: standardised, and perhaps the network's own outputs beside them.
+class Scaling:
+    """How features are standardised.
 
     Attributes
     ----------
     shift, scale : Tensor of shape (n_features,)
         What is taken off raw features, and what the rest is multiplied by.
-    own : Tensor of shape (n_own, n_features)
-        Coefficients of further columns: outputs of the network's layer, up to what changes no loss.
     """
 
     shift: Tensor
     scale: Tensor
-    own: Tensor
 
     @classmethod
-    def of(cls, Z: Tensor, own: nn.Linear | None) -> Design:
-        """Standardise raw features; with the outputs of a layer, where one is given."""
-        mean, scale = scales(Z)
-        if own is None:
-            return cls(mean, scale, Z.new_zeros(0, Z.shape[1]))
-        weight = own.weight.detach().to(Z)
-        if len(weight) == 2:
-            weight = weight[1:] - weight[:1]
-        elif len(weight) > 2:
-            weight = weight - weight.mean(0)
-        size = ((Z - mean) @ weight.T).std(0, unbiased=False)
-        return cls(mean, scale, _LOOSE * weight / torch.where(size > 0.0, size, 1.0)[:, None])
+    def of(cls, features: Tensor) -> Scaling:
+        """Take means and standard deviations from features."""
+        return cls(*scales(features))
 
-    def applied(self, Z: Tensor) -> Tensor:
-        """Return the columns that a head is fitted to."""
-        centred = Z - self.shift
-        if not len(self.own):
-            return centred.mul_(self.scale)
-        return torch.cat([centred * self.scale, centred @ self.own.T], 1)
+    def applied(self, features: Tensor) -> Tensor:
+        """Return standardised features."""
+        return (features - self.shift).mul_(self.scale)
 
     def folded(self, coef: Array, intercept: Array) -> tuple[Array, Array]:
         """Return coefficients and intercept for raw features."""
-        d = len(self.scale)
-        shift, scale, own = (part.double().cpu().numpy() for part in (self.shift, self.scale, self.own))
-        raw = coef[:, :d] * scale + coef[:, d:] @ own
+        shift, scale = (part.double().cpu().numpy() for part in (self.shift, self.scale))
+        raw = coef * scale
         return raw, intercept - raw @ shift
 
 
@@ -164,7 +145,10 @@ def linear_like(layer: nn.Linear | None, weight: Any, bias: Any, features: Tenso
     """Return a layer of its own with these parameters, in the precision and place of a layer, or of features."""
     like = features if layer is None else layer.weight
     weight = torch.as_tensor(weight).detach()
-    new = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device=like.device, dtype=like.dtype)
+    # Drawing parameters that are overwritten would move the global seed.
+    new: nn.Linear = nn.utils.skip_init(  # type: ignore[no-untyped-call]
+        nn.Linear, weight.shape[1], weight.shape[0], bias=bias is not None, device=like.device, dtype=like.dtype
+    )
     with torch.no_grad():
         new.weight.copy_(weight)
         if bias is not None:
