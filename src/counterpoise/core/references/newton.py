@@ -9,7 +9,7 @@ import numpy as np
 
 from counterpoise.core.oracle._base import Array
 from counterpoise.core.oracle.linear import EachContext
-from counterpoise.linalg import pseudo_inverse, solve_stack
+from counterpoise.linalg import solve_stack
 from counterpoise.rows import Mask
 
 _MAX_ITER = 200
@@ -64,7 +64,7 @@ def minimise(
     curvature : Curvature, optional
         A Hessian for every step when not given.
     """
-    fresh = Fresh(solve_stack)
+    fresh = Fresh()
     policy: Any = fresh if curvature is None else curvature
     n = len(at.theta)
     upper, lower, theta = np.full(n, np.inf), at.lowest.copy(), at.theta.copy()
@@ -126,12 +126,11 @@ def minimise(
 class Fresh:
     """A Hessian for every step."""
 
-    solve: Any
     is_thrifty: bool = False
 
     def direction(self, at: EachContext) -> Array:
         """Return Newton directions."""
-        return -self.solve(at.hessian, at.gradient)
+        return -at.hessian.solve(at.gradient)
 
     def share(self, at: EachContext) -> float:
         """All of it is left: it is the one here."""
@@ -176,7 +175,7 @@ class Near:
         poor = ~(self.promised <= _POOR * self.before)
         if poor.any():
             some = at if poor.all() else at.subset(poor)
-            self.inverse[poor] = pseudo_inverse(some.hessian)
+            self.inverse[poor] = np.asarray(some.hessian.inverse())
             direction[poor] = self._direction(at.gradient[poor], self.inverse[poor])
             self.promised[poor] = -0.5 * np.einsum("bd,bd->b", at.gradient[poor], direction[poor])
         return direction
@@ -239,7 +238,7 @@ class Kept:
             if self.promised <= _POOR * self.before:
                 return direction
         self.hessian, self.base, self.before = at.hessian, at.sums, np.inf
-        self.inverse = pseudo_inverse(self.hessian)[0]
+        self.inverse = np.asarray(self.hessian.inverse())[0]
         direction = -at.gradient @ self.inverse
         self.promised = -0.5 * float(at.gradient[0] @ direction[0])
         return direction
@@ -254,7 +253,7 @@ class Kept:
 
     def bounds(self, at: EachContext, ready: Mask, share: float) -> Array:
         """Bound the minimum from below."""
-        return at.bounds(share * self.hessian)
+        return at.bounds(self.hessian.scaled(np.full(1, share)))
 
     def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
         """Take the step; where it leads uphill, a shorter one."""

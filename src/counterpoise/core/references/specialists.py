@@ -15,7 +15,7 @@ from counterpoise.core.oracle.kinked import KinkedOracle
 from counterpoise.core.oracle.linear import EachContext, LinearOracle, LinearPoint
 from counterpoise.core.oracle.scalar_blocks import scalar_form
 from counterpoise.core.references.kinked import Programs, solve_programs
-from counterpoise.core.references.newton import Fresh, Kept, minimise
+from counterpoise.core.references.newton import Kept, minimise
 from counterpoise.core.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver, TruncatedNewton
 from counterpoise.core.solvers.interior_point import rough_erm
 from counterpoise.linalg import pseudo_inverse, solve_stack
@@ -169,7 +169,7 @@ def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
         part = make()
         if isinstance(part, MemoryPart) and oracle.alpha > 0.0 and (condensed := part.condensed()) is not None:
             return contexts, _condensed(at(contexts, part), *condensed, tol, scale)
-        return contexts, minimise(at(contexts, part), tol, scale, Fresh(rows.solve))
+        return contexts, minimise(at(contexts, part), tol, scale)
 
     others = rows.parts() if not longest.any() else rows.parts(~longest)
     return _in_order(found + spread(solve, others))
