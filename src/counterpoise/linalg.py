@@ -145,6 +145,9 @@ class Stack(Protocol):
     def scaled(self, factors: Array) -> Stack:
         """Return each times its own factor: (B,)."""
 
+    def below(self) -> Stack:
+        """Return matrices not above what these are meant to be, whatever the products they come from were rounded to."""
+
     def product(self, vectors: Array) -> Array:
         """Return each times its own vector, or times one for all: (B, d) or (d,) -> (B, d)."""
 
@@ -197,6 +200,9 @@ class ArrayStack:
 
     def scaled(self, factors: Array) -> ArrayStack:
         return ArrayStack(self.matrices * factors[:, None, None])
+
+    def below(self) -> ArrayStack:
+        return self
 
     def product(self, vectors: Array) -> Array:
         if vectors.ndim == 1:

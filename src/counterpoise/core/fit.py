@@ -333,7 +333,8 @@ def _head_start(
     if solver_type is InteriorPoint or whole:
         return {}, None
     start = sketch.theta
-    if len(sketch.oracle.rows.target) >= _ENOUGH * mixes.p_hat.size:
+    # Where rows are not at hand, a look at all of them is no dearer than the search between two looks.
+    if problem.oracle.rows.at_hand and sketch.oracle.rows.n_rows >= _ENOUGH * mixes.p_hat.size:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotCertifiedWarning)
             rough = ModelNewton(tol=1e-3, max_iter=20)

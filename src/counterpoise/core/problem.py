@@ -194,7 +194,7 @@ class LinearProblem:
         rows = np.maximum(self.counts, self.contexts.counts)
         with suited(self.size), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
-                if sketch is not None and sketch.oracle is self.oracle:
+                if sketch is not None and sketch.oracle is self.oracle and self.oracle.rows.at_hand:
                     most = most_optimism(sketch, specialists, rows)
                     if most.is_finite and not most.prevails(mixes):
                         return None

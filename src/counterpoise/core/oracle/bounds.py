@@ -108,7 +108,7 @@ def lower_bounds(problems: Any, gradient: Array, curvature: Stack | None) -> Arr
         return np.maximum(floor, balanced_bounds(problems.slopes(), problems))
     remaining = np.full(len(value), np.inf)
     if curvature is not None and loss.third_order is not None:
-        remaining = self_concordant(gradient, _size(problems), curvature, problems.reach, loss.third_order)
+        remaining = promised_at_most(problems, gradient, curvature)
     bound = np.maximum(floor, value - remaining)
     unproven = ~np.isfinite(remaining)
     if not unproven.any():
@@ -122,6 +122,14 @@ def lower_bounds(problems: Any, gradient: Array, curvature: Stack | None) -> Arr
     if curvature is not None and loss.third_order and _is_worth_a_pass(problems, gradient, curvature, 1e-4):
         bound = np.maximum(bound, _truncated(problems, loss.third_order))
     return bound
+
+
+def promised_at_most(problems: Any, gradient: Array, curvature: Stack) -> Array:
+    """Return how far below its value the minimum of each problem may be, by curvature alone; inf where it is unknown.
+
+    The problems have a smooth loss that is generalised self-concordant; see :func:`self_concordant`.
+    """
+    return self_concordant(gradient, _size(problems), curvature, problems.reach, problems.loss.third_order)
 
 
 def _is_worth_a_pass(problems: Problems, gradient: Array, curvature: Stack, share: float) -> bool:

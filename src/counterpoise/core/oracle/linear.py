@@ -124,8 +124,8 @@ class LinearOracle:
     @property
     def offers(self) -> frozenset[str]:
         """What is known beyond risks and gradients; more where rows are at hand."""
-        everywhere = frozenset({"hessian"})
-        return everywhere | {"hessian_product", "curvature_share", "rows"} if self.rows.at_hand else everywhere
+        known = frozenset({"hessian", "curvature_share"} if self.rows.knows_predictions else {"hessian"})
+        return known | {"hessian_product", "rows"} if self.rows.at_hand else known
 
     @property
     def is_scalar(self) -> bool:
@@ -397,8 +397,18 @@ class EachContext:
         return self.ridge.added_to_each(as_stack(self.sums.hessians))
 
     @property
+    def rough_hessian(self) -> Stack:
+        """Its Hessian by products as quick as rows elsewhere allow; the stack knows how far off it may be."""
+        return self.ridge.added_to_each(self.sums.rough_hessians)
+
+    @property
     def sizes(self) -> Array:
         return self.sums.sizes
+
+    @property
+    def rounding(self) -> float:
+        """Share of a sum by which two looks at the same place may differ."""
+        return self.part.rounding
 
     @property
     def above(self) -> Array:

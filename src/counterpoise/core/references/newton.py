@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from counterpoise.core.oracle._base import Array
+from counterpoise.core.oracle.bounds import promised_at_most
 from counterpoise.core.oracle.linear import EachContext
-from counterpoise.linalg import solve_stack
+from counterpoise.linalg import Stack, solve_stack
 from counterpoise.rows import Mask
 
 _MAX_ITER = 200
@@ -19,6 +20,9 @@ _MOST_KEPT = 30
 
 _FELL, _LATER = 0.1, 4
 """A proof that failed is tried again once the squared decrement fell to this share, or after so many steps."""
+
+_WORTH = 3.0
+"""Steps with gradients alone that are no dearer than Hessians and the step or two that these leave."""
 
 _POOR = 0.3
 """Share of the squared Newton decrement that may be left by a step with a Hessian that serves."""
@@ -34,13 +38,17 @@ class Curvature(Protocol):
         Neither at values far from the minimum, nor a step further once all is proven.
         """
 
+    @property
+    def polishes(self) -> bool:
+        """Whether what is proven is worth one step more."""
+
     def direction(self, at: EachContext) -> Array:
         """Return Newton directions, of shape (B, P)."""
 
-    def share(self, at: EachContext) -> float:
-        """Return how much of the Hessian that is known is certainly left here."""
+    def share(self, at: EachContext) -> Array:
+        """Return how much of each Hessian that is known is certainly left here."""
 
-    def bounds(self, at: EachContext, ready: Mask, share: float) -> Array:
+    def bounds(self, at: EachContext, ready: Mask, share: Array) -> Array:
         """Bound the minima of some contexts from below."""
 
     def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
@@ -90,14 +98,14 @@ def minimise(
             failed_at[active[ready]], again[active[ready]] = -0.5 * slope[ready], n_iter + _LATER
         if n_iter == _MAX_ITER - 1:
             ready[:] = True
-        if ready.any() and (share := policy.share(at)) > 0.0:
+        if ready.any() and ((share := policy.share(at)) > 0.0).any():
             ready &= (-0.5 * slope <= share * accuracy) | (n_iter == _MAX_ITER - 1)
             if ready.any():
                 bounds = policy.bounds(at, ready, share)
                 lower[active[ready]] = np.maximum(lower[active[ready]], np.minimum(bounds, upper[active[ready]]))
         keep = upper[active] - lower[active] > accuracy
         # The bound is as good as a step further on; so is the value there, up to rounding.
-        last = ~keep & (-slope > 1e-14 * np.abs(at.value)) & (not policy.is_thrifty)
+        last = ~keep & (-slope > 1e-14 * np.abs(at.value)) & policy.polishes
         if last.any():
             there = at.subset(last)
             there = there.at(there.theta + direction[last])
@@ -127,16 +135,17 @@ class Fresh:
     """A Hessian for every step."""
 
     is_thrifty: bool = False
+    polishes: bool = True
 
     def direction(self, at: EachContext) -> Array:
         """Return Newton directions."""
         return -at.hessian.solve(at.gradient)
 
-    def share(self, at: EachContext) -> float:
+    def share(self, at: EachContext) -> Array:
         """All of it is left: it is the one here."""
-        return 1.0
+        return np.ones(len(at.theta))
 
-    def bounds(self, at: EachContext, ready: Mask, share: float) -> Array:
+    def bounds(self, at: EachContext, ready: Mask, share: Array) -> Array:
         """Bound the minima of some contexts from below."""
         some = at if ready.all() else at.subset(ready)
         return some.bounds(at.hessian[ready])
@@ -163,6 +172,7 @@ class Near:
     """
 
     is_thrifty = True
+    polishes = False
 
     def __init__(self, inverse: Array) -> None:
         self.inverse = inverse
@@ -184,11 +194,11 @@ class Near:
     def _direction(gradient: Array, inverse: Array) -> Array:
         return -(inverse @ gradient[:, :, None])[:, :, 0]
 
-    def share(self, at: EachContext) -> float:
+    def share(self, at: EachContext) -> Array:
         """Take the Hessian for the one here."""
-        return 1.0
+        return np.ones(len(at.theta))
 
-    def bounds(self, at: EachContext, ready: Mask, share: float) -> Array:
+    def bounds(self, at: EachContext, ready: Mask, share: Array) -> Array:
         """Return what is foreseen of some contexts' minima, which is no proof."""
         return at.value[ready] - self.promised[ready]
 
@@ -222,6 +232,7 @@ class Kept:
     """
 
     is_thrifty = True
+    polishes = False
 
     def __init__(self, alike: Array) -> None:
         self.alike: Array | None = alike
@@ -243,17 +254,17 @@ class Kept:
         self.promised = -0.5 * float(at.gradient[0] @ direction[0])
         return direction
 
-    def share(self, at: EachContext) -> float:
+    def share(self, at: EachContext) -> Array:
         """Return how much of the Hessian is certainly left here; nothing as long as there is none."""
         if self.alike is not None:
-            return 0.0
+            return np.zeros(1)
         third_order = at.loss.third_order
         assert third_order is not None
-        return float(np.exp(-third_order * at.sums.moved(self.base)))
+        return np.exp(-third_order * np.array([at.sums.moved(self.base)]))
 
-    def bounds(self, at: EachContext, ready: Mask, share: float) -> Array:
+    def bounds(self, at: EachContext, ready: Mask, share: Array) -> Array:
         """Bound the minimum from below."""
-        return at.bounds(self.hessian.scaled(np.full(1, share)))
+        return at.bounds(self.hessian.scaled(share))
 
     def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
         """Take the step; where it leads uphill, a shorter one."""
@@ -274,6 +285,83 @@ class Kept:
     def subset(self, keep: Mask) -> Kept:
         """Go on with the only context there is."""
         return self
+
+
+class Lazy:
+    """Hessians of contexts that share their passes, each of which costs several gradients: all are kept while they serve.
+
+    A share of each, known from how far the predictions of its rows have moved, is below the Hessian wherever a proof is
+    given. What cannot be proven in this way at a second try gets a Hessian of its own.
+
+    Parameters
+    ----------
+    goal : float
+        Half the squared Newton decrement that contexts are to come to.
+    """
+
+    is_thrifty = False
+    polishes = False
+
+    def __init__(self, goal: float) -> None:
+        self.goal = goal
+        self.hessian: Stack | None = None
+
+    def direction(self, at: EachContext) -> Array:
+        """Return directions; with new Hessians where those that are kept would take more steps than these cost."""
+        if self.hessian is not None:
+            direction = -self.hessian.solve(at.gradient)
+            self.promised = -0.5 * np.einsum("bd,bd->b", at.gradient, direction)
+            if self._steps_left() <= _WORTH:
+                return direction
+        else:
+            self.failed = np.zeros(len(at.theta), dtype=bool)
+        self.hessian, self.base = at.rough_hessian, at.sums
+        direction = -self.hessian.solve(at.gradient)
+        self.promised = -0.5 * np.einsum("bd,bd->b", at.gradient, direction)
+        self.before = np.full(len(direction), np.inf)
+        return direction
+
+    def _steps_left(self) -> float:
+        """Return how many steps the slowest context will take, at the rate of its last one."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            rate = np.log(self.promised / self.before)
+            left = np.log(self.goal / self.promised) / np.minimum(rate, -1e-300)
+        left = np.where(self.promised > self.goal, left, 0.0)
+        # Nothing is known of the rate before the second step.
+        return float(np.max(np.where(np.isfinite(self.before), left, 0.0), initial=0.0))
+
+    def share(self, at: EachContext) -> Array:
+        """Return how much of each Hessian is certainly left here."""
+        third_order = at.loss.third_order
+        assert third_order is not None
+        return np.exp(-third_order * at.sums.moved_each(self.base))
+
+    def bounds(self, at: EachContext, ready: Mask, share: Array) -> Array:
+        """Bound the minima of some contexts from below."""
+        assert self.hessian is not None
+        some = at if ready.all() else at.subset(ready)
+        below = self.hessian[ready].below().scaled(share[ready])
+        left = promised_at_most(some, some.gradient, below)
+        bounds = np.maximum(some.lowest, some.value - left)
+        again = ~np.isfinite(left) & self.failed[ready]
+        if again.any():
+            rest = some.subset(again)
+            bounds[again] = np.maximum(bounds[again], rest.bounds(rest.hessian))
+        self.failed[ready] |= ~np.isfinite(left)
+        return bounds
+
+    def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
+        """Move every context, by a step shortened until its risk falls."""
+        self.before = self.promised
+        return _line_search(at, direction, slope)
+
+    def subset(self, keep: Mask) -> Lazy:
+        """Go on with some of the contexts."""
+        some = Lazy(self.goal)
+        assert self.hessian is not None
+        some.hessian, some.base, some.failed = self.hessian[keep], self.base, self.failed[keep]
+        some.before, some.promised = self.before[keep], self.promised[keep]
+        return some
 
 
 def _have_flattened(there: EachContext, direction: Array, promised: Array) -> Mask:
@@ -306,7 +394,7 @@ def _corrected(inverse: Array, change: Array, bend: Array) -> Array:
 def _line_search(at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
     """Move every context, by a step shortened until its risk falls; also tell which ones moved."""
     # Sums that are added up in another order every time differ by this much.
-    slack = (1e-15 if at.at_hand else 1e-13) * np.abs(at.value)
+    slack = at.rounding * np.abs(at.value)
     length, shorter = np.ones(len(slope)), 0.5 if at.at_hand else 0.25
     for attempt in range(50):
         trial = at.at(at.theta + length[:, None] * direction)
