@@ -126,8 +126,9 @@ class LinearProblem:
 
     @property
     def size(self) -> int:
-        """Rows times parameters."""
-        return int(self.contexts.counts.sum()) * self.oracle.n_parameters
+        """Rows times parameters; contexts times parameters where a device has the rows, and threads have none."""
+        n = int(self.contexts.counts.sum()) if self.oracle.rows.computes_here else self.oracle.n_contexts
+        return n * self.oracle.n_parameters
 
     def objective(self, mixes: ContextSet, references: ReferenceRisks, oracle: Oracle | None = None) -> RobustObjective:
         """Return the worst case over a set, with contexts that have no rows after those that have some.

@@ -18,6 +18,9 @@ from counterpoise.memberships import Memberships
 from counterpoise.rows import MemoryRows
 from counterpoise.validation import check_aligned, checked_row_weights, on_host
 
+_SINGLE_PRECISION = 1e-7
+"""Relative gap down to which products in single precision are accurate enough."""
+
 Columns = Mapping[str, Any]
 """What the ``fit`` of an estimator takes of every row, by name: X, y, contexts, sample_weight, and perhaps more."""
 
@@ -36,6 +39,10 @@ class Reader(Protocol):
     @property
     def device(self) -> str | None:
         """Where rows are to be held, if that was said."""
+
+    @property
+    def tol(self) -> float:
+        """The relative gap that is asked for."""
 
     @property
     def classifies(self) -> bool:
@@ -130,7 +137,9 @@ class Device:
         n = len(encoded.labels)
         counts = np.bincount(encoded.codes, weight, n).astype(np.float64)
         shares = weight / counts[encoded.codes]
-        rows = TorchRows.of(features, target, shares, encoded.codes, n, reader.loss(), reader.fit_intercept)
+        # Products in single precision are too rough for a smaller gap.
+        quick = None if reader.tol >= _SINGLE_PRECISION else False
+        rows = TorchRows.of(features, target, shares, encoded.codes, n, reader.loss(), reader.fit_intercept, quick)
         return LinearProblem.checked(LinearOracle(rows, reader.alpha), encoded, counts)
 
 

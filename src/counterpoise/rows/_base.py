@@ -144,6 +144,10 @@ class Rows(Protocol):
     def knows_predictions(self) -> bool:
         """Whether predictions stay known where rows have been looked at, so that two places can be compared."""
 
+    @property
+    def computes_here(self) -> bool:
+        """Whether products with rows may be taken by the threads of this process."""
+
     def forms_hessian(self, alpha: float) -> bool:
         """Tell whether a square matrix of the size of theta is affordable, and worth its price, beside a ridge."""
 

@@ -272,6 +272,7 @@ class BlockRows:
 
     at_hand = False
     knows_predictions = False
+    computes_here = True
     rounding = 1e-13
 
     @property

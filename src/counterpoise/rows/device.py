@@ -78,6 +78,10 @@ class TorchTiles:
         """Tiles, and rows of each."""
         return int(self.X.shape[0]), int(self.X.shape[1])
 
+    @property
+    def _n_rows(self) -> int:
+        return int(self.X.shape[0] * self.X.shape[1])
+
     @cached_property
     def pooled(self) -> TorchTiles:
         """The same rows as one group."""
@@ -136,18 +140,18 @@ class TorchTiles:
         shape = self.coefficients
         matrix = np.zeros((len(theta), shape.n_outputs, self.X.shape[2]))
         matrix[:, :, : shape.width] = theta.reshape(len(theta), shape.n_outputs, shape.width)
+        if len(theta) == 1 and not matrix[:, :, : shape.n_features].any():
+            # Constant predictions need no look at the rows.
+            return self.there(matrix[0, :, shape.n_features : shape.width].sum(axis=1)).repeat(self._n_rows, 1)
         across = self.there(matrix).transpose(1, 2)
-        if self.is_quick:
-            # What single precision leaves of the parameters takes part as further columns.
-            high = across.float()
-            across = torch.cat([high, (across - high).float()], dim=2)
+        across = across.float() if self.is_quick else across
         with _in_single_precision(False):
             if len(theta) == 1:
                 z = torch.cat([self._wide(tiles).flatten(0, 1) @ across[0] for tiles in self._products()])
             else:
                 own = [torch.bmm(self._wide(tiles), across[self.owner[tiles]]) for tiles in self._products()]
                 z = torch.cat(own).flatten(0, 1)
-        return z.double().reshape(len(z), -1, shape.n_outputs).sum(1) if self.is_quick else z
+        return z.double()
 
     def gather(self, rows: Tensor) -> Array:
         """Return every group's ``sum_i rows_i (x) [x_i 1]``: (n, n_outputs) -> (B, P)."""
@@ -278,6 +282,7 @@ class TorchRows:
 
     at_hand = False
     knows_predictions = True
+    computes_here = False
 
     @property
     def n_contexts(self) -> int:
@@ -306,8 +311,8 @@ class TorchRows:
     @cached_property
     def reach(self) -> Array:
         """The largest absolute value of each column."""
-        largest = torch.linalg.vector_norm(self.tiles.X, torch.inf, dim=(0, 1))
-        return host(largest)[: self.coefficients.n_features]
+        flat = self.tiles.X.flatten(0, 1)
+        return host(torch.maximum(flat.amax(0), -flat.amin(0)))[: self.coefficients.n_features]
 
     @cached_property
     def typical(self) -> float:

@@ -61,6 +61,7 @@ class MemoryRows:
 
     at_hand = True
     knows_predictions = True
+    computes_here = True
 
     @property
     def n_rows(self) -> int:

@@ -290,7 +290,7 @@ class Kept:
 class Lazy:
     """Hessians of contexts that share their passes, each of which costs several gradients: all are kept while they serve.
 
-    A share of each, known from how far the predictions of its rows have moved, is below the Hessian wherever a proof is
+    Steps correct them by what gradients have shown since (BFGS). A share of each, known from how far the predictions of its rows have moved, is below the Hessian wherever a proof is
     given. What cannot be proven in this way at a second try gets a Hessian of its own.
 
     Parameters
@@ -305,17 +305,18 @@ class Lazy:
     def __init__(self, goal: float) -> None:
         self.goal = goal
         self.hessian: Stack | None = None
+        self.shown: list[tuple[Array, Array]] = []
 
     def direction(self, at: EachContext) -> Array:
         """Return directions; with new Hessians where those that are kept would take more steps than these cost."""
         if self.hessian is not None:
-            direction = -self.hessian.solve(at.gradient)
+            direction = -_two_loops(self.hessian, self.shown, at.gradient)
             self.promised = -0.5 * np.einsum("bd,bd->b", at.gradient, direction)
             if self._steps_left() <= _WORTH:
                 return direction
         else:
             self.failed = np.zeros(len(at.theta), dtype=bool)
-        self.hessian, self.base = at.rough_hessian, at.sums
+        self.hessian, self.base, self.shown = at.rough_hessian, at.sums, []
         direction = -self.hessian.solve(at.gradient)
         self.promised = -0.5 * np.einsum("bd,bd->b", at.gradient, direction)
         self.before = np.full(len(direction), np.inf)
@@ -353,7 +354,9 @@ class Lazy:
     def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
         """Move every context, by a step shortened until its risk falls."""
         self.before = self.promised
-        return _line_search(at, direction, slope)
+        there, moved = _line_search(at, direction, slope)
+        self.shown.append((there.theta - at.theta, there.gradient - at.gradient))
+        return there, moved
 
     def subset(self, keep: Mask) -> Lazy:
         """Go on with some of the contexts."""
@@ -361,7 +364,24 @@ class Lazy:
         assert self.hessian is not None
         some.hessian, some.base, some.failed = self.hessian[keep], self.base, self.failed[keep]
         some.before, some.promised = self.before[keep], self.promised[keep]
+        some.shown = [(change[keep], bend[keep]) for change, bend in self.shown]
         return some
+
+
+def _two_loops(hessian: Stack, shown: list[tuple[Array, Array]], gradient: Array) -> Array:
+    """Solve with Hessians that are corrected by moves and how these changed the gradients (BFGS, by two loops)."""
+    passed: list[tuple[Array, Array, Array, Array]] = []
+    for change, bend in reversed(shown):
+        along = np.einsum("bd,bd->b", change, bend)
+        # A move as short as rounding shows nothing.
+        over = np.divide(1.0, along, out=np.zeros_like(along), where=along > 1e-100)
+        size = over * np.einsum("bd,bd->b", change, gradient)
+        gradient = gradient - size[:, None] * bend
+        passed.append((change, bend, over, size))
+    step = hessian.solve(gradient)
+    for change, bend, over, size in reversed(passed):
+        step = step + (size - over * np.einsum("bd,bd->b", bend, step))[:, None] * change
+    return step
 
 
 def _have_flattened(there: EachContext, direction: Array, promised: Array) -> Mask:
