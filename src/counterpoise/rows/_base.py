@@ -76,7 +76,7 @@ class Slopes(Protocol):
         """The dual value of each problem at its theta, without the ridge."""
 
     @property
-    def gram(self) -> Array:
+    def gram(self) -> Array | Stack:
         """Each problem's weighted Gram matrix of how readily slopes move, of shape (B, P, P)."""
 
     def moved(self, move: Array) -> Slopes:

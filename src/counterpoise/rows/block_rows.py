@@ -244,7 +244,7 @@ class BlockSlopes:
     @property
     def gram(self) -> Array:
         """How readily rows move, known before the first move."""
-        return self._answer.gram.copy()
+        return self._answer.gram
 
     def moved(self, move: Array) -> BlockSlopes:
         return replace(self, question=replace(self.question, moves=(*self.question.moves, move)))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,12 @@ except ImportError as error:
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Loss
 from counterpoise.rows._base import Array, Codes
-from counterpoise.rows.device_losses import Truncated, in_tensors
+from counterpoise.rows.blocks import Block, BlocksInMemory
+from counterpoise.rows.device_losses import TensorMath, Truncated, in_tensors
 from counterpoise.rows.device_stack import Rounding, TorchStack, host
 from counterpoise.rows.elsewhere import AllContexts
 from counterpoise.rows.layouts import Coefficients
+from counterpoise.rows.slopes import RowSlopes
 
 _BLOCK_BYTES = 1 << 30
 """Memory of what is made of the rows at once."""
@@ -259,26 +261,30 @@ class TorchRows:
         tile = _tile_length(counts, shape.width)
         tiles = -(-counts // tile)
         starts, first = np.cumsum(counts) - counts, (np.cumsum(tiles) - tiles) * tile
-        place = torch.as_tensor(np.repeat(first - starts, counts) + np.arange(len(codes)), device=X.device)
+        order = np.arange(len(codes))
         if (codes[1:] < codes[:-1]).any():
-            order = torch.as_tensor(np.argsort(codes, kind="stable"), device=X.device)
-            X, target, weight = X[order], target[order], weight[order]
-        n = int(tiles.sum()) * tile
+            order = np.argsort(codes, kind="stable")
+        owner, place = np.repeat(np.arange(n_contexts), tiles), np.repeat(first - starts, counts) + np.arange(len(codes))
+        # The first row of its context fills a tile up, without a weight.
+        source = np.repeat(order[np.minimum(starts, len(codes) - 1)][owner], tile)
+        source[place] = order
+        is_real = np.zeros(len(source), dtype=bool)
+        is_real[place] = True
+        index = torch.as_tensor(source, device=X.device)
         columns = -(-max(shape.width, 1) // _ALIGNED) * _ALIGNED
-        laid = X.new_zeros(n, columns)
-        laid[place, : shape.n_features] = X
+        laid = X.new_zeros(len(source), columns)
+        step = max(1, _BLOCK_BYTES // (8 * columns))
+        for begin in range(0, len(source), step):
+            laid[begin : begin + step, : shape.n_features] = X[index[begin : begin + step]]
         if fit_intercept:
-            laid[place, shape.n_features] = 1.0
-        # What fills up a tile has a target that the loss knows.
-        owner = np.repeat(np.arange(n_contexts), tiles)
-        filled = target[torch.as_tensor(np.minimum(starts, len(codes) - 1), device=X.device)]
-        laid_target = filled[torch.as_tensor(np.repeat(owner, tile), device=X.device)]
-        laid_target[place] = target
-        laid_weight = torch.zeros(n, dtype=torch.float64, device=X.device).index_copy_(0, place, weight)
-        quick = X.dtype == torch.float32 and (X.numel() >= _QUICK if is_quick is None else is_quick)
+            laid[:, shape.n_features] = 1.0
+        many = X.numel() >= _QUICK if is_quick is None else is_quick
+        # A dual point has to balance more closely than products in single precision tell.
+        quick = bool(many) and X.dtype == torch.float32 and not loss.is_hinged
         there = torch.as_tensor(owner, device=X.device)
         held = TorchTiles(laid.reshape(-1, tile, columns), shape, there, n_contexts, quick)
-        return cls(held, laid_target, laid_weight, loss, len(codes))
+        weight = weight[index] * torch.as_tensor(is_real, device=X.device)
+        return cls(held, target[index], weight, loss, len(codes))
 
     at_hand = False
     knows_predictions = True
@@ -334,10 +340,26 @@ class TorchRows:
         z = torch.full((len(self.weight), self.loss.n_outputs), constant, dtype=torch.float64, device=self.target.device)
         value, lowest = self.pointwise.value(self.target, z), self.pointwise.lowest(self.target)
         known = torch.isfinite(lowest)
-        above = torch.where(
-            known, value - lowest + 1e-3 * torch.maximum(value.abs(), lowest.abs()), value.abs()
-        )
-        return float((self.weight * above).sum()) / self.n_contexts
+        above = torch.where(known, value - lowest, value.abs())
+        # A perfect constant leaves nothing above the floor; rounding is then relative to the floor itself.
+        size = torch.maximum(value.abs(), torch.where(known, lowest.abs(), 0.0))
+        return float((self.weight * (above + 1e-3 * size)).sum()) / self.n_contexts
+
+    @cached_property
+    def whole(self) -> TorchPart:
+        """All contexts side by side."""
+        return TorchPart(self.tiles, self.target, self.weight, self.loss)
+
+    @cached_property
+    def blocks(self) -> BlocksInMemory:
+        """The rows as one block, for questions that keep a state of every row."""
+        return BlocksInMemory([Block(np.arange(self.n_contexts), self, self.whole)])  # type: ignore[arg-type]
+
+    def drift(self, direction: Array) -> Array:
+        """Return how fast each risk of a hinged loss changes in the end along a direction."""
+        _, _, left, right = self.loss.pieces(self.target)  # type: ignore[arg-type]
+        move = self.tiles.product(direction[None])[:, 0]
+        return self.tiles.total(self.weight * torch.where(move > 0, right, left) * move)  # type: ignore[call-overload]
 
     def at(self, theta: Array, expecting: Array | None = None) -> TorchSums:
         """Return sums at one theta, or at one for each context; those at one are remembered for a while."""
@@ -371,6 +393,28 @@ class TorchRows:
         weight = some(self.weight)
         weight = weight / tiles.each(tiles.total(weight))
         return TorchRows(tiles, some(self.target), weight, self.loss, int((weight > 0.0).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class TorchPart:
+    """Contexts side by side, for hinged losses: as :class:`counterpoise.rows.memory.MemoryPart`, with tensors as rows."""
+
+    layout: TorchTiles
+    target: Tensor
+    weight: Tensor
+    loss: Loss
+
+    xp: ClassVar[Any] = TensorMath
+
+    @property
+    def pooled(self) -> TorchTiles:
+        """The same rows as one group."""
+        return self.layout.pooled
+
+    def losses(self, predictions: Tensor) -> Tensor:
+        """Return the loss of each row."""
+        found: Tensor = in_tensors(self.loss).value(self.target, predictions[:, None])
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -461,9 +505,16 @@ class TorchSums:
         """Return the same of any row at all."""
         return float(self.moved_each(other).max())
 
-    def slopes(self, weights: Array | None) -> Any:
-        """There are no hinged losses on a device."""
-        raise NotImplementedError
+    def slopes(self, weights: Array | None) -> RowSlopes:
+        """Return the slopes of a hinged loss, of a mixture of contexts or of every context."""
+        part, tiles, weight = self.rows.whole, self.rows.tiles, self.rows.weight
+        layout: Any = tiles if weights is None else tiles.pooled
+        mixed: Any = weight if weights is None else weight * tiles.each(weights)
+        bend, v = self._loss.curvature(self.rows.target, self.predictions), self._loss.gradient(
+            self.rows.target, self.predictions
+        )
+        rows: Any = (mixed, self.predictions[:, 0], v[:, 0], bend[:, 0, 0], torch.ones_like(weight))
+        return RowSlopes.inside(part, layout, *rows)
 
 
 def _is_positive(matrix: Array) -> bool:

@@ -11,6 +11,22 @@ from torch import Tensor
 from counterpoise.losses import Logistic, Loss, Multinomial, Poisson, Squared
 
 
+class TensorMath:
+    """What rows are computed with, in tensors: functions of numpy by the same names, with numbers as arguments too."""
+
+    abs = staticmethod(torch.abs)
+    where = staticmethod(torch.where)
+    clip = staticmethod(torch.clamp)
+
+    @staticmethod
+    def maximum(rows: Tensor, other: Any) -> Tensor:
+        return torch.clamp(rows, min=other)
+
+    @staticmethod
+    def minimum(rows: Tensor, other: Any) -> Tensor:
+        return torch.clamp(rows, max=other)
+
+
 class TorchLogistic:
     """As :class:`counterpoise.losses.Logistic`."""
 

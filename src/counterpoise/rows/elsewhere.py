@@ -100,6 +100,10 @@ class SomeSums:
     def moments(self) -> Any:
         return self.all.moments[self.part.active]
 
+    def is_here(self, other: SomeSums) -> bool:
+        """Tell whether these are sums of the same look."""
+        return self.all is other.all
+
     def moved_each(self, other: SomeSums) -> Array:
         return self.all.moved_each(other.all)[self.part.active]
 

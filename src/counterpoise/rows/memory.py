@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -314,6 +314,12 @@ class MemoryPart:
     at_hand = True
     knows_predictions = True
     rounding = 1e-15
+    xp: ClassVar[Any] = np
+    """What rows are computed with."""
+
+    def losses(self, predictions: Array) -> Array:
+        """Return the loss of each row."""
+        return self.loss.value(self.target, predictions)
 
     @property
     def coefficients(self) -> Coefficients:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from counterpoise.core.oracle._base import Array
-from counterpoise.linalg import Stack, as_stack, solve_stack
+from counterpoise.linalg import Stack, as_stack
 from counterpoise.losses import Loss
 from counterpoise.rows import Mask, Slopes
 
@@ -197,9 +197,7 @@ def _truncated(problems: Problems, third_order: float) -> Array:
 def balanced_bounds(slopes: Slopes, problems: Ridged) -> Array:
     """Move slopes until they balance against the ridge, and return the bounds that they then are."""
     alpha, penalised, shrunk = problems.alpha, problems.penalised, problems.theta * problems.penalised
-    gram = slopes.gram
-    diagonal = np.arange(gram.shape[1])
-    gram[:, diagonal, diagonal] += alpha * penalised
+    gram = as_stack(slopes.gram).plus_diagonal(alpha * penalised)
     for _ in range(12):
         # Rows are moved, each as far as its curvature allows, until they balance against the ridge.
         residual = slopes.pull + alpha * shrunk
@@ -207,7 +205,7 @@ def balanced_bounds(slopes: Slopes, problems: Ridged) -> Array:
         if not off.any():
             break
         # What is balanced stays so: where rows move readily, a move by rounding alone would throw them about.
-        move = np.where(off, solve_stack(gram, residual), 0.0)
+        move = np.where(off, gram.solve(residual), 0.0)
         shrunk = shrunk - move * penalised
         slopes = slopes.moved(move)
     pull, size = slopes.pull, slopes.size[:, None] * problems.reach
@@ -216,7 +214,7 @@ def balanced_bounds(slopes: Slopes, problems: Ridged) -> Array:
         if alpha == 0.0 or (free <= _BALANCED * size).all():
             break
         # With a ridge only the intercept has to balance; moved alone, it is out of reach of the others' rounding.
-        stiff = gram[:, diagonal, diagonal]
+        stiff = gram.diagonals()
         slopes = slopes.moved(np.where(stiff > 0.0, pull * (1.0 - penalised) / np.where(stiff > 0.0, stiff, 1.0), 0.0))
         pull, size = slopes.pull, slopes.size[:, None] * problems.reach
         free = np.abs(pull * (1.0 - penalised))

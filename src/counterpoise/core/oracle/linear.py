@@ -130,7 +130,8 @@ class LinearOracle:
     @property
     def is_scalar(self) -> bool:
         """Whether there is one parameter, no ridge and a loss of one kink a row: then every kink can be known."""
-        return self.loss.is_hinged and self.loss.softness == 0.0 and self.n_parameters == 1 and self.alpha == 0.0
+        kinks = self.loss.is_hinged and self.loss.softness == 0.0 and self.rows.computes_here
+        return kinks and self.n_parameters == 1 and self.alpha == 0.0
 
     @property
     def forms_hessian(self) -> bool:

@@ -324,6 +324,8 @@ class Lazy:
 
     def _steps_left(self) -> float:
         """Return how many steps the slowest context will take, at the rate of its last one."""
+        if (self.before == 0.0).any():
+            return np.inf
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             rate = np.log(self.promised / self.before)
             left = np.log(self.goal / self.promised) / np.minimum(rate, -1e-300)
@@ -344,7 +346,9 @@ class Lazy:
         below = self.hessian[ready].below().scaled(share[ready])
         left = promised_at_most(some, some.gradient, below)
         bounds = np.maximum(some.lowest, some.value - left)
-        again = ~np.isfinite(left) & self.failed[ready]
+        # The Hessians here are known, nothing more can be hoped for from steps, or they have been waited for already.
+        late = self.failed[ready] | (self.promised[ready] <= self.goal) | self.base.is_here(at.sums)
+        again = ~np.isfinite(left) & late
         if again.any():
             rest = some.subset(again)
             bounds[again] = np.maximum(bounds[again], rest.bounds(rest.hessian))
@@ -355,6 +359,10 @@ class Lazy:
         """Move every context, by a step shortened until its risk falls."""
         self.before = self.promised
         there, moved = _line_search(at, direction, slope)
+        if not moved.all() and not self.base.is_here(at.sums):
+            # That was not the Hessian's last word: the next one is of this place.
+            self.before = np.where(moved, self.before, 0.0)
+            return there, np.ones_like(moved)
         self.shown.append((there.theta - at.theta, there.gradient - at.gradient))
         return there, moved
 

@@ -195,7 +195,7 @@ def _average(oracle: LinearOracle, theta: Array, shares: Array) -> Array:
         part, ones = make(), np.ones(len(contexts))
         blocks = in_memory(oracle.rows, part) if isinstance(part, MemoryPart) else oracle.rows.blocks
         place: dict[str, Any] = {"p": ones, "p_hat": ones, "each": True, "active": ones > 0.0}
-        grams = blocks.ask(LeastSquares(theta=theta[contexts], **place)).gram
-        total += np.tensordot(shares[contexts], grams, 1)
-        right += np.einsum("b,bij,bj->i", shares[contexts], grams, theta[contexts])
+        grams = as_stack(blocks.ask(LeastSquares(theta=theta[contexts], **place)).gram)
+        total += grams.mixed(shares[contexts])
+        right += shares[contexts] @ grams.product(theta[contexts])
     return positive_solver(total)(right)
