@@ -200,7 +200,7 @@ def settled_reference(
 ) -> tuple[ReferenceKind, Optimism | None]:
     """Return which references are used, and where in-sample ones are mostly optimism, what says so.
 
-    ``"auto"`` is ``"cross-fit"`` in that case, as long as rows are in memory, and ``"in-sample"`` otherwise. Nothing is
+    ``"auto"`` is ``"cross-fit"`` in that case, as long as rows can be held out, and ``"in-sample"`` otherwise. Nothing is
     looked at where references do not matter: for one context, a set of one mix, or a criterion without them.
     """
     if not isinstance(reference, str):
@@ -211,7 +211,8 @@ def settled_reference(
     optimism = None if idle else problem.optimism(tol, mixes)
     if optimism is None:
         return "in-sample", None
-    return "cross-fit" if reference == "auto" and problem.oracle.rows.at_hand else "in-sample", optimism
+    held = reference == "auto" and problem.oracle.rows.knows_predictions
+    return "cross-fit" if held else "in-sample", optimism
 
 
 def found_references(problem: LinearProblem, reference: Reference, tol: float) -> ReferenceRisks:

@@ -21,6 +21,7 @@ from counterpoise.core.oracle.linear import LinearPoint
 from counterpoise.core.references import (
     CrossFit,
     Optimism,
+    ReweightedCrossFit,
     Specialists,
     fit_specialists,
     measure_optimism,
@@ -156,7 +157,7 @@ class LinearProblem:
             if reference == "in-sample":
                 return bounded(self.specialists(tol).risks, self.contexts, self.remedy)
             if reference in ("cross-fit", "shrunk"):
-                if not self.oracle.rows.at_hand:
+                if not self.oracle.rows.knows_predictions:
                     raise InvalidInputError(
                         f"reference is {reference!r}; where rows are not in memory, choose 'in-sample', 'null' or "
                         "'pooled', or map each context to its risk."
@@ -235,7 +236,8 @@ class LinearProblem:
         accuracy = min(max(tol, 1e-12), 1e-6)
         if accuracy not in self._cross_fits:
             known = self._specialists.get(max(1e-2 * tol, 1e-12))
-            self._cross_fits[accuracy] = CrossFit(self.oracle, self.counts, accuracy, sketch=self.sketch, known=known)
+            kind = CrossFit if self.oracle.rows.at_hand else ReweightedCrossFit
+            self._cross_fits[accuracy] = kind(self.oracle, self.counts, accuracy, sketch=self.sketch, known=known)
         return self._cross_fits[accuracy]
 
     @cached_property

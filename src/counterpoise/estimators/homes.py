@@ -136,16 +136,17 @@ class Device:
             raise InvalidInputError("on a device, sample_weight must be positive. Drop the rows of no weight.")
         n = len(encoded.labels)
         counts = np.bincount(encoded.codes, weight, n).astype(np.float64)
-        shares, codes, loss = weight / counts[encoded.codes], encoded.codes, reader.loss()
+        shares, codes, loss, together = weight / counts[encoded.codes], encoded.codes, reader.loss(), None
         if loss.target_columns > 1:
             # Rows are placed beside their numbers, and then those of the numbers are taken.
             numbers = np.arange(len(features), dtype=np.float64)[:, None]
             placed = reader.placed(MemoryRows.of(numbers, target, encoded, loss, weight, reader.fit_intercept))
             features = features[placed.X[:, 0].astype(np.intp)]
             target, shares, codes, loss = placed.target, placed.weight, placed.owner, placed.loss
+            together = placed.together
         # Products in single precision are too rough for a smaller gap.
         quick = None if reader.tol >= _SINGLE_PRECISION else False
-        rows = TorchRows.of(features, target, shares, codes, n, loss, reader.fit_intercept, quick)
+        rows = TorchRows.of(features, target, shares, codes, n, loss, reader.fit_intercept, quick, together)
         return LinearProblem.checked(LinearOracle(rows, reader.alpha), encoded, counts)
 
 

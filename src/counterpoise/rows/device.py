@@ -21,10 +21,12 @@ from counterpoise.exceptions import InvalidInputError
 from counterpoise.losses import Loss
 from counterpoise.rows._base import Array, Codes
 from counterpoise.rows.blocks import Block, BlocksInMemory
+from counterpoise.rows.device_folds import TorchFolds
 from counterpoise.rows.device_losses import TensorMath, Truncated, in_tensors
 from counterpoise.rows.device_stack import Rounding, TorchStack, host
 from counterpoise.rows.elsewhere import AllContexts
 from counterpoise.rows.layouts import Coefficients
+from counterpoise.rows.memory import MemoryRows
 from counterpoise.rows.slopes import RowSlopes
 
 _BLOCK_BYTES = 1 << 30
@@ -224,6 +226,8 @@ class TorchRows:
         that adds up to one in each context.
     n_rows : int
         Rows that were passed; others fill up tiles, and have no weight.
+    together : ndarray of shape (n_rows,), optional
+        Which rows, context by context, are held out together; each by itself when not given.
     """
 
     tiles: TorchTiles
@@ -231,6 +235,7 @@ class TorchRows:
     weight: Tensor
     loss: Loss
     n_rows: int
+    together: NDArray[np.intp] | None = None
     _known: dict[bytes, TorchSums] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -244,6 +249,7 @@ class TorchRows:
         loss: Loss,
         fit_intercept: bool = True,
         is_quick: bool | None = None,
+        together: NDArray[np.intp] | None = None,
     ) -> TorchRows:
         """Lay rows out in tiles; ``codes`` are the contexts of rows, in any order.
 
@@ -284,7 +290,8 @@ class TorchRows:
         there = torch.as_tensor(owner, device=X.device)
         held = TorchTiles(laid.reshape(-1, tile, columns), shape, there, n_contexts, quick)
         weight = weight[index] * torch.as_tensor(is_real, device=X.device)
-        return cls(held, target[index], weight, loss, len(codes))
+        kept = None if together is None else together[order]
+        return cls(held, target[index], weight, loss, len(codes), kept)
 
     at_hand = False
     knows_predictions = True
@@ -382,6 +389,44 @@ class TorchRows:
     def parts(self) -> list[tuple[Codes, Callable[[], AllContexts]]]:
         """Return all contexts as one part: they share the passes."""
         return [(np.arange(self.n_contexts), lambda: AllContexts(self, np.ones(self.n_contexts, dtype=bool)))]
+
+    # --- some of the rows --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def real(self) -> Tensor:
+        """The places of rows that were passed, context by context."""
+        return torch.nonzero(self.weight)[:, 0]
+
+    @cached_property
+    def codes(self) -> Tensor:
+        """Their contexts."""
+        return self.tiles.owner[self.real // self.tiles.shape[1]]
+
+    @cached_property
+    def ledger(self) -> MemoryRows:
+        """What is known of them beside their features, in memory."""
+        sizes = torch.bincount(self.codes, minlength=self.n_contexts).cpu().numpy()
+        target, weight = host(self.target[self.real]), host(self.weight[self.real])
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        X = np.zeros((len(weight), 0))
+        return MemoryRows(X, target, weight, starts, self.loss, self.coefficients.fit_intercept, self.together)
+
+    def folded(self, n_folds: int, folds: NDArray[np.intp] | None = None) -> TorchFolds:
+        """Return the rows dealt to folds: these, or along their targets."""
+        return TorchFolds.dealt(self, n_folds) if folds is None else TorchFolds.given(self, folds, n_folds)
+
+    def reweighted(self, weight: Tensor) -> TorchRows:
+        """Return the rows with other weights, which add up to one in each context."""
+        other = replace(self, weight=weight, _known={})
+        vars(other)["reach"] = self.reach
+        return other
+
+    def as_one(self, shares: Array) -> TorchRows:
+        """Return all rows as one context, in which each has a share."""
+        weight = self.weight * self.tiles.each(shares / shares.sum())
+        one = replace(self, tiles=self.tiles.pooled, weight=weight, _known={})
+        vars(one)["reach"] = self.reach
+        return one
 
     def thinned(self, every: int) -> TorchRows:
         """Return one row in so many of each tile."""
