@@ -146,7 +146,7 @@ class Stack(Protocol):
         """Return each times its own factor: (B,)."""
 
     def below(self) -> Stack:
-        """Return matrices not above what these are meant to be, whatever the products they come from were rounded to."""
+        """Return matrices not above what these are meant to be, however the products in them were rounded."""
 
     def product(self, vectors: Array) -> Array:
         """Return each times its own vector, or times one for all: (B, d) or (d,) -> (B, d)."""

@@ -200,8 +200,8 @@ def settled_reference(
 ) -> tuple[ReferenceKind, Optimism | None]:
     """Return which references are used, and where in-sample ones are mostly optimism, what says so.
 
-    ``"auto"`` is ``"cross-fit"`` in that case, as long as rows can be held out, and ``"in-sample"`` otherwise. Nothing is
-    looked at where references do not matter: for one context, a set of one mix, or a criterion without them.
+    ``"auto"`` is ``"cross-fit"`` in that case, as long as rows can be held out, and ``"in-sample"`` otherwise. Nothing
+    is looked at where references do not matter: for one context, a set of one mix, or a criterion without them.
     """
     if not isinstance(reference, str):
         return "given", None

@@ -270,7 +270,10 @@ class TorchRows:
         order = np.arange(len(codes))
         if (codes[1:] < codes[:-1]).any():
             order = np.argsort(codes, kind="stable")
-        owner, place = np.repeat(np.arange(n_contexts), tiles), np.repeat(first - starts, counts) + np.arange(len(codes))
+        owner, place = (
+            np.repeat(np.arange(n_contexts), tiles),
+            np.repeat(first - starts, counts) + np.arange(len(codes)),
+        )
         # The first row of its context fills a tile up, without a weight.
         source = np.repeat(order[np.minimum(starts, len(codes) - 1)][owner], tile)
         source[place] = order
@@ -325,13 +328,14 @@ class TorchRows:
     def reach(self) -> Array:
         """The largest absolute value of each column."""
         flat = self.tiles.X.flatten(0, 1)
-        return host(torch.maximum(flat.amax(0), -flat.amin(0)))[: self.coefficients.n_features]
+        least, most = torch.aminmax(flat, dim=0)
+        return host(torch.maximum(most, -least))[: self.coefficients.n_features]
 
     @cached_property
     def typical(self) -> float:
         """A constant prediction that makes sense."""
         if self.loss.is_hinged:
-            hinge = self.loss.pieces(self.target)[0]  # type: ignore[arg-type]
+            hinge: Any = self.loss.pieces(self.target)[0]  # type: ignore[arg-type]
             return _weighted_median(hinge, self.weight)
         means = self.tiles.total(self.weight * self.target)
         return self.loss.typical(means, np.ones(len(means)))
@@ -344,7 +348,9 @@ class TorchRows:
 
     def above_lowest(self, constant: float) -> float:
         """Return how far the mean loss of a constant prediction is above the lowest, on average over contexts."""
-        z = torch.full((len(self.weight), self.loss.n_outputs), constant, dtype=torch.float64, device=self.target.device)
+        z = torch.full(
+            (len(self.weight), self.loss.n_outputs), constant, dtype=torch.float64, device=self.target.device
+        )
         value, lowest = self.pointwise.value(self.target, z), self.pointwise.lowest(self.target)
         known = torch.isfinite(lowest)
         above = torch.where(known, value - lowest, value.abs())
@@ -442,7 +448,7 @@ class TorchRows:
 
 @dataclass(frozen=True, eq=False)
 class TorchPart:
-    """Contexts side by side, for hinged losses: as :class:`counterpoise.rows.memory.MemoryPart`, with tensors as rows."""
+    """Contexts side by side, for hinged losses: a :class:`counterpoise.rows.memory.MemoryPart` with tensors as rows."""
 
     layout: TorchTiles
     target: Tensor
@@ -555,8 +561,9 @@ class TorchSums:
         part, tiles, weight = self.rows.whole, self.rows.tiles, self.rows.weight
         layout: Any = tiles if weights is None else tiles.pooled
         mixed: Any = weight if weights is None else weight * tiles.each(weights)
-        bend, v = self._loss.curvature(self.rows.target, self.predictions), self._loss.gradient(
-            self.rows.target, self.predictions
+        bend, v = (
+            self._loss.curvature(self.rows.target, self.predictions),
+            self._loss.gradient(self.rows.target, self.predictions),
         )
         rows: Any = (mixed, self.predictions[:, 0], v[:, 0], bend[:, 0, 0], torch.ones_like(weight))
         return RowSlopes.inside(part, layout, *rows)
@@ -584,7 +591,7 @@ def _tile_length(counts: NDArray[np.intp], width: int) -> int:
     longest = int(np.clip(n // _SPREAD, _SHORTEST_TILE, _LONGEST_TILE))
     choices = np.unique(8 * np.ceil(np.geomspace(_SHORTEST_TILE, longest, 64) / 8.0).astype(np.intp))
     # A tile's Gram matrix is as many rows to write and to add up as it has columns.
-    costs = [int((tiles := -(-counts // tile)).sum()) * (int(tile) + width) for tile in choices]
+    costs = [int((-(-counts // tile)).sum()) * (int(tile) + width) for tile in choices]
     return int(choices[int(np.argmin(costs))])
 
 

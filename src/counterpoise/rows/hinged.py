@@ -250,13 +250,13 @@ class RowModel:
 
     def longest(self, step: RowStep) -> Array:
         """Return, for each problem, the longest step that keeps every variable positive."""
-        xp, longest = self.part.xp, None
+        xp, longest = self.part.xp, self.part.xp.where(self.part.weight > 0, np.inf, np.inf)
         pairs = ((self.above, step.above), (self.below, step.below), (self._low, step.low), (self._high, step.high))
         for value, change in pairs:
             # Rows that only fill up a group have no weight and no say.
             shrinks = (change < 0) & (self.part.weight > 0)
             room = xp.where(shrinks, -value / xp.where(shrinks, change, -1.0), np.inf)
-            longest = room if longest is None else xp.minimum(longest, room)
+            longest = xp.minimum(longest, room)
         return self.own.least(longest)
 
     def products(self, step: RowStep) -> Array:
@@ -393,8 +393,7 @@ class Place:
         if block.part is not None:
             # One tile has all contexts, in order.
             model = models[0][0]
-            names = ("values", "gradient", "curvature", "complementarity")
-            found = {name: getattr(model, name) for name in names}
+            found = {name: getattr(model, name) for name in ("values", "gradient", "curvature", "complementarity")}
             shifts, lifts = model.shifts[0], model.lifts[0]
             return ModelAnswer(block.contexts, block.contexts, theta_shift=shifts, theta_lift=lifts, **found)
         n, size = self.theta.shape

@@ -226,9 +226,7 @@ def balanced_bounds(slopes: Slopes, problems: Ridged) -> Array:
     return np.where((free <= _BALANCED * size).all(axis=1), value, -np.inf)
 
 
-def self_concordant(
-    gradient: Array, size: Array, curvature: Stack | Array, reach: Array, third_order: float
-) -> Array:
+def self_concordant(gradient: Array, size: Array, curvature: Stack | Array, reach: Array, third_order: float) -> Array:
     r"""Bound for a generalised self-concordant function.
 
     It is :math:`F(\theta) = \sum_i w_i \ell_i(x_i^\top \theta)` plus a quadratic, with

@@ -24,6 +24,12 @@ _FELL, _LATER = 0.1, 4
 _WORTH = 3.0
 """Steps with gradients alone that are no dearer than Hessians and the step or two that these leave."""
 
+_PATIENCE = 12
+"""Steps for which contexts that are done wait for the others."""
+
+_DONE = 1e-3
+"""Share of what contexts are to come to, from which on they move no more."""
+
 _POOR = 0.3
 """Share of the squared Newton decrement that may be left by a step with a Hessian that serves."""
 
@@ -41,6 +47,10 @@ class Curvature(Protocol):
     @property
     def polishes(self) -> bool:
         """Whether what is proven is worth one step more."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether contexts that are done wait for the others, for a while, to be proven with them."""
 
     def direction(self, at: EachContext) -> Array:
         """Return Newton directions, of shape (B, P)."""
@@ -95,12 +105,16 @@ def minimise(
         if not policy.is_thrifty:
             # Rows that can be told apart lead to infinity by steps of one length, at most of which nothing is proven.
             ready &= (-0.5 * slope <= _FELL * failed_at[active]) | (n_iter >= again[active])
-            failed_at[active[ready]], again[active[ready]] = -0.5 * slope[ready], n_iter + _LATER
         if n_iter == _MAX_ITER - 1:
             ready[:] = True
+        patient = policy.waits and n_iter < _PATIENCE
+        if patient and not (-0.5 * slope <= accuracy).all():
+            ready[:] = False
         if ready.any() and ((share := policy.share(at)) > 0.0).any():
-            ready &= (-0.5 * slope <= share * accuracy) | (n_iter == _MAX_ITER - 1)
+            enough = -0.5 * slope <= share * accuracy
+            ready &= (enough | (n_iter == _MAX_ITER - 1)) & (enough.all() | (not patient))
             if ready.any():
+                failed_at[active[ready]], again[active[ready]] = -0.5 * slope[ready], n_iter + _LATER
                 bounds = policy.bounds(at, ready, share)
                 lower[active[ready]] = np.maximum(lower[active[ready]], np.minimum(bounds, upper[active[ready]]))
         keep = upper[active] - lower[active] > accuracy
@@ -136,6 +150,7 @@ class Fresh:
 
     is_thrifty: bool = False
     polishes: bool = True
+    waits: bool = False
 
     def direction(self, at: EachContext) -> Array:
         """Return Newton directions."""
@@ -173,6 +188,7 @@ class Near:
 
     is_thrifty = True
     polishes = False
+    waits = False
 
     def __init__(self, inverse: Array) -> None:
         self.inverse = inverse
@@ -233,6 +249,7 @@ class Kept:
 
     is_thrifty = True
     polishes = False
+    waits = False
 
     def __init__(self, alike: Array) -> None:
         self.alike: Array | None = alike
@@ -288,10 +305,11 @@ class Kept:
 
 
 class Lazy:
-    """Hessians of contexts that share their passes, each of which costs several gradients: all are kept while they serve.
+    """Hessians of contexts that share their passes: they cost several gradients, and are kept while they serve all.
 
-    Steps correct them by what gradients have shown since (BFGS). A share of each, known from how far the predictions of its rows have moved, is below the Hessian wherever a proof is
-    given. What cannot be proven in this way at a second try gets a Hessian of its own.
+    Steps correct them by what gradients have shown since (BFGS). A share of each, known from how far the predictions of
+    its rows have moved, is below the Hessian wherever a proof is given. Since no context makes a pass shorter, all are
+    proven at once. What cannot be proven in this way at a second try gets a Hessian of its own.
 
     Parameters
     ----------
@@ -301,6 +319,7 @@ class Lazy:
 
     is_thrifty = False
     polishes = False
+    waits = True
 
     def __init__(self, goal: float) -> None:
         self.goal = goal
@@ -358,12 +377,18 @@ class Lazy:
     def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
         """Move every context, by a step shortened until its risk falls."""
         self.before = self.promised
-        there, moved = _line_search(at, direction, slope)
+        # What waits has nothing to gain but rounding.
+        going = self.promised > _DONE * self.goal
+        there, moved = _line_search(at, np.where(going[:, None], direction, 0.0), np.where(going, slope, 0.0))
         if not moved.all() and not self.base.is_here(at.sums):
             # That was not the Hessian's last word: the next one is of this place.
             self.before = np.where(moved, self.before, 0.0)
             return there, np.ones_like(moved)
-        self.shown.append((there.theta - at.theta, there.gradient - at.gradient))
+        change, bend = there.theta - at.theta, there.gradient - at.gradient
+        foreseen = -np.einsum("bd,bd->b", change, at.gradient)
+        # A change of the gradient that is far from what the Hessian foresees, next to rounding, shows nothing.
+        shown = np.einsum("bd,bd->b", change, bend) > 0.1 * foreseen
+        self.shown.append((np.where(shown[:, None], change, 0.0), bend))
         return there, moved
 
     def subset(self, keep: Mask) -> Lazy:
