@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,3 +128,111 @@ def _cholesky_inverse(matrix: Array) -> Array:
         return np.full_like(matrix, np.nan)
     half = lapack.dpotri(factor, lower=1)[0]
     return np.asarray(half + np.tril(half, -1).T)
+
+
+class Stack(Protocol):
+    """B positive semi-definite matrices of one size, wherever they are; vectors come from memory and return to it."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def __getitem__(self, keep: NDArray[np.bool_]) -> Stack:
+        """Return some of them."""
+
+    def plus_diagonal(self, diagonal: Array) -> Stack:
+        """Return each with the same diagonal added: (d,)."""
+
+    def scaled(self, factors: Array) -> Stack:
+        """Return each times its own factor: (B,)."""
+
+    def below(self) -> Stack:
+        """Return matrices not above what these are meant to be, however the products in them were rounded."""
+
+    def product(self, vectors: Array) -> Array:
+        """Return each times its own vector, or times one for all: (B, d) or (d,) -> (B, d)."""
+
+    def solve(self, rhs: Array) -> Array:
+        """Solve a system with each, as :func:`solve_stack` does: (B, d) -> (B, d)."""
+
+    def inverse(self) -> Stack:
+        """Return the pseudo-inverses, as :func:`pseudo_inverse` does."""
+
+    def mixed(self, weights: Array) -> Array:
+        """Return ``sum_b weights_b matrix_b``, in memory: (B,) -> (d, d)."""
+
+    def diagonals(self) -> Array:
+        """Return the diagonals: (B, d)."""
+
+    def absolute_forms(self, vector: Array) -> Array:
+        """Return ``vector' |matrix_b| vector``, absolute values taken entry by entry: (d,) -> (B,)."""
+
+    def followed_by_zeros(self, n: int) -> Stack:
+        """Return the stack with so many matrices of zeros after it."""
+
+    def traces(self, other: Stack) -> Array:
+        """Return the trace of each times the one in the same place of another stack of its kind: (B,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayStack:
+    """Matrices in memory.
+
+    Attributes
+    ----------
+    matrices : ndarray of shape (B, d, d)
+    """
+
+    matrices: Array
+
+    def __len__(self) -> int:
+        return len(self.matrices)
+
+    def __getitem__(self, keep: NDArray[np.bool_]) -> ArrayStack:
+        return ArrayStack(self.matrices[keep])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.matrices, dtype) if copy else np.asarray(self.matrices, dtype)
+
+    def plus_diagonal(self, diagonal: Array) -> ArrayStack:
+        matrices, along = self.matrices.copy(), np.arange(len(diagonal))
+        matrices[:, along, along] += diagonal
+        return ArrayStack(matrices)
+
+    def scaled(self, factors: Array) -> ArrayStack:
+        return ArrayStack(self.matrices * factors[:, None, None])
+
+    def below(self) -> ArrayStack:
+        return self
+
+    def product(self, vectors: Array) -> Array:
+        if vectors.ndim == 1:
+            return np.asarray(self.matrices @ vectors)
+        return np.asarray(np.einsum("bij,bj->bi", self.matrices, vectors))
+
+    def solve(self, rhs: Array) -> Array:
+        return solve_stack(self.matrices, rhs)
+
+    def inverse(self) -> ArrayStack:
+        return ArrayStack(pseudo_inverse(self.matrices))
+
+    def mixed(self, weights: Array) -> Array:
+        if len(weights) == 1:
+            return np.asarray(weights[0] * self.matrices[0])
+        return np.asarray((weights @ self.matrices.reshape(len(weights), -1)).reshape(self.matrices.shape[1:]))
+
+    def diagonals(self) -> Array:
+        return np.diagonal(self.matrices, axis1=1, axis2=2).copy()
+
+    def absolute_forms(self, vector: Array) -> Array:
+        return np.asarray(np.einsum("i,bij,j->b", vector, np.abs(self.matrices), vector))
+
+    def followed_by_zeros(self, n: int) -> ArrayStack:
+        return ArrayStack(np.concatenate([self.matrices, np.zeros((n, *self.matrices.shape[1:]))]))
+
+    def traces(self, other: Stack) -> Array:
+        return np.asarray(np.einsum("bij,bji->b", self.matrices, np.asarray(other)))
+
+
+def as_stack(matrices: Any) -> Stack:
+    """Return matrices of shape (B, d, d) as a stack; one that is elsewhere as it is."""
+    return ArrayStack(matrices) if isinstance(matrices, np.ndarray) else matrices

@@ -105,7 +105,6 @@ HOMES = {
     "workers": workers,
     "device": device,
 }
-ON_DEVICE = ("logistic", "multinomial", "squared", "poisson")
 
 
 def plain_loop(X, target, codes, weight, loss, fit_intercept, theta):
@@ -162,8 +161,6 @@ def looped(loss, fit_intercept):
 @pytest.mark.parametrize("home", HOMES)
 @pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "none"])
 def test_sums_are_those_of_a_plain_loop(home, loss, fit_intercept, tmp_path):
-    if home == "device" and loss.name not in ON_DEVICE:
-        pytest.skip("no hinged loss is fitted on a device")
     given, own, at_one, at_each = looped(loss, fit_intercept)
     X, target, codes, weight = (one.copy() for one in given)
     rows = HOMES[home](X, target, codes, weight, loss, fit_intercept, tmp_path)
@@ -191,8 +188,6 @@ def test_sums_are_those_of_a_plain_loop(home, loss, fit_intercept, tmp_path):
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("home", HOMES)
 def test_what_is_cut_off_lies_below(home, loss, tmp_path):
-    if home == "device" and loss.name not in ON_DEVICE:
-        pytest.skip("no hinged loss is fitted on a device")
     X, y, codes = make(loss, 3, 2, 7, (4, 8))
     target, weight = loss.checked_target(y), np.ones(len(codes))
     rows = HOMES[home](X, target, codes, weight, loss, True, tmp_path)

@@ -200,8 +200,8 @@ def settled_reference(
 ) -> tuple[ReferenceKind, Optimism | None]:
     """Return which references are used, and where in-sample ones are mostly optimism, what says so.
 
-    ``"auto"`` is ``"cross-fit"`` in that case, as long as rows are in memory, and ``"in-sample"`` otherwise. Nothing is
-    looked at where references do not matter: for one context, a set of one mix, or a criterion without them.
+    ``"auto"`` is ``"cross-fit"`` in that case, as long as rows can be held out, and ``"in-sample"`` otherwise. Nothing
+    is looked at where references do not matter: for one context, a set of one mix, or a criterion without them.
     """
     if not isinstance(reference, str):
         return "given", None
@@ -211,7 +211,8 @@ def settled_reference(
     optimism = None if idle else problem.optimism(tol, mixes)
     if optimism is None:
         return "in-sample", None
-    return "cross-fit" if reference == "auto" and problem.oracle.rows.at_hand else "in-sample", optimism
+    held = reference == "auto" and problem.oracle.rows.knows_predictions
+    return "cross-fit" if held else "in-sample", optimism
 
 
 def found_references(problem: LinearProblem, reference: Reference, tol: float) -> ReferenceRisks:
@@ -333,7 +334,8 @@ def _head_start(
     if solver_type is InteriorPoint or whole:
         return {}, None
     start = sketch.theta
-    if len(sketch.oracle.rows.target) >= _ENOUGH * mixes.p_hat.size:
+    # Where rows are not at hand, a look at all of them is no dearer than the search between two looks.
+    if problem.oracle.rows.at_hand and sketch.oracle.rows.n_rows >= _ENOUGH * mixes.p_hat.size:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotCertifiedWarning)
             rough = ModelNewton(tol=1e-3, max_iter=20)

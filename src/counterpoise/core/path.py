@@ -17,7 +17,7 @@ from counterpoise.core.oracle.linear import LinearPoint
 from counterpoise.core.oracle.quadratic import QuadraticOracle
 from counterpoise.core.problem import LinearProblem, refusing_overflow
 from counterpoise.core.solvers import InteriorPoint, Newton, Solution, Status
-from counterpoise.linalg import positive_solver
+from counterpoise.linalg import Stack, positive_solver
 from counterpoise.sets import Ball, ContextSet, Intersection
 
 Growing = Ball | Intersection
@@ -194,7 +194,7 @@ class _Follower:
     tol: float
     point: LinearPoint | None = None
     anchor: LinearPoint | None = None
-    hessians: Array | None = None
+    hessians: Stack | None = None
     lower: float = -math.inf
     last: Solution | None = None
     kinked: bool = False
@@ -234,7 +234,7 @@ class _Follower:
                 return None
             share = point.curvature_share(self.anchor)
             p = ball.project(p)
-            curvature = share * np.tensordot(p, self.hessians, 1)
+            curvature = share * self.hessians.mixed(p)
             bound = objective.lower_bound(point, p, curvature)
             self.point = point
             solution = self._certified(objective, point, p, attempt + 1, bound)

@@ -21,6 +21,7 @@ from counterpoise.core.oracle.linear import LinearPoint
 from counterpoise.core.references import (
     CrossFit,
     Optimism,
+    ReweightedCrossFit,
     Specialists,
     fit_specialists,
     measure_optimism,
@@ -126,8 +127,9 @@ class LinearProblem:
 
     @property
     def size(self) -> int:
-        """Rows times parameters."""
-        return int(self.contexts.counts.sum()) * self.oracle.n_parameters
+        """Rows times parameters; contexts times parameters where a device has the rows, and threads have none."""
+        n = int(self.contexts.counts.sum()) if self.oracle.rows.computes_here else self.oracle.n_contexts
+        return n * self.oracle.n_parameters
 
     def objective(self, mixes: ContextSet, references: ReferenceRisks, oracle: Oracle | None = None) -> RobustObjective:
         """Return the worst case over a set, with contexts that have no rows after those that have some.
@@ -155,7 +157,7 @@ class LinearProblem:
             if reference == "in-sample":
                 return bounded(self.specialists(tol).risks, self.contexts, self.remedy)
             if reference in ("cross-fit", "shrunk"):
-                if not self.oracle.rows.at_hand:
+                if not self.oracle.rows.knows_predictions:
                     raise InvalidInputError(
                         f"reference is {reference!r}; where rows are not in memory, choose 'in-sample', 'null' or "
                         "'pooled', or map each context to its risk."
@@ -194,7 +196,7 @@ class LinearProblem:
         rows = np.maximum(self.counts, self.contexts.counts)
         with suited(self.size), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
-                if sketch is not None and sketch.oracle is self.oracle:
+                if sketch is not None and sketch.oracle is self.oracle and self.oracle.rows.at_hand:
                     most = most_optimism(sketch, specialists, rows)
                     if most.is_finite and not most.prevails(mixes):
                         return None
@@ -234,7 +236,8 @@ class LinearProblem:
         accuracy = min(max(tol, 1e-12), 1e-6)
         if accuracy not in self._cross_fits:
             known = self._specialists.get(max(1e-2 * tol, 1e-12))
-            self._cross_fits[accuracy] = CrossFit(self.oracle, self.counts, accuracy, sketch=self.sketch, known=known)
+            kind = CrossFit if self.oracle.rows.at_hand else ReweightedCrossFit
+            self._cross_fits[accuracy] = kind(self.oracle, self.counts, accuracy, sketch=self.sketch, known=known)
         return self._cross_fits[accuracy]
 
     @cached_property

@@ -18,6 +18,9 @@ from counterpoise.memberships import Memberships
 from counterpoise.rows import MemoryRows
 from counterpoise.validation import check_aligned, checked_row_weights, on_host
 
+_SINGLE_PRECISION = 1e-7
+"""Relative gap down to which products in single precision are accurate enough."""
+
 Columns = Mapping[str, Any]
 """What the ``fit`` of an estimator takes of every row, by name: X, y, contexts, sample_weight, and perhaps more."""
 
@@ -36,6 +39,10 @@ class Reader(Protocol):
     @property
     def device(self) -> str | None:
         """Where rows are to be held, if that was said."""
+
+    @property
+    def tol(self) -> float:
+        """The relative gap that is asked for."""
 
     @property
     def classifies(self) -> bool:
@@ -129,8 +136,17 @@ class Device:
             raise InvalidInputError("on a device, sample_weight must be positive. Drop the rows of no weight.")
         n = len(encoded.labels)
         counts = np.bincount(encoded.codes, weight, n).astype(np.float64)
-        shares = weight / counts[encoded.codes]
-        rows = TorchRows.of(features, target, shares, encoded.codes, n, reader.loss(), reader.fit_intercept)
+        shares, codes, loss, together = weight / counts[encoded.codes], encoded.codes, reader.loss(), None
+        if loss.target_columns > 1:
+            # Rows are placed beside their numbers, and then those of the numbers are taken.
+            numbers = np.arange(len(features), dtype=np.float64)[:, None]
+            placed = reader.placed(MemoryRows.of(numbers, target, encoded, loss, weight, reader.fit_intercept))
+            features = features[placed.X[:, 0].astype(np.intp)]
+            target, shares, codes, loss = placed.target, placed.weight, placed.owner, placed.loss
+            together = placed.together
+        # Products in single precision are too rough for a smaller gap.
+        quick = None if reader.tol >= _SINGLE_PRECISION else False
+        rows = TorchRows.of(features, target, shares, codes, n, loss, reader.fit_intercept, quick, together)
         return LinearProblem.checked(LinearOracle(rows, reader.alpha), encoded, counts)
 
 

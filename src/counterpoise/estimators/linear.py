@@ -135,6 +135,10 @@ class RowReader:
         return self.model.device
 
     @property
+    def tol(self) -> float:
+        return self.model.tol
+
+    @property
     def classifies(self) -> bool:
         return is_classifier(self.model)
 
@@ -383,7 +387,7 @@ default="auto"
         adjustments = problem.adjustments(None if idle else self.adjust, self.tol)
         kind, optimism = settled_reference(problem, mixes, self.criterion, self.reference, self.tol)
         if optimism is not None:
-            in_memory = problem.oracle.rows.at_hand
+            in_memory = problem.oracle.rows.knows_predictions
             warn_of_small_contexts(self, problem.contexts, optimism, mixes, kind, in_memory)
         references = found_references(problem, self.reference if kind == "given" else kind, self.tol)
         scored = self.robustness.scored(references).less(adjustments)

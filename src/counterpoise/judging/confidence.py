@@ -262,7 +262,7 @@ def _linear_path(
     **columns: Any,
 ) -> ConfidencePath:
     problem = model.pose(X=X, y=y, contexts=contexts, sample_weight=sample_weight, **columns)
-    if not problem.oracle.rows.at_hand:
+    if not problem.oracle.rows.knows_predictions:
         return _refitted_path(model, levels, X, y, contexts, sample_weight, beside, **columns)
     found = levels.sets(problem.counts, problem.contexts.labels)
     scoring = model.scoring(problem, found[-1][1])

@@ -47,8 +47,9 @@ class Huber(Hinged):
 
     def pieces(self, target: Array) -> tuple[Array, Array, Array, Array]:
         """Return each row's hinge, height, left slope and right slope."""
-        ends = np.full(len(target), self.delta)
-        return target, np.zeros(len(target)), -ends, ends
+        # Plain arithmetic, which tensors understand as well.
+        ends = 0.0 * target + self.delta
+        return target, ends - ends, -ends, ends
 
     def majorant(self, target: Array, prediction: Array) -> Array:
         """Return ``min(1, delta / |r|)``, the weight of iteratively reweighted least squares."""

@@ -39,5 +39,6 @@ class Pinball(Hinged):
 
     def pieces(self, target: Array) -> tuple[Array, Array, Array, Array]:
         """Return each row's hinge, height, left slope and right slope."""
-        ones = np.ones(len(target))
+        # Plain arithmetic, which tensors understand as well.
+        ones = 0.0 * target + 1.0
         return target, 0.0 * ones, -self.quantile * ones, (1.0 - self.quantile) * ones

@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.linalg import Stack
 from counterpoise.losses import Loss
 from counterpoise.rows.layouts import Coefficients
 
@@ -39,12 +40,12 @@ class Sums(Protocol):
         """Return the Hessian of ``sum_c weights_c value_c`` at one theta, of shape (P, P)."""
 
     @property
-    def hessians(self) -> Array:
-        """The Hessian of every context's mean loss, of shape (C, P, P)."""
+    def hessians(self) -> Array | Stack:
+        """The Hessian of every context's mean loss, of shape (C, P, P); a stack where they are not in memory."""
 
     @property
-    def moments(self) -> Array:
-        """The mean of ``g_i g_i'`` in every context, ``g_i`` the gradient of a row's loss; of shape (C, P, P)."""
+    def moments(self) -> Array | Stack:
+        """The mean of ``g_i g_i'`` in every context, ``g_i`` the gradient of a row's loss; the same."""
 
     def majorant(self, weights: Array) -> Array | None:
         """Return a matrix above the Hessian of ``sum_c weights_c value_c`` wherever theta is; None if there is none."""
@@ -75,7 +76,7 @@ class Slopes(Protocol):
         """The dual value of each problem at its theta, without the ridge."""
 
     @property
-    def gram(self) -> Array:
+    def gram(self) -> Array | Stack:
         """Each problem's weighted Gram matrix of how readily slopes move, of shape (B, P, P)."""
 
     def moved(self, move: Array) -> Slopes:
@@ -92,6 +93,14 @@ class Part(Protocol):
     @property
     def at_hand(self) -> bool:
         """Whether a look at the rows is cheap."""
+
+    @property
+    def knows_predictions(self) -> bool:
+        """Whether predictions stay known where rows have been looked at, so that two places can be compared."""
+
+    @property
+    def rounding(self) -> float:
+        """Share of a sum by which two looks at the same place may differ."""
 
     @property
     def coefficients(self) -> Coefficients:
@@ -131,6 +140,14 @@ class Rows(Protocol):
     def at_hand(self) -> bool:
         """Whether a look at the rows is cheap; else every look is a pass that is thought about twice."""
 
+    @property
+    def knows_predictions(self) -> bool:
+        """Whether predictions stay known where rows have been looked at, so that two places can be compared."""
+
+    @property
+    def computes_here(self) -> bool:
+        """Whether products with rows may be taken by the threads of this process."""
+
     def forms_hessian(self, alpha: float) -> bool:
         """Tell whether a square matrix of the size of theta is affordable, and worth its price, beside a ridge."""
 
@@ -168,6 +185,3 @@ class Rows(Protocol):
 
     def finish(self) -> None:
         """Forget what was kept in case the work is cut short: it is done."""
-
-    def solve(self, matrices: Array, rhs: Array) -> Array:
-        """Solve many small systems, as :func:`counterpoise.linalg.solve_stack` does, wherever that is fast."""

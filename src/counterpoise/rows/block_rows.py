@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from counterpoise.linalg import solve_stack
 from counterpoise.losses import Loss
 from counterpoise.rows._base import Array, Codes
 from counterpoise.rows.blocks import SHARED, Answer, Block, Blocks, of_all, of_contexts, of_problems
@@ -245,7 +244,7 @@ class BlockSlopes:
     @property
     def gram(self) -> Array:
         """How readily rows move, known before the first move."""
-        return self._answer.gram.copy()
+        return self._answer.gram
 
     def moved(self, move: Array) -> BlockSlopes:
         return replace(self, question=replace(self.question, moves=(*self.question.moves, move)))
@@ -272,6 +271,9 @@ class BlockRows:
     _heights: dict[float, float] = field(default_factory=dict, repr=False)
 
     at_hand = False
+    knows_predictions = False
+    computes_here = True
+    rounding = 1e-13
 
     @property
     def coefficients(self) -> Coefficients:
@@ -340,10 +342,6 @@ class BlockRows:
     def parts(self) -> list[tuple[Codes, Callable[[], AllContexts]]]:
         """Return all contexts as one part: they share the passes."""
         return [(np.arange(self.n_contexts), lambda: AllContexts(self, np.ones(self.n_contexts, dtype=bool)))]
-
-    def solve(self, matrices: Array, rhs: Array) -> Array:
-        """Solve many small systems."""
-        return solve_stack(matrices, rhs)
 
 
 @dataclass(eq=False)

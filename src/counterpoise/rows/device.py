@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,43 +18,225 @@ except ImportError as error:
     raise ImportError("rows on a device need torch. Run: pip install 'counterpoise[torch]'") from error
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.linalg import solve_stack
-from counterpoise.losses import Logistic, Loss, Multinomial, Poisson, Squared
-from counterpoise.rows._base import Codes
+from counterpoise.losses import Loss
+from counterpoise.rows._base import Array, Codes
+from counterpoise.rows.blocks import Block, BlocksInMemory
+from counterpoise.rows.device_folds import TorchFolds
+from counterpoise.rows.device_losses import TensorMath, Truncated, in_tensors
+from counterpoise.rows.device_stack import Rounding, TorchStack, host
 from counterpoise.rows.elsewhere import AllContexts
 from counterpoise.rows.layouts import Coefficients
-
-Array = NDArray[np.float64]
+from counterpoise.rows.memory import MemoryRows
+from counterpoise.rows.slopes import RowSlopes
 
 _BLOCK_BYTES = 1 << 30
 """Memory of what is made of the rows at once."""
 
-_LARGEST_TILE = 256
+_KEPT_BYTES = 1 << 31
+"""Memory of the Hessians of all contexts up to which they are kept where they were asked for."""
+
+_LONGEST_TILE = 4096
+_SHORTEST_TILE = 8
+
+_SPREAD = 1024
+"""Tiles that keep a device busy."""
+
+_QUICK = 1 << 22
+"""Entries of X in single precision from which products are taken in single precision."""
+
+_ALIGNED = 8
+"""Columns are filled up to a multiple of this, for tensor cores."""
+
+_REMEMBERED = 4
+"""Places, shared by all contexts, whose sums are remembered."""
+
+
+@dataclass(frozen=True, eq=False)
+class TorchTiles:
+    """Features in tiles of one group of rows each, with a column of ones for the intercept; sums are in memory.
+
+    Products with a tile are one small matrix product, and many of those are one launch. Tiles are filled up with rows
+    of zeros, columns up to a width that suits the device. See :class:`counterpoise.rows.layouts.Layout`, of which this
+    is one whose rows are tensors.
+
+    Attributes
+    ----------
+    X : Tensor of shape (n_tiles, tile, columns)
+    coefficients : Coefficients
+    owner : Tensor of shape (n_tiles,)
+        The group of each tile, ascending.
+    n_groups : int
+    is_quick : bool
+        Whether X is in single precision and products with it are too; else they are in double precision. Sums over
+        tiles always are.
+    """
+
+    X: Tensor
+    coefficients: Coefficients
+    owner: Tensor
+    n_groups: int
+    is_quick: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Tiles, and rows of each."""
+        return int(self.X.shape[0]), int(self.X.shape[1])
+
+    @property
+    def _n_rows(self) -> int:
+        return int(self.X.shape[0] * self.X.shape[1])
+
+    @cached_property
+    def pooled(self) -> TorchTiles:
+        """The same rows as one group."""
+        return replace(self, owner=torch.zeros_like(self.owner), n_groups=1)
+
+    @cached_property
+    def _per_group(self) -> int:
+        """Tiles of every group where all have as many, else 0."""
+        tiles = torch.bincount(self.owner, minlength=self.n_groups)
+        least, most = int(tiles.min()), int(tiles.max())
+        return most if least == most else 0
+
+    def pieces(self, bytes_per_entry: int) -> Iterator[slice]:
+        """Yield tiles in pieces of which a copy fits the memory set aside."""
+        n, tile = self.shape
+        step = max(1, _BLOCK_BYTES // (bytes_per_entry * self.X.shape[2] * max(tile, self.X.shape[2])))
+        for first in range(0, n, step):
+            yield slice(first, min(first + step, n))
+
+    # --- from groups to rows, and back -------------------------------------------------------------------------------
+
+    def there(self, values: NDArray[Any]) -> Tensor:
+        """Return an array as a tensor beside the rows."""
+        return torch.tensor(values, device=self.X.device)
+
+    def each(self, values: NDArray[Any]) -> Tensor:
+        """Repeat each group's values for its rows: (B, ...) -> (n, ...)."""
+        found = self.there(values)[self.owner]
+        return found[:, None].expand(-1, self.shape[1], *found.shape[1:]).reshape(-1, *found.shape[1:])
+
+    def summed(self, tiles: Tensor) -> Tensor:
+        """Sum what tiles have in double precision within each group: (n_tiles, ...) -> (B, ...)."""
+        if self.n_groups == 1:
+            return tiles.sum(0, keepdim=True)
+        if self._per_group:
+            return tiles.reshape(self.n_groups, self._per_group, *tiles.shape[1:]).sum(1)
+        return self._zeros(*tiles.shape[1:]).index_add_(0, self.owner, tiles)
+
+    def _zeros(self, *shape: int) -> Tensor:
+        return torch.zeros(self.n_groups, *shape, dtype=torch.float64, device=self.X.device)
+
+    def total(self, rows: Tensor) -> Array:
+        """Sum rows within each group: (n, ...) -> (B, ...)."""
+        return host(self.summed(rows.reshape(*self.shape, *rows.shape[1:]).sum(1)))
+
+    def least(self, rows: Tensor) -> Array:
+        """Return the smallest entry of each group: (n,) -> (B,)."""
+        tiles = rows.reshape(self.shape).amin(1)
+        out = torch.full((self.n_groups,), torch.inf, dtype=tiles.dtype, device=tiles.device)
+        return host(out.scatter_reduce_(0, self.owner, tiles, "amin"))
+
+    # --- products ----------------------------------------------------------------------------------------------------
+
+    def product(self, theta: Array) -> Tensor:
+        """Return every row's ``[x 1] theta_b``: (B, P), or (1, P) for all groups -> (n, n_outputs)."""
+        shape = self.coefficients
+        matrix = np.zeros((len(theta), shape.n_outputs, self.X.shape[2]))
+        matrix[:, :, : shape.width] = theta.reshape(len(theta), shape.n_outputs, shape.width)
+        if len(theta) == 1 and not matrix[:, :, : shape.n_features].any():
+            # Constant predictions need no look at the rows.
+            return self.there(matrix[0, :, shape.n_features : shape.width].sum(axis=1)).repeat(self._n_rows, 1)
+        across = self.there(matrix).transpose(1, 2)
+        across = across.float() if self.is_quick else across
+        with _in_single_precision(False):
+            if len(theta) == 1:
+                z = torch.cat([self._wide(tiles).flatten(0, 1) @ across[0] for tiles in self._products()])
+            else:
+                own = [torch.bmm(self._wide(tiles), across[self.owner[tiles]]) for tiles in self._products()]
+                z = torch.cat(own).flatten(0, 1)
+        return z.double()
+
+    def gather(self, rows: Tensor) -> Array:
+        """Return every group's ``sum_i rows_i (x) [x_i 1]``: (n, n_outputs) -> (B, P)."""
+        across = rows.reshape(*self.shape, -1).transpose(1, 2)
+        across = across.float() if self.is_quick else across
+        with _in_single_precision(False):
+            sums = torch.cat([torch.bmm(across[tiles], self._wide(tiles)) for tiles in self._products()])
+        found = self.summed(sums.double())[:, :, : self.coefficients.width]
+        return host(found.reshape(self.n_groups, -1))
+
+    def gram(self, curvature: Tensor, is_rough: bool = False) -> TorchStack:
+        """Return every group's ``sum_i curvature_i (x) [x_i 1] [x_i 1]'``: (n,), or (n, K, K) -> (B, P, P).
+
+        Rough ones of quick rows are products of rounded features; the stack knows how well.
+        """
+        shape, columns = self.coefficients, self.X.shape[2]
+        is_rough, outputs = is_rough and self.is_quick, shape.n_outputs
+        bend = curvature.reshape(*self.shape, outputs, outputs)
+        out = self._zeros(outputs, columns, outputs, columns)
+        for tiles in self.pieces(8):
+            X = self.X[tiles] if is_rough else self.X[tiles].double()
+            for k in range(outputs):
+                for m in range(k + 1):
+                    with _in_single_precision(is_rough):
+                        block = X.transpose(1, 2) @ (X * bend[tiles, :, k, m, None].to(X.dtype))
+                    self._add(out[:, k, :, m, :], tiles, block.double())
+        for k in range(outputs):
+            for m in range(k):
+                out[:, m, :, k, :] = out[:, k, :, m, :].transpose(1, 2)
+        width = shape.width
+        found = out[:, :, :width, :, :width].reshape(self.n_groups, outputs * width, outputs * width)
+        if not is_rough:
+            return TorchStack(found)
+        on_cuda = self.X.is_cuda
+        rounding = Rounding(2.0**-11 if on_cuda else 2.0**-24, self.shape[1] * 2.0**-23)
+        return TorchStack(0.5 * (found + found.transpose(1, 2)), rounding)
+
+    def _add(self, out: Tensor, tiles: slice, block: Tensor) -> None:
+        if self.n_groups == 1:
+            out += block.sum(0)
+        elif len(block) == len(self.X) and self._per_group:
+            out += self.summed(block)
+        else:
+            out.index_add_(0, self.owner[tiles], block)
+
+    def _products(self) -> Iterator[slice]:
+        """Yield pieces for products: all tiles at once, unless they have to be widened first."""
+        if self.X.dtype == torch.float64 or self.is_quick:
+            yield slice(0, len(self.X))
+        else:
+            yield from self.pieces(8)
+
+    def _wide(self, tiles: slice) -> Tensor:
+        return self.X[tiles] if self.is_quick else self.X[tiles].double()
 
 
 @dataclass(frozen=True, eq=False)
 class TorchRows:
-    """Rows as tensors, in tiles of one context each; sums are taken in double precision, whatever X is stored in.
-
-    Products with a tile are one small matrix product, and many of those are one launch. Tiles are filled up with rows
-    of no weight.
+    """Rows as tensors; sums are taken in double precision, whatever X is stored in.
 
     Attributes
     ----------
-    X : Tensor of shape (n_tiles, tile, n_features)
-    target, weight : Tensor of shape (n_tiles, tile)
-        In double precision; weights add up to one in each context.
-    owner : Tensor of shape (n_tiles,)
-        The context of each tile.
+    tiles : TorchTiles
+        The features, those of one context after the other.
+    target : Tensor of shape (n,) or (n, target_columns)
+        Of the rows of all tiles, in double precision, as is
+    weight : Tensor of shape (n,)
+        that adds up to one in each context.
+    n_rows : int
+        Rows that were passed; others fill up tiles, and have no weight.
+    together : ndarray of shape (n_rows,), optional
+        Which rows, context by context, are held out together; each by itself when not given.
     """
 
-    X: Tensor
+    tiles: TorchTiles
     target: Tensor
     weight: Tensor
-    owner: Tensor
-    n_contexts: int
     loss: Loss
-    fit_intercept: bool = True
+    n_rows: int
+    together: NDArray[np.intp] | None = None
+    _known: dict[bytes, TorchSums] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -65,122 +248,229 @@ class TorchRows:
         n_contexts: int,
         loss: Loss,
         fit_intercept: bool = True,
+        is_quick: bool | None = None,
+        together: NDArray[np.intp] | None = None,
     ) -> TorchRows:
-        """Lay rows out in tiles; ``codes`` are the contexts of rows, in any order."""
-        if type(loss) not in _POINTWISE:
+        """Lay rows out in tiles; ``codes`` are the contexts of rows, in any order.
+
+        ``is_quick`` asks for products in single precision, of an X that is; by default where there are many. Every
+        prediction is then rounded to a relative 1e-7 or so, by which no risk moves as much as a millionth.
+        """
+        if in_tensors(loss) is None:
             raise InvalidInputError(
                 f"the {loss.name} loss is not fitted on a device; choose a logistic, linear or Poisson model, or pass "
                 "numpy arrays."
             )
         target, weight = (torch.as_tensor(rows, dtype=torch.float64, device=X.device) for rows in (target, weight))
         counts = np.bincount(codes, minlength=n_contexts)
-        # Small contexts get small tiles, so that filling up costs little.
-        tile = int(np.clip(2 ** int(np.log2(max(counts.mean() / 4.0, 1.0))), 8, _LARGEST_TILE))
+        shape = Coefficients(loss.n_outputs, int(X.shape[1]), fit_intercept)
+        tile = _tile_length(counts, shape.width)
         tiles = -(-counts // tile)
-        order = np.argsort(codes, kind="stable")
         starts, first = np.cumsum(counts) - counts, (np.cumsum(tiles) - tiles) * tile
-        place = np.repeat(first - starts, counts) + np.arange(len(codes))
-        source = np.zeros(int(tiles.sum()) * tile, dtype=np.intp)
-        source[place] = order
-        filled = np.zeros(len(source), dtype=bool)
-        filled[place] = True
-        index = torch.as_tensor(source, device=X.device)
-        real = torch.as_tensor(filled, device=X.device)
-        laid = X[index] * real[:, None]
-        shape = (-1, tile)
-        return cls(
-            laid.reshape(-1, tile, X.shape[1]),
-            (target[index] * real).reshape(shape),
-            (weight[index] * real).reshape(shape),
-            torch.as_tensor(np.repeat(np.arange(n_contexts), tiles), device=X.device),
-            n_contexts,
-            loss,
-            fit_intercept,
+        order = np.arange(len(codes))
+        if (codes[1:] < codes[:-1]).any():
+            order = np.argsort(codes, kind="stable")
+        owner, place = (
+            np.repeat(np.arange(n_contexts), tiles),
+            np.repeat(first - starts, counts) + np.arange(len(codes)),
         )
+        # The first row of its context fills a tile up, without a weight.
+        source = np.repeat(order[np.minimum(starts, len(codes) - 1)][owner], tile)
+        source[place] = order
+        is_real = np.zeros(len(source), dtype=bool)
+        is_real[place] = True
+        index = torch.as_tensor(source, device=X.device)
+        columns = -(-max(shape.width, 1) // _ALIGNED) * _ALIGNED
+        laid = X.new_zeros(len(source), columns)
+        step = max(1, _BLOCK_BYTES // (8 * columns))
+        for begin in range(0, len(source), step):
+            laid[begin : begin + step, : shape.n_features] = X[index[begin : begin + step]]
+        if fit_intercept:
+            laid[:, shape.n_features] = 1.0
+        many = X.numel() >= _QUICK if is_quick is None else is_quick
+        # A dual point has to balance more closely than products in single precision tell.
+        quick = bool(many) and X.dtype == torch.float32 and not loss.is_hinged
+        there = torch.as_tensor(owner, device=X.device)
+        held = TorchTiles(laid.reshape(-1, tile, columns), shape, there, n_contexts, quick)
+        weight = weight[index] * torch.as_tensor(is_real, device=X.device)
+        kept = None if together is None else together[order]
+        return cls(held, target[index], weight, loss, len(codes), kept)
 
     at_hand = False
+    knows_predictions = True
+    computes_here = False
 
-    @cached_property
+    @property
+    def n_contexts(self) -> int:
+        """Contexts."""
+        return self.tiles.n_groups
+
+    @property
     def coefficients(self) -> Coefficients:
         """The shape of theta."""
-        return Coefficients(self.loss.n_outputs, int(self.X.shape[2]), self.fit_intercept)
+        return self.tiles.coefficients
+
+    @property
+    def rounding(self) -> float:
+        """Share of a sum by which two looks at the same place may differ."""
+        return 1e-8 if self.tiles.is_quick else 1e-13
 
     def forms_hessian(self, alpha: float) -> bool:
         """A square matrix is formed whatever its size."""
         return True
 
-    @property
+    @cached_property
     def pointwise(self) -> Any:
         """The loss, in tensors."""
-        return _POINTWISE[type(self.loss)]
+        return in_tensors(self.loss)
 
     @cached_property
     def reach(self) -> Array:
         """The largest absolute value of each column."""
-        return _host(torch.maximum(self.X.amax(dim=(0, 1)), -self.X.amin(dim=(0, 1))))
+        flat = self.tiles.X.flatten(0, 1)
+        least, most = torch.aminmax(flat, dim=0)
+        return host(torch.maximum(most, -least))[: self.coefficients.n_features]
 
     @cached_property
     def typical(self) -> float:
         """A constant prediction that makes sense."""
-        means = _host(self._total((self.weight * self.target).sum(1)))
+        if self.loss.is_hinged:
+            hinge: Any = self.loss.pieces(self.target)[0]  # type: ignore[arg-type]
+            return _weighted_median(hinge, self.weight)
+        means = self.tiles.total(self.weight * self.target)
         return self.loss.typical(means, np.ones(len(means)))
 
     @cached_property
     def lowest(self) -> Array:
         """Each context's mean lowest loss."""
-        floor = self.pointwise.lowest(self.target.reshape(-1)).reshape(self.weight.shape)
-        return _host(self._total((self.weight * floor).sum(1)))
+        floor = self.pointwise.lowest(self.target)
+        return self.tiles.total(self.weight * torch.where(self.weight > 0.0, floor, 0.0))
 
     def above_lowest(self, constant: float) -> float:
         """Return how far the mean loss of a constant prediction is above the lowest, on average over contexts."""
-        target = self.target.reshape(-1)
-        z = torch.full((len(target), self.loss.n_outputs), constant, dtype=torch.float64, device=target.device)
-        value, lowest = self.pointwise.value(target, z), self.pointwise.lowest(target)
-        above = value - lowest + 1e-3 * torch.maximum(value.abs(), lowest.abs())
-        return float((self.weight.reshape(-1) * above).sum()) / self.n_contexts
+        z = torch.full(
+            (len(self.weight), self.loss.n_outputs), constant, dtype=torch.float64, device=self.target.device
+        )
+        value, lowest = self.pointwise.value(self.target, z), self.pointwise.lowest(self.target)
+        known = torch.isfinite(lowest)
+        above = torch.where(known, value - lowest, value.abs())
+        # A perfect constant leaves nothing above the floor; rounding is then relative to the floor itself.
+        size = torch.maximum(value.abs(), torch.where(known, lowest.abs(), 0.0))
+        return float((self.weight * (above + 1e-3 * size)).sum()) / self.n_contexts
+
+    @cached_property
+    def whole(self) -> TorchPart:
+        """All contexts side by side."""
+        return TorchPart(self.tiles, self.target, self.weight, self.loss)
+
+    @cached_property
+    def blocks(self) -> BlocksInMemory:
+        """The rows as one block, for questions that keep a state of every row."""
+        return BlocksInMemory([Block(np.arange(self.n_contexts), self, self.whole)])  # type: ignore[arg-type]
+
+    def drift(self, direction: Array) -> Array:
+        """Return how fast each risk of a hinged loss changes in the end along a direction."""
+        _, _, left, right = self.loss.pieces(self.target)  # type: ignore[arg-type]
+        move = self.tiles.product(direction[None])[:, 0]
+        return self.tiles.total(self.weight * torch.where(move > 0, right, left) * move)  # type: ignore[call-overload]
 
     def at(self, theta: Array, expecting: Array | None = None) -> TorchSums:
-        """Return sums at one theta, or at one for each context."""
-        return TorchSums(self, np.asarray(theta, dtype=np.float64))
+        """Return sums at one theta, or at one for each context; those at one are remembered for a while."""
+        theta = np.asarray(theta, dtype=np.float64)
+        if theta.ndim == 2 and (theta == theta[0]).all():
+            theta = theta[0]
+        if theta.ndim == 2:
+            return TorchSums(self, theta)
+        key = theta.tobytes()
+        if key not in self._known:
+            while len(self._known) >= _REMEMBERED:
+                del self._known[next(iter(self._known))]
+            self._known[key] = TorchSums(self, theta)
+        return self._known[key]
 
     def finish(self) -> None:
-        """Nothing was kept."""
+        """Forget what was remembered."""
+        self._known.clear()
 
     def parts(self) -> list[tuple[Codes, Callable[[], AllContexts]]]:
         """Return all contexts as one part: they share the passes."""
         return [(np.arange(self.n_contexts), lambda: AllContexts(self, np.ones(self.n_contexts, dtype=bool)))]
 
-    def solve(self, matrices: Array, rhs: Array) -> Array:
-        """Solve the systems by Cholesky on the device, and those that are too nearly singular on the host."""
-        stack, right = (torch.as_tensor(values, device=self.X.device) for values in (matrices, rhs))
-        diagonal = torch.diagonal(stack, dim1=1, dim2=2)
-        scale = torch.where(diagonal > 0, diagonal, 1.0).rsqrt()
-        scaled = stack * scale[:, :, None] * scale[:, None, :]
-        torch.diagonal(scaled, dim1=1, dim2=2).add_(1e-15)
-        factors, failed = torch.linalg.cholesky_ex(scaled)
-        found = _host(scale * torch.cholesky_solve((scale * right)[:, :, None], factors)[:, :, 0])
-        doubtful = (failed.cpu().numpy() > 0) | ~np.isfinite(found).all(axis=1)
-        if doubtful.any():
-            found[doubtful] = solve_stack(matrices[doubtful], rhs[doubtful])
+    # --- some of the rows --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def real(self) -> Tensor:
+        """The places of rows that were passed, context by context."""
+        return torch.nonzero(self.weight)[:, 0]
+
+    @cached_property
+    def codes(self) -> Tensor:
+        """Their contexts."""
+        return self.tiles.owner[self.real // self.tiles.shape[1]]
+
+    @cached_property
+    def ledger(self) -> MemoryRows:
+        """What is known of them beside their features, in memory."""
+        sizes = torch.bincount(self.codes, minlength=self.n_contexts).cpu().numpy()
+        target, weight = host(self.target[self.real]), host(self.weight[self.real])
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        X = np.zeros((len(weight), 0))
+        return MemoryRows(X, target, weight, starts, self.loss, self.coefficients.fit_intercept, self.together)
+
+    def folded(self, n_folds: int, folds: NDArray[np.intp] | None = None) -> TorchFolds:
+        """Return the rows dealt to folds: these, or along their targets."""
+        return TorchFolds.dealt(self, n_folds) if folds is None else TorchFolds.given(self, folds, n_folds)
+
+    def reweighted(self, weight: Tensor) -> TorchRows:
+        """Return the rows with other weights, which add up to one in each context."""
+        other = replace(self, weight=weight, _known={})
+        vars(other)["reach"] = self.reach
+        return other
+
+    def as_one(self, shares: Array) -> TorchRows:
+        """Return all rows as one context, in which each has a share."""
+        weight = self.weight * self.tiles.each(shares / shares.sum())
+        one = replace(self, tiles=self.tiles.pooled, weight=weight, _known={})
+        vars(one)["reach"] = self.reach
+        return one
+
+    def thinned(self, every: int) -> TorchRows:
+        """Return one row in so many of each tile."""
+        tiles = replace(self.tiles, X=self.tiles.X[:, ::every].contiguous())
+
+        def some(rows: Tensor) -> Tensor:
+            return rows.reshape(*self.tiles.shape, *rows.shape[1:])[:, ::every].reshape(-1, *rows.shape[1:])
+
+        weight = some(self.weight)
+        weight = weight / tiles.each(tiles.total(weight))
+        return TorchRows(tiles, some(self.target), weight, self.loss, int((weight > 0.0).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class TorchPart:
+    """Contexts side by side, for hinged losses: a :class:`counterpoise.rows.memory.MemoryPart` with tensors as rows."""
+
+    layout: TorchTiles
+    target: Tensor
+    weight: Tensor
+    loss: Loss
+
+    xp: ClassVar[Any] = TensorMath
+
+    @property
+    def pooled(self) -> TorchTiles:
+        """The same rows as one group."""
+        return self.layout.pooled
+
+    def losses(self, predictions: Tensor) -> Tensor:
+        """Return the loss of each row."""
+        found: Tensor = in_tensors(self.loss).value(self.target, predictions[:, None])
         return found
-
-    def zeros(self, *shape: int) -> Tensor:
-        """Return zeros for each context."""
-        return torch.zeros(self.n_contexts, *shape, dtype=torch.float64, device=self.X.device)
-
-    def _total(self, tiles: Tensor) -> Tensor:
-        return self.zeros().index_add_(0, self.owner, tiles)
-
-    def pieces(self, copies: int) -> Iterator[slice]:
-        """Yield tiles in pieces of which a few copies in double precision fit the memory set aside."""
-        step = max(1, _BLOCK_BYTES // (8 * self.coefficients.width * self.X.shape[1] * copies))
-        for first in range(0, len(self.X), step):
-            yield slice(first, min(first + step, len(self.X)))
 
 
 @dataclass(frozen=True, eq=False)
 class TorchSums:
-    """Sums over rows on a device, by one pass for the gradients and one for each Hessian."""
+    """Sums over rows on a device; predictions are kept there, and every sum is computed when first asked for."""
 
     rows: TorchRows
     theta: Array
@@ -189,123 +479,137 @@ class TorchSums:
     @property
     def _loss(self) -> Any:
         """The loss, or what is left of it without what is nearly lost."""
-        return _Truncated(self.rows.pointwise, self.cut) if self.cut > 0.0 else self.rows.pointwise
+        return Truncated(self.rows.pointwise, self.cut) if self.cut > 0.0 else self.rows.pointwise
 
     @cached_property
-    def _at(self) -> Tensor:
-        shape = self.rows.coefficients
-        matrix = self.theta.reshape(*self.theta.shape[:-1], shape.n_outputs, shape.width)
-        return torch.tensor(matrix, device=self.rows.X.device)
+    def predictions(self) -> Tensor:
+        """Predictions of the rows of all tiles, always (n, n_outputs)."""
+        return self.rows.tiles.product(np.atleast_2d(self.theta))
 
     @cached_property
-    def _sums(self) -> tuple[Array, Array, Array]:
-        rows, shape, loss = self.rows, self.rows.coefficients, self._loss
-        values, sizes = rows.zeros(), rows.zeros()
-        gradients = rows.zeros(shape.n_outputs, shape.width)
-        for tiles in rows.pieces(2):
-            X, weight, owner = rows.X[tiles].double(), rows.weight[tiles], rows.owner[tiles]
-            target, z = rows.target[tiles].reshape(-1), self._predictions(X, owner)
-            slopes = loss.gradient(target, z)
-            values.index_add_(0, owner, (weight * loss.value(target, z).reshape(weight.shape)).sum(1))
-            sizes.index_add_(0, owner, (weight * slopes.abs().amax(1).reshape(weight.shape)).sum(1))
-            pulling = weight[:, None, :] * slopes.reshape(*weight.shape, -1).transpose(1, 2)
-            gradients[:, :, : shape.n_features].index_add_(0, owner, pulling @ X)
-            if shape.fit_intercept:
-                gradients[:, :, -1].index_add_(0, owner, pulling.sum(2))
-        return _host(values), _host(gradients).reshape(rows.n_contexts, -1), _host(sizes)
-
-    @property
     def values(self) -> Array:
-        return self._sums[0]
+        """Mean losses of contexts."""
+        return self.rows.tiles.total(self.rows.weight * self._loss.value(self.rows.target, self.predictions))
 
-    @property
+    @cached_property
     def gradients(self) -> Array:
-        return self._sums[1]
+        """Their gradients."""
+        slopes = self._loss.gradient(self.rows.target, self.predictions)
+        return self.rows.tiles.gather(self.rows.weight[:, None] * slopes)
 
-    @property
+    @cached_property
     def sizes(self) -> Array:
-        return self._sums[2]
+        """Mean absolute slopes."""
+        slopes = self._loss.gradient(self.rows.target, self.predictions)
+        return self.rows.tiles.total(self.rows.weight * slopes.abs().amax(1))
+
+    @cached_property
+    def _bend(self) -> Tensor:
+        """The weighted curvature of every row: (n, n_outputs, n_outputs)."""
+        bend: Tensor = self._loss.curvature(self.rows.target, self.predictions)
+        return bend * self.rows.weight[:, None, None]
 
     def hessian(self, weights: Array) -> Array:
-        """Return the Hessian of a mixture of contexts at one theta."""
-        rows, shape = self.rows, self.rows.coefficients
-        per_context = torch.tensor(weights, dtype=torch.float64, device=rows.X.device)
-        outputs, width = shape.n_outputs, shape.width
-        out = torch.zeros(outputs, width, outputs, width, dtype=torch.float64, device=rows.X.device)
-        for tiles in rows.pieces(3):
-            X, owner = rows.X[tiles].double(), rows.owner[tiles]
-            bend = self._bend(X, tiles) * per_context[owner].repeat_interleave(X.shape[1])[:, None, None]
-            flat = self._bordered(X).reshape(-1, width)
-            for k, m in self._pairs():
-                block = flat.T @ (flat * bend[:, k, m, None])
-                out[k, :, m, :] += block
-                if m < k:
-                    out[m, :, k, :] += block
-        return _host(out).reshape(outputs * width, outputs * width)
+        """Return the Hessian of a mixture of contexts at one theta; of quick rows a matrix that is not above it."""
+        tiles = self.rows.tiles
+        if 8 * tiles.n_groups * self.theta.size**2 <= _KEPT_BYTES:
+            mixed = self.rough_hessians.below().mixed(weights)
+            if not tiles.is_quick or _is_positive(mixed):
+                return mixed
+            return self.hessians.mixed(weights)
+        each = tiles.each(np.asarray(weights, dtype=np.float64))
+        return np.asarray(tiles.pooled.gram(self._bend * each[:, None, None]))[0]
 
-    @property
-    def hessians(self) -> Array:
+    @cached_property
+    def hessians(self) -> TorchStack:
         """The Hessian of every context's mean loss."""
-        return self._grams(self._bend)
+        return self.rows.tiles.gram(self._bend)
+
+    @cached_property
+    def rough_hessians(self) -> TorchStack:
+        """The same, of products as quick as the rows allow; the stack knows how far off it may be."""
+        return self.rows.tiles.gram(self._bend, is_rough=True) if self.rows.tiles.is_quick else self.hessians
 
     @property
-    def moments(self) -> Array:
+    def moments(self) -> TorchStack:
         """The mean product of every context's row gradients."""
-        return self._grams(self._squares)
-
-    def _grams(self, of_rows: Callable[[Tensor, slice], Tensor]) -> Array:
-        """Return every context's ``sum_i A_i (x) [x_i 1] [x_i 1]'``, ``A_i`` a matrix of each row of some tiles."""
-        rows, shape = self.rows, self.rows.coefficients
-        outputs, width = shape.n_outputs, shape.width
-        out = rows.zeros(outputs, width, outputs, width)
-        # What comes out of a tile may be larger than the tile.
-        for tiles in rows.pieces(3 + width // rows.X.shape[1]):
-            X = rows.X[tiles].double()
-            bend, bordered = of_rows(X, tiles), self._bordered(X)
-            for k, m in self._pairs():
-                block = bordered.transpose(1, 2) @ (bordered * bend[:, k, m].reshape(*bordered.shape[:2], 1))
-                out[:, k, :, m, :].index_add_(0, rows.owner[tiles], block)
-                if m < k:
-                    out[:, m, :, k, :].index_add_(0, rows.owner[tiles], block)
-        return _host(out).reshape(rows.n_contexts, outputs * width, outputs * width)
+        slopes = self._loss.gradient(self.rows.target, self.predictions)
+        squares = slopes[:, :, None] * slopes[:, None, :] * self.rows.weight[:, None, None]
+        return self.rows.tiles.gram(squares)
 
     def majorant(self, weights: Array) -> None:
         """Nothing is known that lies above everywhere."""
 
     def truncated(self, cut: float) -> TorchSums:
         """Return the sums of a loss that lies below."""
-        return TorchSums(self.rows, self.theta, cut)
+        rest = TorchSums(self.rows, self.theta, cut)
+        vars(rest)["predictions"] = self.predictions
+        return rest
 
-    def slopes(self, weights: Array | None) -> Any:
-        """There are no hinged losses on a device."""
-        raise NotImplementedError
+    def moved_each(self, other: TorchSums) -> Array:
+        """Return how far the predictions of any row of a context are from those elsewhere; of several, their range."""
+        change = self.predictions - other.predictions
+        far = change.abs()[:, 0] if change.shape[1] == 1 else change.amax(1) - change.amin(1)
+        return -self.rows.tiles.least(-far)
 
-    def _bend(self, X: Tensor, tiles: slice) -> Tensor:
-        """Return the weighted curvature of every row of some tiles: (n, n_outputs, n_outputs)."""
-        z = self._predictions(X, self.rows.owner[tiles])
-        bend: Tensor = self._loss.curvature(self.rows.target[tiles].reshape(-1), z)
-        return bend * self.rows.weight[tiles].reshape(-1, 1, 1)
+    def moved(self, other: TorchSums) -> float:
+        """Return the same of any row at all."""
+        return float(self.moved_each(other).max())
 
-    def _squares(self, X: Tensor, tiles: slice) -> Tensor:
-        """Return the weighted products of every row's slopes: (n, n_outputs, n_outputs)."""
-        z = self._predictions(X, self.rows.owner[tiles])
-        slopes: Tensor = self._loss.gradient(self.rows.target[tiles].reshape(-1), z)
-        return slopes[:, :, None] * slopes[:, None, :] * self.rows.weight[tiles].reshape(-1, 1, 1)
+    def slopes(self, weights: Array | None) -> RowSlopes:
+        """Return the slopes of a hinged loss, of a mixture of contexts or of every context."""
+        part, tiles, weight = self.rows.whole, self.rows.tiles, self.rows.weight
+        layout: Any = tiles if weights is None else tiles.pooled
+        mixed: Any = weight if weights is None else weight * tiles.each(weights)
+        bend, v = (
+            self._loss.curvature(self.rows.target, self.predictions),
+            self._loss.gradient(self.rows.target, self.predictions),
+        )
+        rows: Any = (mixed, self.predictions[:, 0], v[:, 0], bend[:, 0, 0], torch.ones_like(weight))
+        return RowSlopes.inside(part, layout, *rows)
 
-    def _pairs(self) -> Iterator[tuple[int, int]]:
-        return ((k, m) for k in range(self.rows.loss.n_outputs) for m in range(k + 1))
 
-    def _bordered(self, X: Tensor) -> Tensor:
-        return torch.cat([X, X.new_ones(*X.shape[:2], 1)], dim=2) if self.rows.fit_intercept else X
+def _is_positive(matrix: Array) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
-    def _predictions(self, X: Tensor, owner: Tensor) -> Tensor:
-        """Return predictions of the rows of some tiles, always (n, n_outputs)."""
-        shape = self.rows.coefficients
-        own = self._at if self._at.ndim == 2 else self._at[owner]
-        z = X @ own[..., : shape.n_features].transpose(-1, -2)
-        if shape.fit_intercept:
-            z = z + own[..., shape.n_features].reshape(-1, 1, shape.n_outputs)
-        return z.reshape(-1, shape.n_outputs)
+
+def _weighted_median(values: Tensor, weight: Tensor) -> float:
+    """As :func:`counterpoise.losses._base.weighted_median`."""
+    ordered, order = torch.sort(values)
+    total = torch.cumsum(weight[order], 0)
+    place = int(torch.searchsorted(total, (0.5 - 1e-12) * total[-1]))
+    return float(ordered[min(place, len(ordered) - 1)])
+
+
+def _tile_length(counts: NDArray[np.intp], width: int) -> int:
+    """Return how long tiles are: so long that they are few, so short that filling them up costs little."""
+    n = int(counts.sum())
+    longest = int(np.clip(n // _SPREAD, _SHORTEST_TILE, _LONGEST_TILE))
+    choices = np.unique(8 * np.ceil(np.geomspace(_SHORTEST_TILE, longest, 64) / 8.0).astype(np.intp))
+    # A tile's Gram matrix is as many rows to write and to add up as it has columns.
+    costs = [int((-(-counts // tile)).sum()) * (int(tile) + width) for tile in choices]
+    return int(choices[int(np.argmin(costs))])
+
+
+@contextmanager
+def _in_single_precision(rounds_features: bool) -> Iterator[None]:
+    """Let products of single precision round their factors further (TF32), or see that they do not."""
+    backend: Any = torch.backends.cuda.matmul
+    name, value = (
+        ("fp32_precision", "tf32" if rounds_features else "ieee")
+        if hasattr(backend, "fp32_precision")
+        else ("allow_tf32", rounds_features)
+    )
+    before = getattr(backend, name)
+    setattr(backend, name, value)
+    try:
+        yield
+    finally:
+        setattr(backend, name, before)
 
 
 def sent(X: Any, device: Any) -> Tensor:
@@ -324,123 +628,3 @@ def sent(X: Any, device: Any) -> Tensor:
     if not bool(torch.isfinite(rows).all()):
         raise InvalidInputError("X holds NaN or infinity. Impute, or drop those rows.")
     return rows
-
-
-class _Logistic:
-    """As :class:`counterpoise.losses.Logistic`."""
-
-    @staticmethod
-    def value(target: Tensor, z: Tensor) -> Tensor:
-        return torch.nn.functional.softplus((1.0 - 2.0 * target) * z[:, 0], threshold=1e9)
-
-    @staticmethod
-    def gradient(target: Tensor, z: Tensor) -> Tensor:
-        sign = 1.0 - 2.0 * target
-        return (sign * torch.sigmoid(sign * z[:, 0]))[:, None]
-
-    @staticmethod
-    def curvature(target: Tensor, z: Tensor) -> Tensor:
-        return (torch.sigmoid(z) * torch.sigmoid(-z))[:, :, None]
-
-    @staticmethod
-    def lowest(target: Tensor) -> Tensor:
-        return torch.zeros_like(target)
-
-
-class _Squared:
-    """As :class:`counterpoise.losses.Squared`."""
-
-    @staticmethod
-    def value(target: Tensor, z: Tensor) -> Tensor:
-        return 0.5 * (z[:, 0] - target) ** 2
-
-    @staticmethod
-    def gradient(target: Tensor, z: Tensor) -> Tensor:
-        return z - target[:, None]
-
-    @staticmethod
-    def curvature(target: Tensor, z: Tensor) -> Tensor:
-        return torch.ones_like(z)[:, :, None]
-
-    lowest = _Logistic.lowest
-
-
-class _Poisson:
-    """As :class:`counterpoise.losses.Poisson`."""
-
-    @staticmethod
-    def value(target: Tensor, z: Tensor) -> Tensor:
-        return torch.exp(z[:, 0]) - target * z[:, 0]
-
-    @staticmethod
-    def gradient(target: Tensor, z: Tensor) -> Tensor:
-        return torch.exp(z) - target[:, None]
-
-    @staticmethod
-    def curvature(target: Tensor, z: Tensor) -> Tensor:
-        return torch.exp(z)[:, :, None]
-
-    @staticmethod
-    def lowest(target: Tensor) -> Tensor:
-        return target - torch.special.xlogy(target, target)
-
-
-class _Multinomial:
-    """As :class:`counterpoise.losses.Multinomial`."""
-
-    @staticmethod
-    def value(target: Tensor, z: Tensor) -> Tensor:
-        return torch.nn.functional.cross_entropy(z, target.long(), reduction="none")
-
-    @staticmethod
-    def gradient(target: Tensor, z: Tensor) -> Tensor:
-        slopes = torch.softmax(z, dim=1)
-        rows = torch.arange(len(target), device=z.device)
-        slopes[rows, target.long()] -= 1.0
-        return slopes
-
-    @staticmethod
-    def curvature(target: Tensor, z: Tensor) -> Tensor:
-        q = torch.softmax(z, dim=1)
-        return torch.diag_embed(q) - q[:, :, None] * q[:, None, :]
-
-    lowest = _Logistic.lowest
-
-
-class _Truncated:
-    """As ``truncated`` of the losses: rows, or classes, in which less than a cut can be lost count as lost."""
-
-    def __init__(self, loss: Any, cut: float) -> None:
-        self.loss, self.cut = loss, cut
-
-    def _kept(self, target: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return which rows are kept, and predictions without the classes that are not."""
-        if self.loss is not _Multinomial:
-            return self.loss.value(target, z) - self.loss.lowest(target) > self.cut, z
-        kept = torch.softmax(z, dim=1) > self.cut
-        kept[torch.arange(len(target), device=z.device), target.long()] = True
-        return torch.ones_like(target, dtype=torch.bool), torch.where(kept, z, -torch.inf)
-
-    def value(self, target: Tensor, z: Tensor) -> Tensor:
-        kept, z = self._kept(target, z)
-        return torch.where(kept, self.loss.value(target, z), self.loss.lowest(target))
-
-    def gradient(self, target: Tensor, z: Tensor) -> Tensor:
-        kept, z = self._kept(target, z)
-        return torch.where(kept[:, None], self.loss.gradient(target, z), 0.0)
-
-    def curvature(self, target: Tensor, z: Tensor) -> Tensor:
-        kept, z = self._kept(target, z)
-        return torch.where(kept[:, None, None], self.loss.curvature(target, z), 0.0)
-
-
-_POINTWISE: dict[type[Loss], Any] = {
-    Logistic: _Logistic,
-    Squared: _Squared,
-    Poisson: _Poisson,
-    Multinomial: _Multinomial,
-}
-
-
-def _host(values: Tensor) -> Array:
-    return values.detach().to("cpu", torch.float64).numpy()

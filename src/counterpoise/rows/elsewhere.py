@@ -24,6 +24,16 @@ class AllContexts:
     at_hand = False
 
     @property
+    def knows_predictions(self) -> bool:
+        """Whether predictions stay known where rows have been looked at."""
+        return self.rows.knows_predictions
+
+    @property
+    def rounding(self) -> float:
+        """Share of a sum by which two looks at the same place may differ."""
+        return self.rows.rounding
+
+    @property
     def loss(self) -> Loss:
         """The loss."""
         return self.rows.loss
@@ -79,12 +89,23 @@ class SomeSums:
         return self.all.sizes[self.part.active]
 
     @property
-    def hessians(self) -> Array:
+    def hessians(self) -> Any:
         return self.all.hessians[self.part.active]
 
     @property
-    def moments(self) -> Array:
+    def rough_hessians(self) -> Any:
+        return self.all.rough_hessians[self.part.active]
+
+    @property
+    def moments(self) -> Any:
         return self.all.moments[self.part.active]
+
+    def is_here(self, other: SomeSums) -> bool:
+        """Tell whether these are sums of the same look."""
+        return self.all is other.all
+
+    def moved_each(self, other: SomeSums) -> Array:
+        return self.all.moved_each(other.all)[self.part.active]
 
     majorants = None
 

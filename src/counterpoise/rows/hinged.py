@@ -81,7 +81,8 @@ class RowModel:
         """Put every variable well inside its bounds, by a margin for each problem."""
         hinge, _, left, right = part.loss.pieces(part.target)
         beyond, room = own.product(theta)[:, 0] - hinge, own.each(margin)
-        above, below = np.maximum(beyond, 0.0) + room, np.maximum(-beyond, 0.0) + room
+        xp = part.xp
+        above, below = xp.maximum(beyond, 0.0) + room, xp.maximum(-beyond, 0.0) + room
         return cls(part, own, theta, 0.5 * (left + right) * part.layout.each(p), above, below, p, p_hat)
 
     @cached_property
@@ -105,13 +106,13 @@ class RowModel:
     def _high(self) -> Array:
         """Distance of v to its upper end."""
         _, _, left, right = self._pieces
-        return np.maximum(right * self._share - self.v, _HAIR * (right - left))
+        return self.part.xp.maximum(right * self._share - self.v, _HAIR * (right - left))
 
     @cached_property
     def _low(self) -> Array:
         """Distance of v to its lower end."""
         _, _, left, right = self._pieces
-        return np.maximum(self.v - left * self._share, _HAIR * (right - left))
+        return self.part.xp.maximum(self.v - left * self._share, _HAIR * (right - left))
 
     @cached_property
     def _slope(self) -> Array:
@@ -131,7 +132,8 @@ class RowModel:
 
     @cached_property
     def _bend(self) -> Array:
-        return 1.0 / np.add.reduce(self._springs)
+        up, down, own = self._springs
+        return 1.0 / (up + down + own)
 
     @cached_property
     def _tilt(self) -> Array:
@@ -154,7 +156,7 @@ class RowModel:
     @property
     def values(self) -> Array:
         """The mean loss of each context."""
-        return self._of_contexts(self.part.loss.value(self.part.target, self.predictions))
+        return self._of_contexts(self.part.losses(self.predictions))
 
     @property
     def risks(self) -> Array:
@@ -220,7 +222,8 @@ class RowModel:
     def lagging(self) -> Array:
         """The smallest product of a row over its target at ``mu = 1``."""
         share = self._weighted_share
-        return self.own.least(np.minimum(self._high * self.above, self._low * self.below) / share)
+        least = self.part.xp.minimum(self._high * self.above, self._low * self.below) / share
+        return self.own.least(self.part.xp.where(self.part.weight > 0, least, np.inf))
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
@@ -247,12 +250,13 @@ class RowModel:
 
     def longest(self, step: RowStep) -> Array:
         """Return, for each problem, the longest step that keeps every variable positive."""
-        longest = np.full(len(self.v), np.inf)
+        xp, longest = self.part.xp, self.part.xp.where(self.part.weight > 0, np.inf, np.inf)
         pairs = ((self.above, step.above), (self.below, step.below), (self._low, step.low), (self._high, step.high))
         for value, change in pairs:
             # Rows that only fill up a group have no weight and no say.
             shrinks = (change < 0) & (self.part.weight > 0)
-            longest = np.minimum(longest, np.where(shrinks, -value / np.where(shrinks, change, -1.0), np.inf))
+            room = xp.where(shrinks, -value / xp.where(shrinks, change, -1.0), np.inf)
+            longest = xp.minimum(longest, room)
         return self.own.least(longest)
 
     def products(self, step: RowStep) -> Array:
@@ -276,7 +280,8 @@ class RowModel:
     def slopes(self) -> RowSlopes:
         """Return the slopes that the dual variables are, for a bound."""
         high, low = self._pieces[3] * self._share - self.v, self.v - self._pieces[2] * self._share
-        high, low = np.maximum(high, 0.0), np.maximum(low, 0.0)
+        xp = self.part.xp
+        high, low = xp.maximum(high, 0.0), xp.maximum(low, 0.0)
         # The springs in series, written so that a row at either end does not move.
         soft = self.part.loss.softness * high * low / self._share
         bend = high * low / (self.above * low + self.below * high + soft + _TINY)
@@ -382,8 +387,15 @@ class Place:
             model = models[0][0]
             names = ("values", "gradient", "curvature", "complementarity", "risks", "jacobian", "stiffness", "lagging")
             found = {name: getattr(model, name) for name in names}
+            found["curvature"] = np.asarray(found["curvature"])
             (found["theta_shift"], found["p_shift"]), (found["theta_lift"], found["p_lift"]) = model.shifts, model.lifts
             return ModelAnswer(block.contexts, SHARED, residual=model.residual(self.around), **found)
+        if block.part is not None:
+            # One tile has all contexts, in order.
+            model = models[0][0]
+            found = {name: getattr(model, name) for name in ("values", "gradient", "curvature", "complementarity")}
+            shifts, lifts = model.shifts[0], model.lifts[0]
+            return ModelAnswer(block.contexts, block.contexts, theta_shift=shifts, theta_lift=lifts, **found)
         n, size = self.theta.shape
         out = {"values": np.zeros(n), "complementarity": np.zeros(n), "curvature": np.zeros((n, size, size))}
         out |= {name: np.zeros((n, size)) for name in ("gradient", "theta_shift", "theta_lift")}
@@ -507,6 +519,11 @@ class DualSlopes(Place):
             model = next(self.tiles(block, state))[1]
             assert model is not None
             return SlopesAnswer.after(block.contexts, replace(model, p=self.p).slopes(), self.moves)
+        if block.part is not None:
+            model = next(self.tiles(block, state))[1]
+            assert model is not None
+            own = SlopesAnswer.after(block.contexts, model.slopes(), self.moves)
+            return replace(own, problems=block.contexts)
         n, size = self.theta.shape
         out = {"pull": np.zeros((n, size)), "size": np.zeros(n), "value": np.zeros(n)}
         if not self.moves:
@@ -539,10 +556,14 @@ class LeastSquares(Place):
     answers: ClassVar[Any] = FitAnswer
 
     def __call__(self, block: Block, state: Any) -> FitAnswer:
+        if block.part is not None and self.each:
+            part = block.part
+            right = part.layout.gather((part.weight * part.loss.pieces(part.target)[0])[:, None])
+            return FitAnswer(block.contexts, block.contexts, part.layout.gram(part.weight), right)
         n, size = self.theta.shape
         gram, right = np.zeros((n, size, size)), np.zeros((n, size))
         for _, _, part, own, owner in self.tiles(block, None):
-            np.add.at(gram, owner, own.gram(part.weight))
+            np.add.at(gram, owner, np.asarray(own.gram(part.weight)))
             np.add.at(right, owner, own.gather((part.weight * part.loss.pieces(part.target)[0])[:, None]))
         return FitAnswer(block.contexts, block.contexts if self.each else SHARED, gram, right)
 
@@ -558,10 +579,10 @@ class Distance(Place):
         distance, weight, values = np.zeros(n), np.zeros(n), np.zeros(len(block.contexts))
         for _, _, part, own, owner in self.tiles(block, None):
             z = own.product(self.theta[owner])[:, 0]
-            away = np.abs(z - part.loss.pieces(part.target)[0])
+            away = part.xp.abs(z - part.loss.pieces(part.target)[0])
             np.add.at(distance, owner, own.total(part.weight * away))
             np.add.at(weight, owner, own.total(part.weight))
-            losses = part.layout.total(part.weight * part.loss.value(part.target, z))
+            losses = part.layout.total(part.weight * part.losses(z))
             np.add.at(values, owner if self.each else np.arange(len(values)), losses)
         problems = block.contexts if self.each else SHARED
         return FitAnswer(block.contexts, problems, distance=distance, weight=weight, values=values)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from counterpoise.contexts import Contexts
-from counterpoise.linalg import solve_stack
 from counterpoise.losses import Loss
 from counterpoise.rows._base import Array, Codes, Mask
 from counterpoise.rows.layouts import Coefficients, Grouped, Layout, Padded
@@ -61,6 +60,13 @@ class MemoryRows:
     together: Codes | None = None
 
     at_hand = True
+    knows_predictions = True
+    computes_here = True
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all contexts."""
+        return len(self.target)
 
     @classmethod
     def of(
@@ -173,10 +179,6 @@ class MemoryRows:
 
     def finish(self) -> None:
         """Nothing was kept."""
-
-    def solve(self, matrices: Array, rhs: Array) -> Array:
-        """Solve many small systems."""
-        return solve_stack(matrices, rhs)
 
     @cached_property
     def blocks(self) -> Any:
@@ -310,6 +312,14 @@ class MemoryPart:
     find_reach: Callable[[], Array]
 
     at_hand = True
+    knows_predictions = True
+    rounding = 1e-15
+    xp: ClassVar[Any] = np
+    """What rows are computed with."""
+
+    def losses(self, predictions: Array) -> Array:
+        """Return the loss of each row."""
+        return self.loss.value(self.target, predictions)
 
     @property
     def coefficients(self) -> Coefficients:

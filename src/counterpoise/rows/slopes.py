@@ -43,7 +43,7 @@ class RowSlopes:
     def inside(cls, part: Any, layout: Layout, *rows: Array) -> RowSlopes:
         """Return slopes cut off where they leave their interval."""
         slopes = cls(part, layout, *rows)
-        return replace(slopes, v=np.clip(slopes.v, *slopes._ends))
+        return replace(slopes, v=part.xp.clip(slopes.v, *slopes._ends))
 
     @cached_property
     def _ends(self) -> tuple[Array, Array]:
@@ -61,16 +61,17 @@ class RowSlopes:
 
     @cached_property
     def size(self) -> Array:
-        return self.layout.total(np.abs(self.weight * self.v))
+        return self.layout.total(self.part.xp.abs(self.weight * self.v))
 
     @property
     def value(self) -> Array:
         loss = self.part.loss
         hinge, height, _, _ = loss.pieces(self.part.target)
         # A context of no probability has no slope either; 0 / 0 is 0.
-        bowl = 0.5 * loss.softness * self.v**2 / np.maximum(self.share, np.finfo(np.float64).tiny)
+        bowl = 0.5 * loss.softness * self.v**2 / self.part.xp.maximum(self.share, np.finfo(np.float64).tiny)
         return self.layout.total(self.weight * (self.share * height + self.v * (self.predictions - hinge) - bowl))
 
     def moved(self, move: Array) -> RowSlopes:
         """Return slopes moved against ``x_i'move_b``, each as readily as its row bends, and kept inside."""
-        return replace(self, v=np.clip(self.v - self.bend * self.layout.product(move)[:, 0], *self._ends))
+        moved = self.v - self.bend * self.layout.product(move)[:, 0]
+        return replace(self, v=self.part.xp.clip(moved, *self._ends))

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from counterpoise.core.oracle._base import Array
-from counterpoise.linalg import pseudo_inverse, solve_stack
+from counterpoise.linalg import Stack, as_stack
 from counterpoise.losses import Loss
 from counterpoise.rows import Mask, Slopes
 
@@ -68,8 +68,8 @@ class Problems(Ridged, Protocol):
         """Gradients, of shape (B, P)."""
 
     @property
-    def hessian(self) -> Array:
-        """Hessians, of shape (B, P, P)."""
+    def hessian(self) -> Stack:
+        """Hessians."""
 
     @property
     def sizes(self) -> Array:
@@ -88,7 +88,7 @@ class Problems(Ridged, Protocol):
         """Return some of the problems."""
 
 
-def lower_bounds(problems: Any, gradient: Array, curvature: Array | None) -> Array:
+def lower_bounds(problems: Any, gradient: Array, curvature: Stack | None) -> Array:
     """Bound the minimum of each problem from below.
 
     Parameters
@@ -96,7 +96,7 @@ def lower_bounds(problems: Any, gradient: Array, curvature: Array | None) -> Arr
     problems : Problems
     gradient : ndarray of shape (B, P)
         What remains of the gradient once the multipliers of active bounds are taken off.
-    curvature : ndarray of shape (B, P, P) or None
+    curvature : Stack or None
         Not above the Hessians; None where they are too large to form.
     """
     loss, value, floor = problems.loss, problems.value, problems.lowest
@@ -108,7 +108,7 @@ def lower_bounds(problems: Any, gradient: Array, curvature: Array | None) -> Arr
         return np.maximum(floor, balanced_bounds(problems.slopes(), problems))
     remaining = np.full(len(value), np.inf)
     if curvature is not None and loss.third_order is not None:
-        remaining = self_concordant(gradient, _size(problems), curvature, problems.reach, loss.third_order)
+        remaining = promised_at_most(problems, gradient, curvature)
     bound = np.maximum(floor, value - remaining)
     unproven = ~np.isfinite(remaining)
     if not unproven.any():
@@ -124,11 +124,19 @@ def lower_bounds(problems: Any, gradient: Array, curvature: Array | None) -> Arr
     return bound
 
 
-def _is_worth_a_pass(problems: Problems, gradient: Array, curvature: Array, share: float) -> bool:
+def promised_at_most(problems: Any, gradient: Array, curvature: Stack) -> Array:
+    """Return how far below its value the minimum of each problem may be, by curvature alone; inf where it is unknown.
+
+    The problems have a smooth loss that is generalised self-concordant; see :func:`self_concordant`.
+    """
+    return self_concordant(gradient, _size(problems), curvature, problems.reach, problems.loss.third_order)
+
+
+def _is_worth_a_pass(problems: Problems, gradient: Array, curvature: Stack, share: float) -> bool:
     """Tell whether Newton steps promise little beside what is left above the floor, where passes are not cheap."""
     if problems.at_hand:
         return True
-    promised = 0.5 * np.einsum("bd,bd->b", gradient, solve_stack(curvature, gradient))
+    promised = 0.5 * np.einsum("bd,bd->b", gradient, curvature.solve(gradient))
     return bool((promised <= share * np.abs(problems.value - problems.lowest)).any())
 
 
@@ -189,9 +197,7 @@ def _truncated(problems: Problems, third_order: float) -> Array:
 def balanced_bounds(slopes: Slopes, problems: Ridged) -> Array:
     """Move slopes until they balance against the ridge, and return the bounds that they then are."""
     alpha, penalised, shrunk = problems.alpha, problems.penalised, problems.theta * problems.penalised
-    gram = slopes.gram
-    diagonal = np.arange(gram.shape[1])
-    gram[:, diagonal, diagonal] += alpha * penalised
+    gram = as_stack(slopes.gram).plus_diagonal(alpha * penalised)
     for _ in range(12):
         # Rows are moved, each as far as its curvature allows, until they balance against the ridge.
         residual = slopes.pull + alpha * shrunk
@@ -199,7 +205,7 @@ def balanced_bounds(slopes: Slopes, problems: Ridged) -> Array:
         if not off.any():
             break
         # What is balanced stays so: where rows move readily, a move by rounding alone would throw them about.
-        move = np.where(off, solve_stack(gram, residual), 0.0)
+        move = np.where(off, gram.solve(residual), 0.0)
         shrunk = shrunk - move * penalised
         slopes = slopes.moved(move)
     pull, size = slopes.pull, slopes.size[:, None] * problems.reach
@@ -208,7 +214,7 @@ def balanced_bounds(slopes: Slopes, problems: Ridged) -> Array:
         if alpha == 0.0 or (free <= _BALANCED * size).all():
             break
         # With a ridge only the intercept has to balance; moved alone, it is out of reach of the others' rounding.
-        stiff = gram[:, diagonal, diagonal]
+        stiff = gram.diagonals()
         slopes = slopes.moved(np.where(stiff > 0.0, pull * (1.0 - penalised) / np.where(stiff > 0.0, stiff, 1.0), 0.0))
         pull, size = slopes.pull, slopes.size[:, None] * problems.reach
         free = np.abs(pull * (1.0 - penalised))
@@ -220,7 +226,7 @@ def balanced_bounds(slopes: Slopes, problems: Ridged) -> Array:
     return np.where((free <= _BALANCED * size).all(axis=1), value, -np.inf)
 
 
-def self_concordant(gradient: Array, size: Array, curvature: Array, reach: Array, third_order: float) -> Array:
+def self_concordant(gradient: Array, size: Array, curvature: Stack | Array, reach: Array, third_order: float) -> Array:
     r"""Bound for a generalised self-concordant function.
 
     It is :math:`F(\theta) = \sum_i w_i \ell_i(x_i^\top \theta)` plus a quadratic, with
@@ -236,7 +242,7 @@ def self_concordant(gradient: Array, size: Array, curvature: Array, reach: Array
     ----------
     gradient, size : ndarray of shape (B, d)
         The gradients, and the size of the terms that were summed into them.
-    curvature : ndarray of shape (B, d, d)
+    curvature : Stack, or ndarray of shape (B, d, d)
         The Hessians, or anything below them.
     reach : ndarray of shape (d,)
         :math:`\max_i |x_{ij}|`; it gives :math:`\max_i \|x_i\|^2_{H^{-1}} \le` ``reach @ abs(inverse) @ reach``.
@@ -245,7 +251,7 @@ def self_concordant(gradient: Array, size: Array, curvature: Array, reach: Array
     """
     # Next to a vanishing curvature the numbers overflow, and infinity is what they mean.
     with np.errstate(over="ignore", invalid="ignore"):
-        decrement, stretch = _decrement_and_stretch(gradient, size, curvature, reach)
+        decrement, stretch = _decrement_and_stretch(gradient, size, as_stack(curvature), reach)
         slope = third_order * stretch
         q = decrement * slope
         # q + (1-q) log(1-q) = q^2/2 + q^3/6 + ... cancels for small q; there the remainder is below q^4/6.
@@ -255,18 +261,18 @@ def self_concordant(gradient: Array, size: Array, curvature: Array, reach: Array
     return np.where(np.isnan(q), np.inf, np.where(q < 1e-3, series, np.where(q < 1.0, exact, np.inf)))
 
 
-def _decrement_and_stretch(gradient: Array, size: Array, curvature: Array, reach: Array) -> tuple[Array, Array]:
+def _decrement_and_stretch(gradient: Array, size: Array, curvature: Stack, reach: Array) -> tuple[Array, Array]:
     """Return the Newton decrement, and how far a unit step can move a prediction; NaN where neither means anything.
 
     A gradient that points where there is no curvature at all promises a decrease without end. Up to rounding it does
     not, where the function has a minimum.
     """
-    inverse = pseudo_inverse(curvature)
-    step = np.einsum("bij,bj->bi", inverse, gradient)
-    step = step + np.einsum("bij,bj->bi", inverse, gradient - np.einsum("bij,bj->bi", curvature, step))
-    left = np.abs(gradient - np.einsum("bij,bj->bi", curvature, step))
+    inverse = curvature.inverse()
+    step = inverse.product(gradient)
+    step = step + inverse.product(gradient - curvature.product(step))
+    left = np.abs(gradient - curvature.product(step))
     known = (left <= _ROUNDING * size).all(axis=1) & np.isfinite(step).all(axis=1)
     decrement2 = np.einsum("bi,bi->b", gradient, step)
-    stretch2 = np.einsum("i,bij,j->b", reach, np.abs(inverse), reach)
+    stretch2 = inverse.absolute_forms(reach)
     decrement, stretch = (np.sqrt(np.maximum(x, 0.0)) for x in (decrement2, stretch2))
     return np.where(known, decrement, np.nan), np.where(known, stretch, np.nan)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from counterpoise.core.oracle._base import Array, Bounds, Oracle
+from counterpoise.linalg import Stack
 
 
 def with_constants(oracle: Oracle, constants: Array) -> Oracle:
@@ -134,9 +135,10 @@ class PointWithConstants:
         """Return the Hessian of ``sum_c p_c risk_c``."""
         return np.asarray(self.point.hessian(self.oracle.own(p)))
 
-    def context_hessians(self) -> Array:
+    def context_hessians(self) -> Stack:
         """Return the Hessian of every risk."""
-        return self.oracle.flat(self.point.context_hessians())
+        stack: Stack = self.point.context_hessians()
+        return stack.followed_by_zeros(len(self.oracle.constants))
 
     def majorant(self, p: Array) -> Array | None:
         """Return a matrix with which a parabola here lies above ``sum_c p_c risk_c`` everywhere; None if unknown."""

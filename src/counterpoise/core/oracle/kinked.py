@@ -165,7 +165,7 @@ class KinkedPoint(OnlyKinks):
         floor = float(p[seen] @ oracle.lowest_risks[seen])
         height = float(np.abs(p @ self.risks - (floor if math.isfinite(floor) else 0.0)))
         finished = float(self._model.complementarity[0]) <= _NEAR * max(height, 1e-3 * oracle.typical_risk)
-        if not (finished or oracle.rows.at_hand):
+        if not (finished or oracle.rows.knows_predictions):
             return floor
         # Rows of a context without a probability have slopes of zero width, but not none.
         share = np.where(seen, p, np.finfo(np.float64).tiny)

@@ -12,6 +12,7 @@ import numpy as np
 from counterpoise.contexts import Contexts
 from counterpoise.core.oracle._base import Array, BasePoint, Bounds
 from counterpoise.core.oracle.bounds import lower_bounds
+from counterpoise.linalg import ArrayStack, Stack, as_stack
 from counterpoise.losses import Loss
 from counterpoise.rows import Codes, Coefficients, Mask, MemoryRows, Part, Slopes, Sums
 
@@ -36,6 +37,10 @@ class Ridge:
         diagonal = np.arange(matrices.shape[-1])
         matrices[..., diagonal, diagonal] += weight * self.alpha * self.penalised
         return matrices
+
+    def added_to_each(self, stack: Stack) -> Stack:
+        """Return a stack of Hessians with that of the ridge added to each."""
+        return stack.plus_diagonal(self.alpha * self.penalised)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,13 +124,14 @@ class LinearOracle:
     @property
     def offers(self) -> frozenset[str]:
         """What is known beyond risks and gradients; more where rows are at hand."""
-        everywhere = frozenset({"hessian"})
-        return everywhere | {"hessian_product", "curvature_share", "rows"} if self.rows.at_hand else everywhere
+        known = frozenset({"hessian", "curvature_share"} if self.rows.knows_predictions else {"hessian"})
+        return known | {"hessian_product", "rows"} if self.rows.at_hand else known
 
     @property
     def is_scalar(self) -> bool:
         """Whether there is one parameter, no ridge and a loss of one kink a row: then every kink can be known."""
-        return self.loss.is_hinged and self.loss.softness == 0.0 and self.n_parameters == 1 and self.alpha == 0.0
+        kinks = self.loss.is_hinged and self.loss.softness == 0.0 and self.rows.computes_here
+        return kinks and self.n_parameters == 1 and self.alpha == 0.0
 
     @property
     def forms_hessian(self) -> bool:
@@ -219,9 +225,9 @@ class LinearPoint(BasePoint):
         matrix = self.sums.majorant(p)
         return None if matrix is None else self.oracle.ridge.added(matrix, float(p.sum()))
 
-    def context_hessians(self) -> Array:
+    def context_hessians(self) -> Stack:
         """Return the Hessian of every context's risk."""
-        return self.oracle.ridge.added(self.sums.hessians)
+        return self.oracle.ridge.added_to_each(as_stack(self.sums.hessians))
 
     def curvature_share(self, other: LinearPoint) -> float:
         """Return how much of any Hessian at the other point is certainly left at this one.
@@ -254,7 +260,7 @@ class LinearPoint(BasePoint):
         """Bound the minimum of ``sum_c p_c risk_c`` from below, by what is known here."""
         if curvature is None and self.oracle.forms_hessian:
             curvature = self.hessian(p)
-        stack = None if curvature is None else curvature[None]
+        stack = None if curvature is None else ArrayStack(curvature[None])
         return float(lower_bounds(Mixture(self.oracle, self.sums, p), gradient[None], stack)[0])
 
 
@@ -305,8 +311,8 @@ class Mixture:
         return (self.p @ (self.sums.gradients + self.oracle.ridge.gradient(self.sums.theta)))[None]
 
     @property
-    def hessian(self) -> Array:
-        return self.oracle.ridge.added(self.sums.hessian(self.p), float(self.p.sum()))[None]
+    def hessian(self) -> Stack:
+        return ArrayStack(self.oracle.ridge.added(self.sums.hessian(self.p), float(self.p.sum()))[None])
 
     @property
     def sizes(self) -> Array:
@@ -387,13 +393,23 @@ class EachContext:
         return self.sums.gradients + self.ridge.gradient(self.theta)
 
     @cached_property
-    def hessian(self) -> Array:
+    def hessian(self) -> Stack:
         """Its Hessian."""
-        return self.ridge.added(self.sums.hessians)
+        return self.ridge.added_to_each(as_stack(self.sums.hessians))
+
+    @property
+    def rough_hessian(self) -> Stack:
+        """Its Hessian by products as quick as rows elsewhere allow; the stack knows how far off it may be."""
+        return self.ridge.added_to_each(self.sums.rough_hessians)
 
     @property
     def sizes(self) -> Array:
         return self.sums.sizes
+
+    @property
+    def rounding(self) -> float:
+        """Share of a sum by which two looks at the same place may differ."""
+        return self.part.rounding
 
     @property
     def above(self) -> Array:
@@ -427,7 +443,7 @@ class EachContext:
     def slopes(self) -> Slopes:
         return self.sums.slopes(None)
 
-    def bounds(self, curvature: Array) -> Array:
+    def bounds(self, curvature: Stack) -> Array:
         """Bound the minima from below, with matrices that are not above the Hessians."""
         return lower_bounds(self, self.gradient, curvature)
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from counterpoise.core.oracle._base import Array, BasePoint
-from counterpoise.linalg import positive_solver
+from counterpoise.linalg import Stack, as_stack, positive_solver
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,14 +23,15 @@ class QuadraticOracle:
     centre : ndarray of shape (n_parameters,)
     values : ndarray of shape (n_contexts,)
     gradients : ndarray of shape (n_contexts, n_parameters)
-    hessians : ndarray of shape (n_contexts, n_parameters, n_parameters), or with one matrix for all
+    hessians : Stack, or ndarray of shape (n_contexts, n_parameters, n_parameters)
+        A matrix for each context, or one for all.
     typical_risk : float
     """
 
     centre: Array
     values: Array
     gradients: Array
-    hessians: Array
+    hessians: Stack | Array
     typical_risk: float = 0.0
 
     bounds = None
@@ -47,6 +48,11 @@ class QuadraticOracle:
     def n_parameters(self) -> int:
         """Length of theta."""
         return len(self.centre)
+
+    @cached_property
+    def stack(self) -> Stack:
+        """The Hessians."""
+        return as_stack(self.hessians)
 
     @cached_property
     def lowest_risks(self) -> Array:
@@ -72,7 +78,7 @@ class QuadraticPoint(BasePoint):
     @cached_property
     def _bent(self) -> Array:
         """``H_c (theta - theta_0)`` for every context."""
-        return np.asarray(self.oracle.hessians @ (self.theta - self.oracle.centre))
+        return self.oracle.stack.product(self.theta - self.oracle.centre)
 
     @cached_property
     def risks(self) -> Array:
@@ -87,10 +93,8 @@ class QuadraticPoint(BasePoint):
 
     def hessian(self, p: Array) -> Array:
         """Return ``sum_c p_c H_c``."""
-        stack = self.oracle.hessians
-        if len(stack) == 1:
-            return np.asarray(p.sum() * stack[0])
-        return np.asarray((p @ stack.reshape(len(stack), -1)).reshape(stack.shape[1:]))
+        stack = self.oracle.stack
+        return stack.mixed(p.sum(keepdims=True) if len(stack) == 1 else p)
 
     def majorant(self, p: Array) -> Array:
         """Return the Hessian, which is the same everywhere."""

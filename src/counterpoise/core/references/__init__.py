@@ -2,6 +2,7 @@
 
 from counterpoise.core.references.cross_fit import CrossFit, folds_within
 from counterpoise.core.references.optimism import Optimism, measure_optimism, most_optimism
+from counterpoise.core.references.reweighted import ReweightedCrossFit
 from counterpoise.core.references.rows import ContextRows
 from counterpoise.core.references.specialists import Specialists, fit_specialists, reference_risks
 
@@ -9,6 +10,7 @@ __all__ = [
     "ContextRows",
     "CrossFit",
     "Optimism",
+    "ReweightedCrossFit",
     "Specialists",
     "fit_specialists",
     "folds_within",

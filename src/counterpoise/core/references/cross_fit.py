@@ -271,12 +271,22 @@ class CrossFit:
         Its risk is too low on the rows it was fitted to, and too high on rows held out, by about as much: half the
         number of parameters over the number of rows, in a likelihood. So their mean is the estimate.
         """
-        return 0.5 * (self._specialists.risks.upper + self.rows.means(self.own_losses))
+        return 0.5 * (self._specialists.risks.upper + self.own_means)
+
+    @property
+    def own_means(self) -> Array:
+        """The mean loss of each context's rows held out, infinite where no rows remain for a model."""
+        return self.rows.means(self.own_losses)
+
+    @property
+    def pooled_means(self) -> Array:
+        """The same under one model for all contexts."""
+        return self.rows.means(self.pooled_losses)
 
     @property
     def references(self) -> Array:
         """The estimate for a context's own model, or the held-out risk of the pooled one where that is lower."""
-        return np.minimum(self.own_risks, self.rows.means(self.pooled_losses))
+        return np.minimum(self.own_risks, self.pooled_means)
 
     @property
     def shrunk(self) -> Array:

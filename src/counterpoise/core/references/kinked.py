@@ -11,7 +11,7 @@ import numpy as np
 from counterpoise.core.oracle._base import Array
 from counterpoise.core.oracle.bounds import balanced_bounds
 from counterpoise.core.oracle.linear import LinearOracle, Ridge, RidgedAt
-from counterpoise.linalg import solve_stack
+from counterpoise.linalg import as_stack
 from counterpoise.rows import BlockSlopes, Mask
 from counterpoise.rows.hinged import Begin, Direction, Distance, DualSlopes, LeastSquares, ModelAnswer, Move, StepAnswer
 
@@ -88,7 +88,7 @@ class Programs:
             return {"theta": theta, "p": ones, "p_hat": ones, "each": True, "active": active}
 
         normal = blocks.ask(LeastSquares(**place(constant)))
-        fit = solve_stack(ridge.added(normal.gram), normal.right)
+        fit = ridge.added_to_each(as_stack(normal.gram)).solve(normal.right)
         fitted, flat = (blocks.ask(Distance(**place(theta))) for theta in (fit, constant))
         first = flat.values + ridge.value(constant)
         better = fitted.values + ridge.value(fit) <= first
@@ -131,9 +131,9 @@ class Programs:
     def stepped(self) -> Programs:
         """Take one predictor-corrector step in every program."""
         answer, active = self.answer, self.active
-        hessian = self.ridge.added(answer.curvature[active])
+        hessian = self.ridge.added_to_each(as_stack(answer.curvature)[active])
         residual = (answer.gradient + answer.theta_shift)[active] + self.ridge.gradient(self.theta)
-        affine = -solve_stack(hessian, residual)
+        affine = -hessian.solve(residual)
         direction: dict[str, Any] = {
             "d_theta": self._all(affine),
             "d_p": np.zeros(len(active)),
@@ -145,7 +145,7 @@ class Programs:
         ratio = (self.mu + far * (first + far * second)) / self.mu
         target = np.clip(ratio, 0.0, 1.0) ** 3 * self.mu
         lifted = residual + target[:, None] * answer.theta_lift[active] + found.theta[active]
-        theta = self._all(-solve_stack(hessian, lifted))
+        theta = self._all(-hessian.solve(lifted))
         corrected: dict[str, Any] = {
             "d_theta": theta,
             "d_p": direction["d_p"],

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from counterpoise.core.oracle._base import Array
+from counterpoise.core.oracle.bounds import promised_at_most
 from counterpoise.core.oracle.linear import EachContext
-from counterpoise.linalg import pseudo_inverse, solve_stack
+from counterpoise.linalg import Stack, solve_stack
 from counterpoise.rows import Mask
 
 _MAX_ITER = 200
@@ -19,6 +20,15 @@ _MOST_KEPT = 30
 
 _FELL, _LATER = 0.1, 4
 """A proof that failed is tried again once the squared decrement fell to this share, or after so many steps."""
+
+_WORTH = 3.0
+"""Steps with gradients alone that are no dearer than Hessians and the step or two that these leave."""
+
+_PATIENCE = 12
+"""Steps for which contexts that are done wait for the others."""
+
+_DONE = 1e-3
+"""Share of what contexts are to come to, from which on they move no more."""
 
 _POOR = 0.3
 """Share of the squared Newton decrement that may be left by a step with a Hessian that serves."""
@@ -34,13 +44,21 @@ class Curvature(Protocol):
         Neither at values far from the minimum, nor a step further once all is proven.
         """
 
+    @property
+    def polishes(self) -> bool:
+        """Whether what is proven is worth one step more."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether contexts that are done wait for the others, for a while, to be proven with them."""
+
     def direction(self, at: EachContext) -> Array:
         """Return Newton directions, of shape (B, P)."""
 
-    def share(self, at: EachContext) -> float:
-        """Return how much of the Hessian that is known is certainly left here."""
+    def share(self, at: EachContext) -> Array:
+        """Return how much of each Hessian that is known is certainly left here."""
 
-    def bounds(self, at: EachContext, ready: Mask, share: float) -> Array:
+    def bounds(self, at: EachContext, ready: Mask, share: Array) -> Array:
         """Bound the minima of some contexts from below."""
 
     def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
@@ -64,7 +82,7 @@ def minimise(
     curvature : Curvature, optional
         A Hessian for every step when not given.
     """
-    fresh = Fresh(solve_stack)
+    fresh = Fresh()
     policy: Any = fresh if curvature is None else curvature
     n = len(at.theta)
     upper, lower, theta = np.full(n, np.inf), at.lowest.copy(), at.theta.copy()
@@ -87,17 +105,21 @@ def minimise(
         if not policy.is_thrifty:
             # Rows that can be told apart lead to infinity by steps of one length, at most of which nothing is proven.
             ready &= (-0.5 * slope <= _FELL * failed_at[active]) | (n_iter >= again[active])
-            failed_at[active[ready]], again[active[ready]] = -0.5 * slope[ready], n_iter + _LATER
         if n_iter == _MAX_ITER - 1:
             ready[:] = True
-        if ready.any() and (share := policy.share(at)) > 0.0:
-            ready &= (-0.5 * slope <= share * accuracy) | (n_iter == _MAX_ITER - 1)
+        patient = policy.waits and n_iter < _PATIENCE
+        if patient and not (-0.5 * slope <= accuracy).all():
+            ready[:] = False
+        if ready.any() and ((share := policy.share(at)) > 0.0).any():
+            enough = -0.5 * slope <= share * accuracy
+            ready &= (enough | (n_iter == _MAX_ITER - 1)) & (enough.all() | (not patient))
             if ready.any():
+                failed_at[active[ready]], again[active[ready]] = -0.5 * slope[ready], n_iter + _LATER
                 bounds = policy.bounds(at, ready, share)
                 lower[active[ready]] = np.maximum(lower[active[ready]], np.minimum(bounds, upper[active[ready]]))
         keep = upper[active] - lower[active] > accuracy
         # The bound is as good as a step further on; so is the value there, up to rounding.
-        last = ~keep & (-slope > 1e-14 * np.abs(at.value)) & (not policy.is_thrifty)
+        last = ~keep & (-slope > 1e-14 * np.abs(at.value)) & policy.polishes
         if last.any():
             there = at.subset(last)
             there = there.at(there.theta + direction[last])
@@ -126,18 +148,19 @@ def minimise(
 class Fresh:
     """A Hessian for every step."""
 
-    solve: Any
     is_thrifty: bool = False
+    polishes: bool = True
+    waits: bool = False
 
     def direction(self, at: EachContext) -> Array:
         """Return Newton directions."""
-        return -self.solve(at.hessian, at.gradient)
+        return -at.hessian.solve(at.gradient)
 
-    def share(self, at: EachContext) -> float:
+    def share(self, at: EachContext) -> Array:
         """All of it is left: it is the one here."""
-        return 1.0
+        return np.ones(len(at.theta))
 
-    def bounds(self, at: EachContext, ready: Mask, share: float) -> Array:
+    def bounds(self, at: EachContext, ready: Mask, share: Array) -> Array:
         """Bound the minima of some contexts from below."""
         some = at if ready.all() else at.subset(ready)
         return some.bounds(at.hessian[ready])
@@ -164,6 +187,8 @@ class Near:
     """
 
     is_thrifty = True
+    polishes = False
+    waits = False
 
     def __init__(self, inverse: Array) -> None:
         self.inverse = inverse
@@ -176,7 +201,7 @@ class Near:
         poor = ~(self.promised <= _POOR * self.before)
         if poor.any():
             some = at if poor.all() else at.subset(poor)
-            self.inverse[poor] = pseudo_inverse(some.hessian)
+            self.inverse[poor] = np.asarray(some.hessian.inverse())
             direction[poor] = self._direction(at.gradient[poor], self.inverse[poor])
             self.promised[poor] = -0.5 * np.einsum("bd,bd->b", at.gradient[poor], direction[poor])
         return direction
@@ -185,11 +210,11 @@ class Near:
     def _direction(gradient: Array, inverse: Array) -> Array:
         return -(inverse @ gradient[:, :, None])[:, :, 0]
 
-    def share(self, at: EachContext) -> float:
+    def share(self, at: EachContext) -> Array:
         """Take the Hessian for the one here."""
-        return 1.0
+        return np.ones(len(at.theta))
 
-    def bounds(self, at: EachContext, ready: Mask, share: float) -> Array:
+    def bounds(self, at: EachContext, ready: Mask, share: Array) -> Array:
         """Return what is foreseen of some contexts' minima, which is no proof."""
         return at.value[ready] - self.promised[ready]
 
@@ -223,6 +248,8 @@ class Kept:
     """
 
     is_thrifty = True
+    polishes = False
+    waits = False
 
     def __init__(self, alike: Array) -> None:
         self.alike: Array | None = alike
@@ -239,22 +266,22 @@ class Kept:
             if self.promised <= _POOR * self.before:
                 return direction
         self.hessian, self.base, self.before = at.hessian, at.sums, np.inf
-        self.inverse = pseudo_inverse(self.hessian)[0]
+        self.inverse = np.asarray(self.hessian.inverse())[0]
         direction = -at.gradient @ self.inverse
         self.promised = -0.5 * float(at.gradient[0] @ direction[0])
         return direction
 
-    def share(self, at: EachContext) -> float:
+    def share(self, at: EachContext) -> Array:
         """Return how much of the Hessian is certainly left here; nothing as long as there is none."""
         if self.alike is not None:
-            return 0.0
+            return np.zeros(1)
         third_order = at.loss.third_order
         assert third_order is not None
-        return float(np.exp(-third_order * at.sums.moved(self.base)))
+        return np.exp(-third_order * np.array([at.sums.moved(self.base)]))
 
-    def bounds(self, at: EachContext, ready: Mask, share: float) -> Array:
+    def bounds(self, at: EachContext, ready: Mask, share: Array) -> Array:
         """Bound the minimum from below."""
-        return at.bounds(share * self.hessian)
+        return at.bounds(self.hessian.scaled(share))
 
     def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
         """Take the step; where it leads uphill, a shorter one."""
@@ -275,6 +302,119 @@ class Kept:
     def subset(self, keep: Mask) -> Kept:
         """Go on with the only context there is."""
         return self
+
+
+class Lazy:
+    """Hessians of contexts that share their passes: they cost several gradients, and are kept while they serve all.
+
+    Steps correct them by what gradients have shown since (BFGS). A share of each, known from how far the predictions of
+    its rows have moved, is below the Hessian wherever a proof is given. Since no context makes a pass shorter, all are
+    proven at once. What cannot be proven in this way at a second try gets a Hessian of its own.
+
+    Parameters
+    ----------
+    goal : float
+        Half the squared Newton decrement that contexts are to come to.
+    """
+
+    is_thrifty = False
+    polishes = False
+    waits = True
+
+    def __init__(self, goal: float) -> None:
+        self.goal = goal
+        self.hessian: Stack | None = None
+        self.shown: list[tuple[Array, Array]] = []
+
+    def direction(self, at: EachContext) -> Array:
+        """Return directions; with new Hessians where those that are kept would take more steps than these cost."""
+        if self.hessian is not None:
+            direction = -_two_loops(self.hessian, self.shown, at.gradient)
+            self.promised = -0.5 * np.einsum("bd,bd->b", at.gradient, direction)
+            if self._steps_left() <= _WORTH:
+                return direction
+        else:
+            self.failed = np.zeros(len(at.theta), dtype=bool)
+        self.hessian, self.base, self.shown = at.rough_hessian, at.sums, []
+        direction = -self.hessian.solve(at.gradient)
+        self.promised = -0.5 * np.einsum("bd,bd->b", at.gradient, direction)
+        self.before = np.full(len(direction), np.inf)
+        return direction
+
+    def _steps_left(self) -> float:
+        """Return how many steps the slowest context will take, at the rate of its last one."""
+        if (self.before == 0.0).any():
+            return np.inf
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            rate = np.log(self.promised / self.before)
+            left = np.log(self.goal / self.promised) / np.minimum(rate, -1e-300)
+        left = np.where(self.promised > self.goal, left, 0.0)
+        # Nothing is known of the rate before the second step.
+        return float(np.max(np.where(np.isfinite(self.before), left, 0.0), initial=0.0))
+
+    def share(self, at: EachContext) -> Array:
+        """Return how much of each Hessian is certainly left here."""
+        third_order = at.loss.third_order
+        assert third_order is not None
+        return np.exp(-third_order * at.sums.moved_each(self.base))
+
+    def bounds(self, at: EachContext, ready: Mask, share: Array) -> Array:
+        """Bound the minima of some contexts from below."""
+        assert self.hessian is not None
+        some = at if ready.all() else at.subset(ready)
+        below = self.hessian[ready].below().scaled(share[ready])
+        left = promised_at_most(some, some.gradient, below)
+        bounds = np.maximum(some.lowest, some.value - left)
+        # The Hessians here are known, nothing more can be hoped for from steps, or they have been waited for already.
+        late = self.failed[ready] | (self.promised[ready] <= self.goal) | self.base.is_here(at.sums)
+        again = ~np.isfinite(left) & late
+        if again.any():
+            rest = some.subset(again)
+            bounds[again] = np.maximum(bounds[again], rest.bounds(rest.hessian))
+        self.failed[ready] |= ~np.isfinite(left)
+        return bounds
+
+    def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
+        """Move every context, by a step shortened until its risk falls."""
+        self.before = self.promised
+        # What waits has nothing to gain but rounding.
+        going = self.promised > _DONE * self.goal
+        there, moved = _line_search(at, np.where(going[:, None], direction, 0.0), np.where(going, slope, 0.0))
+        if not moved.all() and not self.base.is_here(at.sums):
+            # That was not the Hessian's last word: the next one is of this place.
+            self.before = np.where(moved, self.before, 0.0)
+            return there, np.ones_like(moved)
+        change, bend = there.theta - at.theta, there.gradient - at.gradient
+        foreseen = -np.einsum("bd,bd->b", change, at.gradient)
+        # A change of the gradient that is far from what the Hessian foresees, next to rounding, shows nothing.
+        shown = np.einsum("bd,bd->b", change, bend) > 0.1 * foreseen
+        self.shown.append((np.where(shown[:, None], change, 0.0), bend))
+        return there, moved
+
+    def subset(self, keep: Mask) -> Lazy:
+        """Go on with some of the contexts."""
+        some = Lazy(self.goal)
+        assert self.hessian is not None
+        some.hessian, some.base, some.failed = self.hessian[keep], self.base, self.failed[keep]
+        some.before, some.promised = self.before[keep], self.promised[keep]
+        some.shown = [(change[keep], bend[keep]) for change, bend in self.shown]
+        return some
+
+
+def _two_loops(hessian: Stack, shown: list[tuple[Array, Array]], gradient: Array) -> Array:
+    """Solve with Hessians that are corrected by moves and how these changed the gradients (BFGS, by two loops)."""
+    passed: list[tuple[Array, Array, Array, Array]] = []
+    for change, bend in reversed(shown):
+        along = np.einsum("bd,bd->b", change, bend)
+        # A move as short as rounding shows nothing.
+        over = np.divide(1.0, along, out=np.zeros_like(along), where=along > 1e-100)
+        size = over * np.einsum("bd,bd->b", change, gradient)
+        gradient = gradient - size[:, None] * bend
+        passed.append((change, bend, over, size))
+    step = hessian.solve(gradient)
+    for change, bend, over, size in reversed(passed):
+        step = step + (size - over * np.einsum("bd,bd->b", bend, step))[:, None] * change
+    return step
 
 
 def _have_flattened(there: EachContext, direction: Array, promised: Array) -> Mask:
@@ -307,7 +447,7 @@ def _corrected(inverse: Array, change: Array, bend: Array) -> Array:
 def _line_search(at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
     """Move every context, by a step shortened until its risk falls; also tell which ones moved."""
     # Sums that are added up in another order every time differ by this much.
-    slack = (1e-15 if at.at_hand else 1e-13) * np.abs(at.value)
+    slack = at.rounding * np.abs(at.value)
     length, shorter = np.ones(len(slope)), 0.5 if at.at_hand else 0.25
     for attempt in range(50):
         trial = at.at(at.theta + length[:, None] * direction)

@@ -17,7 +17,7 @@ import numpy as np
 from counterpoise.core.oracle._base import Array
 from counterpoise.core.oracle.linear import EachContext, LinearOracle, LinearPoint
 from counterpoise.core.references.specialists import Specialists, too_large_to_join
-from counterpoise.linalg import positive_solver, pseudo_inverse
+from counterpoise.linalg import as_stack, positive_solver
 from counterpoise.rows import Codes
 from counterpoise.rows.blocks import in_memory
 from counterpoise.rows.hinged import LeastSquares
@@ -128,14 +128,14 @@ def measure_optimism(
         values[contexts], gradients[contexts], hessians = at.value, at.gradient, at.hessian
         above[contexts] = at.above
         noise[contexts] = _noise(at) / rows[contexts]
-        total += np.tensordot(shares[contexts], hessians, 1)
+        total += hessians.mixed(shares[contexts])
         places.append((contexts, hessians if kept else None))
     if kept:
         # One step to the minimum of all rows, along which the parabolas that are known now tell the risks.
         move = -positive_solver(total)(shares @ gradients)
         values += gradients @ move
         for contexts, bend in places:
-            values[contexts] += 0.5 * np.einsum("i,bij,j->b", move, bend, move)
+            values[contexts] += 0.5 * bend.product(move) @ move
     excess = values - specialists.risks.upper
     # Moments around the mean of the rows themselves are too small by one of them.
     noise = noise * rows / np.maximum(rows - 1.0, 0.5 * rows)
@@ -162,17 +162,16 @@ def _of_few_rows(noise: Array, excess: Array, rows: Array) -> Array:
 
 def _noise(at: EachContext) -> Array:
     """Return the expected gain of a fit to noise in each context, times its rows."""
-    hessians, mean = at.hessian, at.sums.gradients
-    moments = at.sums.moments - mean[:, :, None] * mean[:, None, :]
-    inverse = pseudo_inverse(hessians)
+    hessians, moments, mean = at.hessian, as_stack(at.sums.moments), at.sums.gradients
+    inverse = hessians.inverse()
     # The variance of the slopes over what the curvature says it is: 1 for a likelihood that holds.
-    bend = at.ridge.added(hessians.copy(), -1.0)
-    spread, stiffness = (
-        np.einsum("bii,i->b", matrix, 1.0 / np.maximum(at.reach, 1e-300) ** 2) for matrix in (moments, bend)
-    )
+    ridge, size = at.alpha * at.penalised, 1.0 / np.maximum(at.reach, 1e-300) ** 2
+    spread = (moments.diagonals() - mean**2) @ size
+    stiffness = (hessians.diagonals() - ridge) @ size
     dispersion = np.where(stiffness > 0.0, spread / np.where(stiffness > 0.0, stiffness, 1.0), 0.0)
     # A feature that few rows have may show no gradients by chance where it has curvature, and the fit will use it.
-    takeuchi, akaike = (np.einsum("bij,bji->b", inverse, matrix) for matrix in (moments, bend))
+    takeuchi = inverse.traces(moments) - np.einsum("bi,bi->b", mean, inverse.product(mean))
+    akaike = inverse.traces(hessians.plus_diagonal(-ridge))
     return 0.5 * np.maximum(takeuchi, dispersion * akaike)
 
 
@@ -182,8 +181,8 @@ def _parabolas(oracle: LinearOracle, theta: Array, shares: Array) -> Array:
     for contexts, make in oracle.rows.parts():
         own = EachContext(make(), oracle.alpha, theta[contexts])
         hessians = own.hessian
-        total += np.tensordot(shares[contexts], hessians, 1)
-        right += np.einsum("b,bij,bj->i", shares[contexts], hessians, theta[contexts])
+        total += hessians.mixed(shares[contexts])
+        right += shares[contexts] @ hessians.product(theta[contexts])
     return positive_solver(total)(right)
 
 
@@ -196,7 +195,7 @@ def _average(oracle: LinearOracle, theta: Array, shares: Array) -> Array:
         part, ones = make(), np.ones(len(contexts))
         blocks = in_memory(oracle.rows, part) if isinstance(part, MemoryPart) else oracle.rows.blocks
         place: dict[str, Any] = {"p": ones, "p_hat": ones, "each": True, "active": ones > 0.0}
-        grams = blocks.ask(LeastSquares(theta=theta[contexts], **place)).gram
-        total += np.tensordot(shares[contexts], grams, 1)
-        right += np.einsum("b,bij,bj->i", shares[contexts], grams, theta[contexts])
+        grams = as_stack(blocks.ask(LeastSquares(theta=theta[contexts], **place)).gram)
+        total += grams.mixed(shares[contexts])
+        right += shares[contexts] @ grams.product(theta[contexts])
     return positive_solver(total)(right)

@@ -15,11 +15,11 @@ from counterpoise.core.oracle.kinked import KinkedOracle
 from counterpoise.core.oracle.linear import EachContext, LinearOracle, LinearPoint
 from counterpoise.core.oracle.scalar_blocks import scalar_form
 from counterpoise.core.references.kinked import Programs, solve_programs
-from counterpoise.core.references.newton import Fresh, Kept, minimise
+from counterpoise.core.references.newton import Kept, Lazy, minimise
 from counterpoise.core.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver, TruncatedNewton
 from counterpoise.core.solvers.interior_point import rough_erm
 from counterpoise.linalg import pseudo_inverse, solve_stack
-from counterpoise.rows import Codes, Coefficients, MemoryRows
+from counterpoise.rows import Codes, Coefficients
 from counterpoise.rows.blocks import in_memory
 from counterpoise.rows.memory import BATCH_ENTRIES, MemoryPart
 from counterpoise.sets import KLBall
@@ -33,6 +33,9 @@ LONG = 512
 
 THINNED = 10
 """One row in so many, where a part of the rows is taken."""
+
+_CLOSE = 0.1
+"""Share of the accuracy asked for, as a goal of steps whose Hessians are kept: less than all of them is certain."""
 
 Found = tuple[Array, Array, Array]
 """Least risks, their lower bounds, and where they are reached."""
@@ -111,10 +114,10 @@ def sketched(oracle: LinearOracle, counts: Array) -> LinearPoint | None:
 
     None where that is not known at once: rows that are elsewhere, without a Hessian, or with kinks.
     """
-    if not (oracle.rows.at_hand and oracle.forms_hessian) or oracle.loss.is_hinged:
+    if not (oracle.rows.knows_predictions and oracle.forms_hessian) or oracle.loss.is_hinged:
         return None
-    rows: MemoryRows = oracle.rows
-    some = replace(oracle, rows=rows.thinned(THINNED)) if len(rows.target) >= MANY_ROWS else oracle
+    rows = oracle.rows
+    some = replace(oracle, rows=rows.thinned(THINNED)) if rows.n_rows >= MANY_ROWS else oracle
     nothing = ReferenceRisks.exactly(np.zeros(len(counts)))
     point = rough_erm(RobustObjective(some, KLBall(counts / counts.sum(), 0.0), nothing), some.start())
     assert isinstance(point, LinearPoint)
@@ -169,7 +172,8 @@ def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
         part = make()
         if isinstance(part, MemoryPart) and oracle.alpha > 0.0 and (condensed := part.condensed()) is not None:
             return contexts, _condensed(at(contexts, part), *condensed, tol, scale)
-        return contexts, minimise(at(contexts, part), tol, scale, Fresh(rows.solve))
+        lazy = part.knows_predictions and not part.at_hand and oracle.loss.third_order is not None
+        return contexts, minimise(at(contexts, part), tol, scale, Lazy(_CLOSE * tol * scale) if lazy else None)
 
     others = rows.parts() if not longest.any() else rows.parts(~longest)
     return _in_order(found + spread(solve, others))

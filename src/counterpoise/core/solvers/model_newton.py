@@ -32,6 +32,9 @@ MANY_CONTEXTS = 10
 _SHARE = 0.05
 """What has to be left of a Hessian for it to serve once more."""
 
+_CLOSE = 1e-2
+"""Share of the tolerance to which the model is solved, where time between looks counts."""
+
 _SHORTEST = 1e-3
 """Length of a step below which the model says nothing of the risks."""
 
@@ -102,8 +105,10 @@ class ModelNewton(Solver):
         )
         exact = ReferenceRisks.exactly(objective.references.upper)
         inner = RobustObjective(model, mixes, exact)
-        # To rounding: it costs no look at the rows, and the way then does not depend on how they are summed.
-        solution = InteriorPoint(tol=1e-14, max_iter=60, warm=True).solve(inner, point.theta)
+        # To rounding: it costs no look at the rows, and the way then does not depend on how they are summed. Where
+        # looks are few and fast, it costs more than they do.
+        close = _CLOSE * self.tol if self.thrifty else 0.0
+        solution = InteriorPoint(tol=max(close, 1e-14), max_iter=60, warm=True).solve(inner, point.theta)
         if not np.isfinite(solution.theta).all():
             return None
         p = objective.mixes.project(solution.p_worst)
