@@ -432,7 +432,12 @@ def test_half_precision_training_on_a_gpu(update):
 
 # --- and no torch anywhere else ------------------------------------------------------------------------------
 
-NEEDS_TORCH = ("counterpoise.torch", "counterpoise.rows.device", "counterpoise.experiments.coloured_mnist_cnn")
+NEEDS_TORCH = (
+    "counterpoise.torch",
+    "counterpoise.rows.device",
+    "counterpoise.experiments.coloured_mnist_cnn",
+    "counterpoise.experiments.networks",
+)
 
 
 def test_only_the_torch_package_imports_torch():

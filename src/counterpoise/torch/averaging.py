@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from counterpoise.exceptions import InvalidInputError
 
@@ -43,7 +44,7 @@ class RunningAverage:
                 news.append(new)
             else:
                 self.values[name] = _copied({name: new})[name]
-        torch._foreach_lerp_(means, news, 1.0 - kept)
+        get_ema_multi_avg_fn(kept)(means, news, self.n_steps)  # type: ignore[no-untyped-call]
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

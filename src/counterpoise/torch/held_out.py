@@ -37,15 +37,15 @@ class HeldOutWeights(ContextLoss):
         weights(losses, contexts).backward()  # every batch, as with any other loss
         weights.update(held_out_losses, held_out_contexts)  # a few times an epoch, with the losses of all held-out rows
 
-    The mix by which batches are weighted begins with that member of the set which is closest to equal shares, and moves
-    by a small step with every update,
+    The mix by which batches are weighted begins with equal shares, or with a member of the set on the way there, and
+    moves by a small step with every update: by a share :math:`\eta` of the way to the least favourable member, so that
+    it never leaves the set. Where the set is every mix, that member is a single context, and the step is
 
     .. math:: p_c \leftarrow p_c \exp\left(\eta \, \frac{R_c - R^*_c}{\bar R}\right)
 
-    scaled to sum one and pulled back into the set, with the held-out risks :math:`R_c`, the references :math:`R^*_c`,
-    and the largest mean held-out risk :math:`\bar R` seen so far as the unit, so that steps do not depend on the unit
-    of the loss. Small steps matter: a mix that jumps to the least favourable one leaves the other contexts without
-    weight, and a network without their samples.
+    scaled to sum one, with the held-out risks :math:`R_c`, the references :math:`R^*_c`, and the largest mean held-out
+    risk :math:`\bar R` seen so far, by which steps do not depend on the unit of the loss. Small steps matter: a mix that
+    jumps to the least favourable one leaves other contexts without weight, and the network without their samples.
 
     Running means of the training risks are kept as well; :attr:`training_excess` far below :attr:`held_out_excess`
     shows that the network learns by heart.
@@ -89,7 +89,7 @@ class HeldOutWeights(ContextLoss):
         labels: Sequence[Any] | None = None,
         criterion: Literal["excess", "risk"] = "excess",
         reference_risks: Any = None,
-        step_size: float = 0.05,
+        step_size: float = 0.1,
         sampling: Sampling = "proportional",
         averaging: float = 0.1,
     ) -> None:
@@ -181,11 +181,15 @@ class HeldOutWeights(ContextLoss):
         if not (math.isfinite(mean) and np.isfinite(scores).all()):
             return
         self.unit.clamp_(min=abs(mean))
-        unit = max(float(self.unit), 1e-300)
-        grown = self.mix.cpu().numpy() * np.exp(self.step_size * np.maximum((scores - scores.max()) / unit, -100.0))
+        self.mix.copy_(torch.as_tensor(self._moved(self.mix.cpu().numpy(), scores)))
+
+    def _moved(self, p: Array, scores: Array) -> Array:
+        if not self.mixes.is_simplex:
+            return p + min(self.step_size, 1.0) * (self.mixes.worst_case(scores).distribution - p)
+        rates = (scores - scores.max()) / max(float(self.unit), 1e-300)
         # A weight that has shrunk to nothing must be able to return.
-        moved = self.mixes.project(np.maximum(grown / grown.sum(), 1e-6))
-        self.mix.copy_(torch.as_tensor(moved))
+        grown = np.maximum(p * np.exp(self.step_size * np.maximum(rates, -100.0)), 1e-6 * p.max())
+        return np.asarray(grown / grown.sum())
 
     def _scores(self) -> Array | None:
         """Return the held-out excess; a context without held-out samples is as the others on average."""

@@ -23,6 +23,7 @@ from counterpoise.torch.evaluation import RowLoss, per_sample, row_losses
 from counterpoise.torch.features import has_features, head_rows
 from counterpoise.torch.head_references import References, head_references, stands_out
 from counterpoise.torch.losses import ERMLoss
+from counterpoise.torch.sampling import held_out_rows
 from counterpoise.torch.training import fit
 
 Array = NDArray[np.float64]
@@ -122,7 +123,7 @@ def reference_risks(
     key = "" if path is None else _key(model, dataset, encoded, settings)
     found = None if path is None else _kept(path).get(key)
     if found is None:
-        judges = _held_out_rows(encoded, held_out, seed)
+        judges = held_out_rows(encoded, held_out, seed)
         place = torch.device(device) if device is not None else next(model.parameters()).device
         batches = partial(_batches, dataset, encoded, batch_size, seed)
         pooled = copy.deepcopy(model)
@@ -165,17 +166,6 @@ def _before_tuning(
 def _losses(network: nn.Module, batches: DataLoader[Any], row_loss: RowLoss, device: torch.device) -> Array:
     losses, _ = row_losses(network, {"network": lambda: None}, batches, row_loss, device)
     return losses["network"]
-
-
-def _held_out_rows(contexts: Contexts, share: float, seed: int) -> NDArray[np.bool_]:
-    """Mark some rows of every context, at least one and not all."""
-    rng = np.random.default_rng(seed)
-    order = np.lexsort((rng.random(len(contexts.codes)), contexts.codes))
-    rank = np.arange(len(order)) - np.repeat(contexts.starts[:-1], contexts.counts)
-    taken = np.clip(np.round(share * contexts.counts), 1, contexts.counts - 1)
-    marked = np.empty(len(order), dtype=bool)
-    marked[order] = rank < np.repeat(taken, contexts.counts)
-    return marked
 
 
 class _WithContext(Dataset[tuple[Any, Any, int]]):

@@ -21,7 +21,9 @@ from counterpoise.sets import ContextSet
 from counterpoise.table import Table
 from counterpoise.torch.averaging import RunningAverage
 from counterpoise.torch.evaluation import Batches, RowLoss, per_sample, row_losses
+from counterpoise.torch.features import head_rows
 from counterpoise.torch.guard import Guard, Plain
+from counterpoise.torch.head_references import head_references
 from counterpoise.torch.held_out import HeldOutWeights
 from counterpoise.torch.loop import Progress, TrainingRun
 from counterpoise.torch.losses import ContextLoss, RobustLoss
@@ -218,10 +220,6 @@ def _plain_references(run: TrainingRun, plain: Plain, batches: Batches) -> NDArr
 
     Contexts without held-out rows have the mean of the others, so that their excess is the mean of the others' too.
     """
-    # Here, not above: references are found by training, too.
-    from counterpoise.torch.features import head_rows
-    from counterpoise.torch.references import head_references
-
     # Batches may come in another order each time.
     kept = list(batches)
     own = copy.deepcopy(run.model.state_dict())
