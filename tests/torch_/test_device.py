@@ -5,6 +5,7 @@ import itertools
 import math
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -13,9 +14,16 @@ from scipy import sparse
 torch = pytest.importorskip("torch")
 
 import counterpoise as cpo  # noqa: E402
+from counterpoise.contexts import encode  # noqa: E402
+from counterpoise.core.fit import fit_problem  # noqa: E402
+from counterpoise.core.oracle import LinearOracle  # noqa: E402
+from counterpoise.core.problem import LinearProblem  # noqa: E402
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
+from counterpoise.linalg import ArrayStack  # noqa: E402
 from counterpoise.losses import Logistic, Multinomial, Poisson, Squared  # noqa: E402
 from counterpoise.rows import device as rows  # noqa: E402
+from counterpoise.rows.device_stack import Rounding, TorchStack  # noqa: E402
+from counterpoise.sets import KLBall  # noqa: E402
 from counterpoise.torch import GroupDROLoss, RobustLoss  # noqa: E402
 from tests.problems import make  # noqa: E402
 
@@ -62,7 +70,6 @@ def assert_same(model, reference):
 
 def fits(kind, X, y, contexts, device, given=None, **options):
     """Return the model fitted on a device, and in memory."""
-    # Rows in memory could be held out, where those on a device cannot.
     settings = {"tol": 1e-10, "reference": "in-sample"} | options
     weight = settings.pop("sample_weight", None)
     there = X if given is None else given
@@ -283,17 +290,181 @@ def test_whole_numbers_and_flags_are_features(device):
         assert_same(kind(device=device, tol=1e-10).fit(given, y, contexts=contexts), expected)
 
 
+# --- kinked losses -------------------------------------------------------------------------------------------
+
+KINKED = {
+    "quantile": lambda **options: cpo.RobustQuantileRegressor(quantile=0.3, **options),
+    "huber": lambda **options: cpo.RobustHuberRegressor(**options),
+    "order rule": lambda **options: cpo.RobustNewsvendorRegressor(10.0, cost=3.0, max_stock=3.0, **options),
+}
+each_kinked = pytest.mark.parametrize("model", KINKED)
+
+
+def assert_alike(found, expected, accuracy):
+    """The same proven bounds, references and risks, up to what the gap leaves open."""
+    assert found.certificate_.relative_gap <= 1e-6
+    assert found.certificate_.upper == pytest.approx(expected.certificate_.upper, abs=accuracy)
+    for name in ("reference_risks_", "context_risks_"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=accuracy)
+
+
+@each_device
+@pytest.mark.parametrize("alpha", [0.0, 1e-2])
+@pytest.mark.parametrize("radius", RADII)
+@each_kinked
+def test_kinked_losses_as_in_memory(model, radius, alpha, device):
+    _, X, y, contexts = problem("linear", rows=(20, 60))
+    settings = {"radius": radius, "alpha": alpha, "reference": "in-sample"}
+    found, expected = (
+        KINKED[model](device=at, **settings).fit(X, np.abs(y), contexts=contexts) for at in (device, None)
+    )
+    assert_alike(found, expected, 1e-9)
+
+
+@each_device
+@each_kinked
+def test_kinked_losses_of_features_in_single_precision(model, device):
+    _, X, y, contexts = problem("linear", rows=(20, 60))
+    X = torch.tensor(X, dtype=torch.float32, device=device)
+    found = KINKED[model](device=device, reference="in-sample").fit(X, np.abs(y), contexts=contexts)
+    again = KINKED[model](reference="in-sample").fit(X.double().cpu().numpy(), np.abs(y), contexts=contexts)
+    assert_alike(found, again, 1e-9)
+
+
+# --- held-out rows, paths ------------------------------------------------------------------------------------
+
+
+@each_device
+@pytest.mark.parametrize("reference", ["cross-fit", "shrunk"])
+@each_model
+def test_held_out_references_as_in_memory(model, reference, device):
+    kind, X, y, contexts = problem(model, rows=(30, 90))
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    settings = {"alpha": 1e-2, "reference": reference, "sample_weight": weight}
+    found, expected = fits(kind, X, y, contexts, device, tol=1e-8, **settings)
+    # In memory, too, risks of held-out rows are as accurate as the fits to the others.
+    np.testing.assert_allclose(found.reference_risks_, expected.reference_risks_, atol=1e-6)
+    assert found.reference_ == reference
+    assert found.certificate_.relative_gap <= 1e-8
+
+
+@each_device
+@pytest.mark.parametrize("model", ["quantile", "order rule"])
+def test_held_out_references_of_kinked_losses(model, device):
+    # An order within limits is a row of two kinks, which are held out together.
+    _, X, y, contexts = problem("linear", rows=(60, 90))
+    settings = {"alpha": 1e-2, "reference": "cross-fit"}
+    found, expected = (
+        KINKED[model](device=at, **settings).fit(X, np.abs(y), contexts=contexts) for at in (device, None)
+    )
+    np.testing.assert_allclose(found.reference_risks_, expected.reference_risks_, atol=1e-4)
+
+
+@each_device
+def test_a_context_that_cannot_be_held_out_has_the_pooled_reference(device):
+    kind, X, y, contexts = problem("linear")
+    contexts = np.r_[9, contexts[1:]]
+    found, expected = fits(kind, X, y, contexts, device, reference="cross-fit", alpha=1e-2)
+    np.testing.assert_allclose(found.reference_risks_, expected.reference_risks_, atol=1e-6)
+
+
+@each_device
+@pytest.mark.parametrize("model", ["logistic", "linear", "multinomial"])
+def test_a_path_is_followed_with_hardly_more_than_a_look_at_each_level(model, device, monkeypatch):
+    kind, X, y, contexts = problem(model, rows=(80, 90))
+    looks = []
+    product = rows.TorchTiles.product
+    monkeypatch.setattr(rows.TorchTiles, "product", lambda tiles, theta: (looks.append(1), product(tiles, theta))[1])
+    settings = {"reference": "in-sample", "alpha": 1e-2}
+    found, expected = (
+        cpo.confidence_path(kind(device=at, **settings), X, y, contexts=contexts) for at in (device, None)
+    )
+    np.testing.assert_allclose(found.columns["objective"], expected.columns["objective"], atol=2e-6)
+    assert all(one.certificate_.relative_gap <= 1e-6 for one in found.models)
+    assert len(looks) <= 3 * len(found.models)
+
+
+# --- products in single precision ----------------------------------------------------------------------------
+
+
+@each_device
+@pytest.mark.parametrize("model", ["logistic", "linear", "poisson", "multinomial"])
+def test_quick_products_prove_what_double_precision_does(model, device):
+    _, loss = MODELS[model]
+    X, y, contexts = make(loss, 4, 3, 0, (200, 300))
+    X, counts = torch.tensor(X, dtype=torch.float32, device=device), np.bincount(contexts)
+    fitted = []
+    for quick in (True, False):
+        held = rows.TorchRows.of(X, y, 1.0 / counts[contexts], contexts, 4, loss, is_quick=quick)
+        posed = LinearProblem(LinearOracle(held, 1e-3), encode(contexts), counts.astype(float))
+        references = posed.references("in-sample", 1e-6)
+        ball = KLBall(counts / counts.sum(), 0.1)
+        fitted.append((references, fit_problem(posed, ball, references, tol=1e-6).solution))
+    (references, solution), (others, exact) = fitted
+    scale = exact.certificate.scale
+    assert solution.success
+    np.testing.assert_allclose(references.upper, others.upper, atol=1e-7 * scale)
+    # What is claimed of the optimum holds in double precision, but for a fraction of the tolerance.
+    assert solution.certificate.lower <= exact.certificate.upper + 1e-7 * scale
+    assert solution.certificate.upper >= exact.certificate.lower - 1e-7 * scale
+
+
+@pytest.mark.parametrize("bits", [10, 23])
+def test_matrices_of_rounded_products_are_known_to_lie_below(bits):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 12)) @ np.diag(np.geomspace(1.0, 50.0, 12)) + 3.0 * rng.normal(size=(400, 1))
+    weight, unit = rng.random(400), 2.0 ** -(bits + 1)
+    rounded = X * (1.0 + unit * rng.choice([-1.0, 1.0], size=X.shape))
+    stack = TorchStack(torch.tensor((rounded.T @ (weight[:, None] * rounded))[None]), Rounding(unit, 400 * 2.0**-23))
+    exact = X.T @ (weight[:, None] * X)
+    below = np.asarray(stack.below())[0]
+    scale = 1.0 / np.sqrt(np.diag(exact))
+    assert np.linalg.eigvalsh((exact - below) * np.outer(scale, scale)).min() >= 0.0
+    # And most of it is left.
+    assert np.linalg.eigvalsh((below - 0.8 * exact) * np.outer(scale, scale)).max() > 0.0
+
+
+def test_a_stack_on_a_device_is_one_in_memory():
+    rng = np.random.default_rng(0)
+    factors = rng.normal(size=(5, 4, 3))
+    matrices = np.einsum("bij,bik->bjk", factors, factors)
+    # One without an inverse is solved with as in memory.
+    matrices[2, :, 1] = matrices[2, 1, :] = 0.0
+    here, there = ArrayStack(matrices), TorchStack(torch.tensor(matrices))
+    vectors, keep = rng.normal(size=(5, 3)), np.array([True, False, True, True, False])
+    vectors[2, 1] = 0.0
+    for found, expected in (
+        (there.solve(vectors), here.solve(vectors)),
+        (there.product(vectors), here.product(vectors)),
+        (there.product(vectors[0]), here.product(vectors[0])),
+        (there.mixed(vectors[:, 0]), here.mixed(vectors[:, 0])),
+        (there.diagonals(), here.diagonals()),
+        (there.absolute_forms(vectors[0]), here.absolute_forms(vectors[0])),
+        (there.traces(there), here.traces(here)),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    for found, expected in (
+        (there[keep], here[keep]),
+        (there.inverse(), here.inverse()),
+        (there.plus_diagonal(vectors[0]), here.plus_diagonal(vectors[0])),
+        (there.scaled(vectors[:, 0]), here.scaled(vectors[:, 0])),
+        (there.followed_by_zeros(2), here.followed_by_zeros(2)),
+        (there.below(), here.below()),
+    ):
+        assert len(found) == len(expected)
+        np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-9, atol=1e-12)
+
+
 # --- what is refused -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("as_tensor", [True, False], ids=["tensor", "numpy"])
-@pytest.mark.parametrize(
-    "kind", [cpo.RobustHuberRegressor, cpo.RobustQuantileRegressor], ids=lambda kind: kind.__name__
-)
-def test_models_that_are_not_fitted_on_a_device_say_so(kind, as_tensor):
-    _, X, y, contexts = problem("linear")
-    with pytest.raises(InvalidInputError, match="not fitted on a device; choose"):
-        kind(device="cpu").fit(torch.tensor(X) if as_tensor else X, y, contexts=contexts)
+def test_a_loss_that_has_no_tensors_is_named():
+    @dataclass(frozen=True)
+    class Cubic(Squared):
+        name = "cubic"
+
+    with pytest.raises(InvalidInputError, match="the cubic loss is not fitted on a device; choose"):
+        rows.TorchRows.of(torch.ones(2, 1), np.ones(2), np.ones(2), np.arange(2), 2, Cubic())
 
 
 def test_newsvendors_have_no_device():

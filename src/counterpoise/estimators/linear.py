@@ -233,7 +233,7 @@ default="auto"
     verbose : int, default=0
         1 shows a live line with iteration, objective and gap.
     device : str, optional
-        Where rows are held and summed, such as ``"cuda"`` (extra ``torch``; logistic, linear and Poisson models).
+        Where rows are held and summed, such as ``"cuda"`` (extra ``torch``).
         Tensors on a GPU are fitted there without being asked.
 
     Attributes

@@ -258,7 +258,7 @@ class TorchRows:
         """
         if in_tensors(loss) is None:
             raise InvalidInputError(
-                f"the {loss.name} loss is not fitted on a device; choose a logistic, linear or Poisson model, or pass "
+                f"the {loss.name} loss is not fitted on a device; choose a loss of this library, or pass "
                 "numpy arrays."
             )
         target, weight = (torch.as_tensor(rows, dtype=torch.float64, device=X.device) for rows in (target, weight))
@@ -288,8 +288,9 @@ class TorchRows:
         if fit_intercept:
             laid[:, shape.n_features] = 1.0
         many = X.numel() >= _QUICK if is_quick is None else is_quick
-        # A dual point has to balance more closely than products in single precision tell.
-        quick = bool(many) and X.dtype == torch.float32 and not loss.is_hinged
+        # A dual point has to balance more closely than products in single precision tell; so have the gradients of
+        # classes, which nothing holds in the direction that they share.
+        quick = bool(many) and X.dtype == torch.float32 and not loss.is_hinged and loss.n_outputs == 1
         there = torch.as_tensor(owner, device=X.device)
         held = TorchTiles(laid.reshape(-1, tile, columns), shape, there, n_contexts, quick)
         weight = weight[index] * torch.as_tensor(is_real, device=X.device)
