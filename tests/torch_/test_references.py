@@ -266,3 +266,92 @@ def test_heads_are_close_to_the_least_risk_and_not_below_it(differ, classes):
     # What so few rows cannot tell is added: about half the parameters over the rows for a likelihood.
     assert (mean[:2] < 0.05 + 3 * error[:2]).all()
     assert (np.abs(np.array(distances)[:, :2]) < 4.5).all()
+
+
+def test_a_network_that_is_better_than_any_head_is_the_reference():
+    X, y, codes, _ = featured_rows(0, 0.0, True)
+    found = head_references(np.random.default_rng(0).normal(size=X.shape), y, codes, own_losses=np.full(len(y), 0.1))
+    np.testing.assert_allclose(found.risks, 0.1)
+    np.testing.assert_allclose(found.standard_errors, 0.0, atol=1e-12)
+
+
+def test_rows_that_were_learnt_by_heart_flatter_no_context():
+    # Nothing is to be learnt: the least risk is that of even chances. What is chosen by heads that have seen the rows
+    # it is judged on lies below.
+    codes, above = np.repeat(np.arange(51), [300, *[8] * 40, *[30] * 10]), []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        found = head_references(rng.normal(size=(920, 60)), rng.integers(2, size=920), codes, seed=seed)
+        above.append(found.risks - np.log(2.0))
+    for some in (slice(0, 1), slice(1, 41), slice(41, 51)):
+        mean = np.mean(np.array(above)[:, some], axis=1)
+        assert mean.mean() > -2.0 * mean.std(ddof=1) / np.sqrt(len(mean))
+
+
+def test_contexts_without_rows_have_no_reference():
+    X, y, codes, _ = featured_rows(0, 0.0, True)
+    found = head_references(X, y, codes, 6)
+    assert np.isnan(found.risks).tolist() == [False] * 4 + [True] * 2
+    assert np.isnan(found.standard_errors).tolist() == [False] * 4 + [True] * 2
+
+
+@pytest.mark.parametrize("kind", ["four classes", "two numbers", "one class"])
+def test_any_targets(kind):
+    X, _, codes, _ = featured_rows(0, 1.0, True)
+    rng = np.random.default_rng(1)
+    y = {
+        "four classes": rng.integers(4, size=len(X)),
+        "two numbers": rng.normal(size=(len(X), 2)),
+        "one class": np.zeros(len(X), dtype=int),
+    }[kind]
+    found = head_references(X.astype(np.float32), torch.tensor(y), torch.tensor(codes))
+    least = {"four classes": np.log(4.0), "two numbers": 0.5, "one class": 0.0}[kind]
+    assert (np.abs(found.risks[:2] - least) < 0.15).all()
+
+
+def test_standard_errors_are_returned_where_they_are_asked_for(tmp_path, untrained):
+    data, contexts = small()
+    path = tmp_path / "references.json"
+    risks = reference_risks(model(), data, contexts, epochs=1)
+    both = reference_risks(model(), data, contexts, epochs=1, cache=path, return_errors=True)
+    assert both.risks.tolist() == risks.tolist()
+    assert (both.standard_errors > 0.0).all()
+    untrained()
+    again = reference_risks(model(), data, contexts, epochs=1, cache=path, return_errors=True)
+    assert again.risks.tolist() == both.risks.tolist()
+    assert again.standard_errors.tolist() == both.standard_errors.tolist()
+
+
+def test_a_network_without_features_is_fine_tuned_alone():
+    data, contexts = small()
+    torch.manual_seed(0)
+    folded = nn.Sequential(nn.Unflatten(1, (1, 2)), nn.Conv1d(1, 1, 2), nn.Flatten())
+    assert np.isfinite(reference_risks(folded, data, contexts, epochs=1)).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"folds": 1}, "folds = 1"),
+        ({"alphas": [0.0]}, "alphas"),
+        ({"own_losses": np.zeros(3)}, "own_losses"),
+        ({"n_contexts": 2}, "contexts run from 0 to 3; they are numbered from 0 to 1"),
+        ({"contexts": np.zeros(872)}, "contexts are float64"),
+        ({"targets": np.zeros(3)}, "872 rows of features and 3 targets"),
+        ({"task": "ranking"}, "task is 'ranking'"),
+        ({"features": np.full((872, 2), np.nan)}, "not all finite"),
+    ],
+    ids=str,
+)
+def test_heads_that_cannot_be_meant_are_refused(change, words):
+    X, y, codes, _ = featured_rows(0, 0.0, True)
+    with pytest.raises(InvalidInputError, match=words):
+        head_references(**({"features": X, "targets": y, "contexts": codes} | change))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here: torch.cuda.is_available() is False")
+def test_the_same_heads_on_a_gpu():
+    X, y, codes, _ = featured_rows(0, 1.0, True)
+    here, there = head_references(X, y, codes), head_references(torch.tensor(X).cuda(), torch.tensor(y), codes)
+    np.testing.assert_allclose(there.risks, here.risks, rtol=1e-4)
+    np.testing.assert_allclose(there.standard_errors, here.standard_errors, rtol=1e-3)

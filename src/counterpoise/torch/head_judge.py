@@ -88,7 +88,7 @@ class HeadJudge:
         target, robustness = outputs.target(X), asked.robustness
         mixes = robustness.mixes_of(contexts, contexts.counts.astype(np.float64))
         unseen = np.asarray(robustness.unseen(contexts.labels).risks, dtype=np.float64)
-        folds = dealt_folds(contexts.codes, target, asked.folds, asked.seed)
+        folds = dealt_folds(contexts.codes, asked.folds, asked.seed)
         return cls(asked, X, outputs, target, contexts, folds, mixes, unseen)
 
     @property

@@ -27,6 +27,9 @@ from counterpoise.validation import on_host
 
 Array = NDArray[np.float64]
 
+_MANY = 100
+"""Rows of a context from which heads without one fold may decide about another that they have seen."""
+
 
 @dataclass(frozen=True, eq=False)
 class References:
@@ -96,7 +99,7 @@ def head_references(
         Losses of the network itself on these rows, as another head for all contexts.
     folds : int
     seed : int
-        Rows are dealt to folds at random, by contexts and targets.
+        Rows of a context are dealt to folds at random.
     alphas : sequence of float, optional
         Ridges to try, on standardised features.
     task : {"classification", "regression"}, optional
@@ -114,7 +117,7 @@ def head_references(
     network = None if own_losses is None else np.asarray(on_host(own_losses), dtype=np.float64)
     if network is not None and network.shape != (len(X),):
         raise InvalidInputError(f"own_losses have shape {network.shape} for {len(X)} rows.")
-    dealt = dealt_folds(codes, target, folds, seed)
+    dealt = dealt_folds(codes, folds, seed)
     pooled, shared = _pooled_heads(X, target, codes, dealt, strengths)
     own = _own_heads(X, target, codes, dealt, strengths, shared)
     return References.of(_chosen(codes, dealt, pooled, own, network), codes, n_contexts)
@@ -158,14 +161,29 @@ def _own_heads(
     alphas: tuple[float, ...],
     shared: Tensor,
 ) -> Array:
-    """Return losses of rows under heads of their context that have not seen them, of shape (n_samples, n_alphas)."""
-    losses = np.empty((len(X), len(alphas)))
+    """Return losses of rows under heads of their context, of shape (n_samples, n_folds, n_alphas).
+
+    The heads have seen neither the fold of the row nor, in small contexts, the fold in whose place the loss is: what
+    decides about a fold must not depend on it.
+    """
+    n_folds = shared.shape[1]
+    losses = np.empty((len(X), n_folds, len(alphas)))
     for c in np.unique(codes):
         mine = np.flatnonzero(codes == c)
-        rows = torch.as_tensor(mine, device=X.device)
-        part, weight = target.subset(rows), left_out(folds[mine], shared.shape[1], np.zeros_like(mine), np.ones(1))
-        outputs = ridge_heads(X[rows], part, weight, alphas, shared[rows]).outputs
-        losses[mine] = held_out_losses(outputs, part, folds[mine])
+        rows, own = torch.as_tensor(mine, device=X.device), folds[mine]
+        part, offset = target.subset(rows), shared[rows]
+        if len(mine) >= _MANY:
+            weight = left_out(own, n_folds, np.zeros_like(mine), np.ones(1))
+            outputs = ridge_heads(X[rows], part, weight, alphas, offset).outputs
+            losses[mine] = held_out_losses(outputs, part, own)[:, None]
+            continue
+        # One weighting for each fold that is judged and each that is left out beside it.
+        judged, beside = np.divmod(np.arange(n_folds**2), n_folds)
+        kept = (own[:, None] != judged) & (own[:, None] != beside)
+        weight = kept / np.maximum(kept.sum(axis=0), 1.0)
+        outputs = ridge_heads(X[rows], part, weight, alphas, offset.repeat_interleave(n_folds, 1)).outputs
+        for fold in range(n_folds):
+            losses[mine, fold] = held_out_losses(outputs[:, fold::n_folds], part, own)
     return losses
 
 
@@ -186,10 +204,10 @@ def _chosen(
             found[judged] = base[judged]
             if not others.any():
                 continue
-            gains = base[others][:, None] - own[others]
+            gains = base[others][:, None] - own[others, fold]
             best = int(gains.mean(axis=0).argmax())
             if stands_out(gains[:, best]):
-                found[judged] = own[judged, best]
+                found[judged] = own[judged, fold, best]
     return found
 
 
