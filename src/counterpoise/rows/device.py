@@ -258,8 +258,7 @@ class TorchRows:
         """
         if in_tensors(loss) is None:
             raise InvalidInputError(
-                f"the {loss.name} loss is not fitted on a device; choose a loss of this library, or pass "
-                "numpy arrays."
+                f"the {loss.name} loss is not fitted on a device; choose a loss of this library, or pass numpy arrays."
             )
         target, weight = (torch.as_tensor(rows, dtype=torch.float64, device=X.device) for rows in (target, weight))
         counts = np.bincount(codes, minlength=n_contexts)

@@ -44,8 +44,8 @@ class HeldOutWeights(ContextLoss):
     .. math:: p_c \leftarrow p_c \exp\left(\eta \, \frac{R_c - R^*_c}{\bar R}\right)
 
     scaled to sum one, with the held-out risks :math:`R_c`, the references :math:`R^*_c`, and the largest mean held-out
-    risk :math:`\bar R` seen so far, by which steps do not depend on the unit of the loss. Small steps matter: a mix that
-    jumps to the least favourable one leaves other contexts without weight, and the network without their samples.
+    risk :math:`\bar R` seen so far, by which steps do not depend on the unit of the loss. Small steps matter: a mix
+    that jumps to the least favourable one leaves other contexts without weight, and the network without their samples.
 
     Running means of the training risks are kept as well; :attr:`training_excess` far below :attr:`held_out_excess`
     shows that the network learns by heart.
