@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
 .PHONY: sets guard draws later-year published calibrated calibrated-table bench-check stress lowest bare check audit
-.PHONY: references bench-commands watch hooks format clean
+.PHONY: references bench-commands watch networks hooks format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -117,6 +117,11 @@ bench-path: $(VENV)/.core  ## what a path of 50 levels costs, in fits
 
 bench-gpu: $(VENV)/.test  ## what robustness costs on a GPU (without one, a linear fit on the CPU)
 	$(BIN)/python benchmarks/gpu.py
+	$(BIN)/python benchmarks/gpu_head.py
+
+networks: $(VENV)/.test  ## methods for networks on coloured digits, in two settings (DIGITS=folder of MNIST; DEVICE=cuda, JOBS=16)
+	OMP_NUM_THREADS=1 $(BIN)/python -m counterpoise.experiments.coloured_mnist_cnn $(DIGITS) \
+		--device $(or $(DEVICE),cpu) --jobs $(or $(JOBS),1)
 
 bench-cluster: $(VENV)/.test  ## fits on local workers: memory, passes, workers, a killed one, growth (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cluster.py

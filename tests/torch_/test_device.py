@@ -608,6 +608,7 @@ NEEDS_TORCH = (
     "counterpoise.rows.device",
     "counterpoise.experiments.coloured_mnist_cnn",
     "counterpoise.experiments.networks",
+    "counterpoise.experiments.table_network",
 )
 
 
