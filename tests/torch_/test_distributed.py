@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import distributed, nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from counterpoise.torch import ContextBatchSampler, ERMLoss, GroupDROLoss, RobustLoss, fit  # noqa: E402
+from counterpoise.torch import ContextBatchSampler, ERMLoss, GroupDROLoss, HeldOutWeights, RobustLoss, fit  # noqa: E402
 from tests.torch_.test_guard import ONE_EACH, digits, network  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -30,6 +30,7 @@ KINDS = {
     "every mix": lambda: RobustLoss(COUNTS, confidence=1.0),
     "balanced": lambda: RobustLoss(COUNTS, radius=0.3, sampling="balanced"),
     "group-dro": lambda: GroupDROLoss(COUNTS, step_size=0.5),
+    "held-out": lambda: HeldOutWeights(COUNTS, radius=0.3, step_size=0.5),
     "erm": lambda: ERMLoss(COUNTS),
 }
 STEPS = 4
@@ -61,6 +62,8 @@ def train(kind, split, rank=None):
         optimizer.zero_grad()
         value = loss((wrapped(x)[:, 0] - y).square(), contexts)
         value.backward()
+        if isinstance(loss, HeldOutWeights):
+            loss.update((model(x)[:, 0] - y).square(), contexts)
         out["values"].append(value.detach())
         out["gradients"].append(model.weight.grad.clone())
         out["weights"].append(loss.context_weights.clone())
@@ -81,6 +84,21 @@ def guarded(rank=None, held_out=None):
     return {"chosen": history.chosen, "own": history.candidates.note, "model": model.state_dict()}
 
 
+def by_held_out(rank=None):
+    """Fit by held-out weights for an epoch, alone or as one of two with half of the held-out rows each."""
+    rows, held_out = digits(1200, 0), digits(400, 1)
+    parts = {} if rank is None else {"rank": rank, "world_size": 2}
+    model = network()
+    wrapped = model if rank is None else nn.parallel.DistributedDataParallel(model)
+    batches = DataLoader(
+        TensorDataset(*rows), batch_sampler=ContextBatchSampler(rows[2], 64 if rank is None else 32, **parts)
+    )
+    loss, optimizer = HeldOutWeights([960, 240], reference_risks=[0.1, 0.2]), torch.optim.SGD(model.parameters(), 0.5)
+    own = [held_out if rank is None else tuple(part[rank::2] for part in held_out)]
+    history = fit(wrapped, loss, batches, optimizer, epochs=1, held_out=own, guard=False)
+    return {"weights": torch.tensor(history.weights), "risks": torch.tensor(history.held_out_risks)}
+
+
 def main(rank, rendezvous, file):
     """Be one of two processes."""
     distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
@@ -88,6 +106,7 @@ def main(rank, rendezvous, file):
         found = {(kind, split): train(kind, split, rank) for kind in KINDS for split in SPLITS}
         # The second process has too few rows to prefer anything but the plain network.
         found["guard"] = guarded(rank, None if rank == 0 else ONE_EACH)
+        found["held-out"] = by_held_out(rank)
         torch.save(found, file)
     finally:
         distributed.destroy_process_group()
@@ -133,6 +152,14 @@ def test_two_processes_are_one_with_the_whole_batch(both, kind, split):
         for name in ("state", "model"):
             for key, value in alone[name].items():
                 torch.testing.assert_close(part[name][key], value, rtol=1e-5, atol=1e-6)
+
+
+def test_two_processes_follow_the_held_out_rows_of_both(both):
+    alone = by_held_out()
+    for found in both:
+        torch.testing.assert_close(found["held-out"]["weights"], alone["weights"], rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(found["held-out"]["risks"], alone["risks"], rtol=1e-4, atol=1e-6)
+    assert alone["weights"][-1].max() > 0.501
 
 
 @pytest.mark.parametrize("split", SPLITS)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 from counterpoise.files import whole
@@ -164,6 +164,8 @@ class TrainingRun:
         assert self.held_out is not None
         with nullcontext() if self.average is None else self.average.in_place():
             risks, counts = context_risks(self.model, self.held_out, self.loss.n_contexts, self.row_loss, self.device)
+            if isinstance(self.loss, HeldOutWeights):
+                risks, counts = _over_processes(risks, counts, self.device)
             judged = _judged(risks, counts, self.references)
             excess = risks if self.references is None else risks - self.references
             score = _worst_case(self.judge, excess, counts)
@@ -280,6 +282,18 @@ def set_epoch(batches: Batches, epoch: int) -> None:
 def _samplers(batches: Batches) -> dict[str, Any]:
     found = {name: getattr(batches, name, None) for name in ("batch_sampler", "sampler")}
     return {name: sampler for name, sampler in found.items() if sampler is not None}
+
+
+def _over_processes(
+    risks: NDArray[np.float64], counts: NDArray[np.float64], device: torch.device
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return risks over the rows of all processes: those that train one model must weigh contexts alike."""
+    if not (distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1):
+        return risks, counts
+    both = torch.as_tensor(np.stack([np.where(counts > 0, risks * counts, 0.0), counts]), device=device)
+    distributed.all_reduce(both)
+    sums, counts = both.cpu().numpy()
+    return sums / np.where(counts > 0, counts, np.nan), counts
 
 
 _JUDGED = ("mean_risk", "worst_risk", "worst_excess", "worst_context")
