@@ -17,6 +17,9 @@ Array = NDArray[np.float64]
 
 _TINY = float(np.finfo(np.float64).tiny)
 
+_DEFINITE = 1e-8
+"""Least eigenvalue, of a matrix scaled to a unit diagonal, from which it is safely positive definite."""
+
 _SMALL, _FEW = 32, 200
 """Rows of a matrix between which the BLAS inverts it faster with one thread."""
 
@@ -113,6 +116,14 @@ def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:
     return np.asarray(inverse * scale[:, :, None] * scale[:, None, :])
 
 
+def is_definite(matrix: Array) -> bool:
+    """Tell whether a symmetric matrix is positive definite, and far enough from singular to be inverted as it is."""
+    scaled, _ = to_unit_diagonal(matrix)
+    if not np.isfinite(scaled).all():
+        return False
+    return not lapack.dpotrf(scaled - _DEFINITE * np.eye(len(scaled)), lower=1)[1]
+
+
 def spectrum(matrix: Array) -> tuple[Array, Array]:
     """Return eigenvalues and eigenvectors of a symmetric matrix, or of several."""
     try:
@@ -146,7 +157,10 @@ class Stack(Protocol):
         """Return each times its own factor: (B,)."""
 
     def below(self) -> Stack:
-        """Return matrices not above what these are meant to be, however the products in them were rounded."""
+        """Return matrices not above what these are meant to be, however the products in them were rounded.
+
+        One that is lowered may cease to be positive definite, and then its inverse is NaN: nothing is known.
+        """
 
     def product(self, vectors: Array) -> Array:
         """Return each times its own vector, or times one for all: (B, d) or (d,) -> (B, d)."""

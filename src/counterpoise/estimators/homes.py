@@ -18,9 +18,6 @@ from counterpoise.memberships import Memberships
 from counterpoise.rows import MemoryRows
 from counterpoise.validation import check_aligned, checked_row_weights, on_host
 
-_SINGLE_PRECISION = 1e-7
-"""Relative gap down to which products in single precision are accurate enough."""
-
 Columns = Mapping[str, Any]
 """What the ``fit`` of an estimator takes of every row, by name: X, y, contexts, sample_weight, and perhaps more."""
 
@@ -39,10 +36,6 @@ class Reader(Protocol):
     @property
     def device(self) -> str | None:
         """Where rows are to be held, if that was said."""
-
-    @property
-    def tol(self) -> float:
-        """The relative gap that is asked for."""
 
     @property
     def classifies(self) -> bool:
@@ -144,9 +137,7 @@ class Device:
             features = features[placed.X[:, 0].astype(np.intp)]
             target, shares, codes, loss = placed.target, placed.weight, placed.owner, placed.loss
             together = placed.together
-        # Products in single precision are too rough for a smaller gap.
-        quick = None if reader.tol >= _SINGLE_PRECISION else False
-        rows = TorchRows.of(features, target, shares, codes, n, loss, reader.fit_intercept, quick, together)
+        rows = TorchRows.of(features, target, shares, codes, n, loss, reader.fit_intercept, together=together)
         return LinearProblem.checked(LinearOracle(rows, reader.alpha), encoded, counts)
 
 

@@ -135,10 +135,6 @@ class RowReader:
         return self.model.device
 
     @property
-    def tol(self) -> float:
-        return self.model.tol
-
-    @property
     def classifies(self) -> bool:
         return is_classifier(self.model)
 

@@ -18,6 +18,7 @@ except ImportError as error:
     raise ImportError("rows on a device need torch. Run: pip install 'counterpoise[torch]'") from error
 
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.linalg import is_definite
 from counterpoise.losses import Loss
 from counterpoise.rows._base import Array, Codes
 from counterpoise.rows.blocks import Block, BlocksInMemory
@@ -41,8 +42,11 @@ _SHORTEST_TILE = 8
 _SPREAD = 1024
 """Tiles that keep a device busy."""
 
+_WIDENED_BYTES = 1 << 25
+"""Memory of rows in single precision that are widened at once: what the cache of a processor or a device holds."""
+
 _QUICK = 1 << 22
-"""Entries of X in single precision from which products are taken in single precision."""
+"""Entries of X in single precision from which Gram matrices are products in single precision."""
 
 _ALIGNED = 8
 """Columns are filled up to a multiple of this, for tensor cores."""
@@ -67,8 +71,8 @@ class TorchTiles:
         The group of each tile, ascending.
     n_groups : int
     is_quick : bool
-        Whether X is in single precision and products with it are too; else they are in double precision. Sums over
-        tiles always are.
+        Whether X is in single precision and its Gram matrices may be products in single precision, where a bound of
+        what is lost will do. All other products, and all sums over tiles, are in double precision.
     """
 
     X: Tensor
@@ -89,7 +93,15 @@ class TorchTiles:
     @cached_property
     def pooled(self) -> TorchTiles:
         """The same rows as one group."""
-        return replace(self, owner=torch.zeros_like(self.owner), n_groups=1)
+        one = replace(self, owner=torch.zeros_like(self.owner), n_groups=1)
+        vars(one)["reach"] = self.reach
+        return one
+
+    @cached_property
+    def reach(self) -> Array:
+        """The largest absolute entry of each column."""
+        least, most = torch.aminmax(self.X.flatten(0, 1), dim=0)
+        return host(torch.maximum(most, -least))
 
     @cached_property
     def _per_group(self) -> int:
@@ -98,12 +110,19 @@ class TorchTiles:
         least, most = int(tiles.min()), int(tiles.max())
         return most if least == most else 0
 
-    def pieces(self, bytes_per_entry: int) -> Iterator[slice]:
-        """Yield tiles in pieces of which a copy fits the memory set aside."""
-        n, tile = self.shape
-        step = max(1, _BLOCK_BYTES // (bytes_per_entry * self.X.shape[2] * max(tile, self.X.shape[2])))
-        for first in range(0, n, step):
-            yield slice(first, min(first + step, n))
+    def pieces(self) -> Iterator[slice]:
+        """Yield tiles in pieces of which a copy and Gram matrices fit the memory set aside."""
+        return self._slices(_BLOCK_BYTES // (8 * self.X.shape[2] * max(self.shape[1], self.X.shape[2])))
+
+    def _widened(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield tiles, and their features in double precision."""
+        wide = self.X.dtype == torch.float64
+        for tiles in self._slices(len(self.X) if wide else _WIDENED_BYTES // (8 * self.X.shape[1] * self.X.shape[2])):
+            yield tiles, self.X[tiles].double()
+
+    def _slices(self, step: int) -> Iterator[slice]:
+        n, step = len(self.X), max(step, 1)
+        return (slice(first, min(first + step, n)) for first in range(0, n, step))
 
     # --- from groups to rows, and back -------------------------------------------------------------------------------
 
@@ -148,22 +167,15 @@ class TorchTiles:
             # Constant predictions need no look at the rows.
             return self.there(matrix[0, :, shape.n_features : shape.width].sum(axis=1)).repeat(self._n_rows, 1)
         across = self.there(matrix).transpose(1, 2)
-        across = across.float() if self.is_quick else across
-        with _in_single_precision(False):
-            if len(theta) == 1:
-                z = torch.cat([self._wide(tiles).flatten(0, 1) @ across[0] for tiles in self._products()])
-            else:
-                own = [torch.bmm(self._wide(tiles), across[self.owner[tiles]]) for tiles in self._products()]
-                z = torch.cat(own).flatten(0, 1)
-        return z.double()
+        if len(theta) == 1:
+            return torch.cat([X.flatten(0, 1) @ across[0] for _, X in self._widened()])
+        return torch.cat([torch.bmm(X, across[self.owner[tiles]]) for tiles, X in self._widened()]).flatten(0, 1)
 
     def gather(self, rows: Tensor) -> Array:
         """Return every group's ``sum_i rows_i (x) [x_i 1]``: (n, n_outputs) -> (B, P)."""
         across = rows.reshape(*self.shape, -1).transpose(1, 2)
-        across = across.float() if self.is_quick else across
-        with _in_single_precision(False):
-            sums = torch.cat([torch.bmm(across[tiles], self._wide(tiles)) for tiles in self._products()])
-        found = self.summed(sums.double())[:, :, : self.coefficients.width]
+        sums = torch.cat([torch.bmm(across[tiles], X) for tiles, X in self._widened()])
+        found = self.summed(sums)[:, :, : self.coefficients.width]
         return host(found.reshape(self.n_groups, -1))
 
     def gram(self, curvature: Tensor, is_rough: bool = False) -> TorchStack:
@@ -175,11 +187,11 @@ class TorchTiles:
         is_rough, outputs = is_rough and self.is_quick, shape.n_outputs
         bend = curvature.reshape(*self.shape, outputs, outputs)
         out = self._zeros(outputs, columns, outputs, columns)
-        for tiles in self.pieces(8):
+        for tiles in self.pieces():
             X = self.X[tiles] if is_rough else self.X[tiles].double()
             for k in range(outputs):
                 for m in range(k + 1):
-                    with _in_single_precision(is_rough):
+                    with _rounding_features():
                         block = X.transpose(1, 2) @ (X * bend[tiles, :, k, m, None].to(X.dtype))
                     self._add(out[:, k, :, m, :], tiles, block.double())
         for k in range(outputs):
@@ -189,8 +201,8 @@ class TorchTiles:
         found = out[:, :, :width, :, :width].reshape(self.n_groups, outputs * width, outputs * width)
         if not is_rough:
             return TorchStack(found)
-        on_cuda = self.X.is_cuda
-        rounding = Rounding(2.0**-11 if on_cuda else 2.0**-24, self.shape[1] * 2.0**-23)
+        sizes = float(self.reach.max()), float(curvature.max())
+        rounding = Rounding.of_products(*self.shape, *sizes, is_truncated=self.X.is_cuda)
         return TorchStack(0.5 * (found + found.transpose(1, 2)), rounding)
 
     def _add(self, out: Tensor, tiles: slice, block: Tensor) -> None:
@@ -200,16 +212,6 @@ class TorchTiles:
             out += self.summed(block)
         else:
             out.index_add_(0, self.owner[tiles], block)
-
-    def _products(self) -> Iterator[slice]:
-        """Yield pieces for products: all tiles at once, unless they have to be widened first."""
-        if self.X.dtype == torch.float64 or self.is_quick:
-            yield slice(0, len(self.X))
-        else:
-            yield from self.pieces(8)
-
-    def _wide(self, tiles: slice) -> Tensor:
-        return self.X[tiles] if self.is_quick else self.X[tiles].double()
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,8 +255,9 @@ class TorchRows:
     ) -> TorchRows:
         """Lay rows out in tiles; ``codes`` are the contexts of rows, in any order.
 
-        ``is_quick`` asks for products in single precision, of an X that is; by default where there are many. Every
-        prediction is then rounded to a relative 1e-7 or so, by which no risk moves as much as a millionth.
+        ``is_quick`` asks for Gram matrices of products in single precision, of an X that is; by default where there
+        are many. A bound is known of what that loses. Predictions, risks and gradients are always products in double
+        precision.
         """
         if in_tensors(loss) is None:
             raise InvalidInputError(
@@ -287,8 +290,7 @@ class TorchRows:
         if fit_intercept:
             laid[:, shape.n_features] = 1.0
         many = X.numel() >= _QUICK if is_quick is None else is_quick
-        # A dual point has to balance more closely than products in single precision tell; so have the gradients of
-        # classes, which nothing holds in the direction that they share.
+        # Rounded Hessians serve the bounds of smooth losses, and how far off they are is known for one output.
         quick = bool(many) and X.dtype == torch.float32 and not loss.is_hinged and loss.n_outputs == 1
         there = torch.as_tensor(owner, device=X.device)
         held = TorchTiles(laid.reshape(-1, tile, columns), shape, there, n_contexts, quick)
@@ -299,6 +301,7 @@ class TorchRows:
     at_hand = False
     knows_predictions = True
     computes_here = False
+    rounding = 1e-13
 
     @property
     def n_contexts(self) -> int:
@@ -309,11 +312,6 @@ class TorchRows:
     def coefficients(self) -> Coefficients:
         """The shape of theta."""
         return self.tiles.coefficients
-
-    @property
-    def rounding(self) -> float:
-        """Share of a sum by which two looks at the same place may differ."""
-        return 1e-8 if self.tiles.is_quick else 1e-13
 
     def forms_hessian(self, alpha: float) -> bool:
         """A square matrix is formed whatever its size."""
@@ -327,9 +325,7 @@ class TorchRows:
     @cached_property
     def reach(self) -> Array:
         """The largest absolute value of each column."""
-        flat = self.tiles.X.flatten(0, 1)
-        least, most = torch.aminmax(flat, dim=0)
-        return host(torch.maximum(most, -least))[: self.coefficients.n_features]
+        return self.tiles.reach[: self.coefficients.n_features]
 
     @cached_property
     def typical(self) -> float:
@@ -423,16 +419,12 @@ class TorchRows:
 
     def reweighted(self, weight: Tensor) -> TorchRows:
         """Return the rows with other weights, which add up to one in each context."""
-        other = replace(self, weight=weight, _known={})
-        vars(other)["reach"] = self.reach
-        return other
+        return replace(self, weight=weight, _known={})
 
     def as_one(self, shares: Array) -> TorchRows:
         """Return all rows as one context, in which each has a share."""
         weight = self.weight * self.tiles.each(shares / shares.sum())
-        one = replace(self, tiles=self.tiles.pooled, weight=weight, _known={})
-        vars(one)["reach"] = self.reach
-        return one
+        return replace(self, tiles=self.tiles.pooled, weight=weight, _known={})
 
     def thinned(self, every: int) -> TorchRows:
         """Return one row in so many of each tile."""
@@ -513,10 +505,10 @@ class TorchSums:
         """Return the Hessian of a mixture of contexts at one theta; of quick rows a matrix that is not above it."""
         tiles = self.rows.tiles
         if 8 * tiles.n_groups * self.theta.size**2 <= _KEPT_BYTES:
+            if not tiles.is_quick:
+                return self.hessians.mixed(weights)
             mixed = self.rough_hessians.below().mixed(weights)
-            if not tiles.is_quick or _is_positive(mixed):
-                return mixed
-            return self.hessians.mixed(weights)
+            return mixed if is_definite(mixed) else self.hessians.mixed(weights)
         each = tiles.each(np.asarray(weights, dtype=np.float64))
         return np.asarray(tiles.pooled.gram(self._bend * each[:, None, None]))[0]
 
@@ -569,14 +561,6 @@ class TorchSums:
         return RowSlopes.inside(part, layout, *rows)
 
 
-def _is_positive(matrix: Array) -> bool:
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return True
-
-
 def _weighted_median(values: Tensor, weight: Tensor) -> float:
     """As :func:`counterpoise.losses._base.weighted_median`."""
     ordered, order = torch.sort(values)
@@ -596,14 +580,10 @@ def _tile_length(counts: NDArray[np.intp], width: int) -> int:
 
 
 @contextmanager
-def _in_single_precision(rounds_features: bool) -> Iterator[None]:
-    """Let products of single precision round their factors further (TF32), or see that they do not."""
+def _rounding_features() -> Iterator[None]:
+    """Let products of single precision round their factors further (TF32)."""
     backend: Any = torch.backends.cuda.matmul
-    name, value = (
-        ("fp32_precision", "tf32" if rounds_features else "ieee")
-        if hasattr(backend, "fp32_precision")
-        else ("allow_tf32", rounds_features)
-    )
+    name, value = ("fp32_precision", "tf32") if hasattr(backend, "fp32_precision") else ("allow_tf32", True)
     before = getattr(backend, name)
     setattr(backend, name, value)
     try:

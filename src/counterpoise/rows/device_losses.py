@@ -32,7 +32,9 @@ class TorchLogistic:
 
     @staticmethod
     def value(target: Tensor, z: Tensor) -> Tensor:
-        return torch.nn.functional.softplus(torch.rsub(target, 1.0, alpha=2.0) * z[:, 0], threshold=1e9)
+        margin = torch.rsub(target, 1.0, alpha=2.0) * z[:, 0]
+        # log(1 + exp(margin)), finite wherever the margin is.
+        return torch.logaddexp(margin, margin.new_zeros(()))
 
     @staticmethod
     def gradient(target: Tensor, z: Tensor) -> Tensor:

@@ -26,30 +26,56 @@ def host(values: Tensor) -> Array:
 class Rounding:
     r"""How far Gram matrices :math:`\sum_i c_i x_i x_i^\top` of rounded products may be from the exact ones.
 
-    Features rounded to a relative :math:`u` move a form :math:`v^\top H v` by at most
-    :math:`2 u \sqrt{P\, v^\top H v\; v^\top D v} + u^2 P\, v^\top D v`, with :math:`D` the diagonal of :math:`H`
-    (Cauchy's inequality, twice); sums rounded to a relative :math:`s` move every entry by at most
-    :math:`s \sqrt{D_{jj} D_{kk}}`, a form by :math:`s P\, v^\top D v`. So for any :math:`t > 0`
+    Features rounded to a relative :math:`u`, on the left and on the right each in its own way, move a form
+    :math:`v^\top H v` by at most :math:`2 u \sqrt{P\, v^\top H v\; v^\top D v} + u^2 P\, v^\top D v`, with :math:`D`
+    the diagonal of :math:`H` (Cauchy's inequality, twice); sums rounded to a relative :math:`s` move every entry by at
+    most :math:`s (1 + u)^2 \sqrt{D_{jj} D_{kk}}`, a form by :math:`s (1 + u)^2 P\, v^\top D v`; and what is too small
+    for single precision moves every entry by at most :math:`a`, a form by :math:`a P\, v^\top v`. So for any
+    :math:`t > 0`
 
-    .. math:: (1 + t) H \succeq \tilde H - \bigl((1 + 1/t)\, u^2 P + s P\bigr) D .
+    .. math:: (1 + t) H \succeq \tilde H - \bigl((1 + 1/t)\, u^2 P + s (1 + u)^2 P\bigr) D - a P I .
 
     Attributes
     ----------
-    features, sums : float
-        :math:`u` and :math:`s`.
+    features, sums, entries : float
+        :math:`u`, :math:`s` and :math:`a`.
     """
 
     features: float = 0.0
     sums: float = 0.0
+    entries: float = 0.0
 
-    def bound(self, size: int) -> tuple[float, float]:
-        """Return by what to divide a matrix, and how much of its diagonal to take off first, to lie below."""
-        u = self.features * size**0.5
+    @classmethod
+    def of_products(cls, n_tiles: int, tile: int, largest: float, steepest: float, is_truncated: bool) -> Rounding:
+        """Return what is known of products in single precision that are summed in double precision over tiles.
+
+        Parameters
+        ----------
+        n_tiles, tile : int
+            Tiles, and rows of each.
+        largest : float
+            The largest absolute feature
+        steepest : float
+            and the largest factor :math:`c_i`.
+        is_truncated : bool
+            Whether factors are cut to the ten bits of TF32 before they are multiplied.
+        """
+        # The right factor is c_i x_i, of which c_i and then the product are rounded to the nearest.
+        features = (2.0**-10 if is_truncated else 0.0) + 2.0**-22
+        # Each addition may be truncated, on tensor cores. Numbers below 2^-126 may be taken for zeros.
+        lost = 2.0**-124 * max(1.0, largest) ** 2 * max(1.0, steepest)
+        return cls(features, (tile + 1) * 2.0**-23, n_tiles * tile * lost)
+
+    def lowered(self, matrices: Tensor) -> Tensor:
+        """Return matrices that do not lie above the exact ones: (B, P, P) -> (B, P, P)."""
+        size = matrices.shape[1]
+        u, s = self.features * size**0.5, self.sums * (1.0 + self.features) ** 2
         # The best t depends on how nearly singular the matrix is; this one suits a least eigenvalue of about 1/16.
         t = 4.0 * u
-        off = (u * u + 0.25 * u) + self.sums * size
+        share = (u * u + 0.25 * u) + s * size
         # The diagonal itself is known to that accuracy.
-        return 1.0 + t, off / (1.0 - 2.0 * self.features - self.sums)
+        diagonal = (torch.diagonal(matrices, dim1=1, dim2=2) + self.entries) / (1.0 - 2.0 * self.features - s)
+        return (matrices - torch.diag_embed(share * diagonal + self.entries * size)) / (1.0 + t)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +88,13 @@ class TorchStack:
         In double precision.
     rounding : Rounding, optional
         Of the products they were summed from, where these were not in double precision.
+    is_lowered : bool
+        Whether they were lowered by what rounding may have added, which may leave some that are not positive definite.
     """
 
     matrices: Tensor
     rounding: Rounding | None = None
+    is_lowered: bool = False
 
     def __len__(self) -> int:
         return len(self.matrices)
@@ -90,9 +119,7 @@ class TorchStack:
     def below(self) -> TorchStack:
         if self.rounding is None:
             return self
-        divide, off = self.rounding.bound(self.matrices.shape[1])
-        lowered = self.matrices - off * torch.diag_embed(torch.diagonal(self.matrices, dim1=1, dim2=2))
-        return TorchStack(lowered / divide)
+        return TorchStack(self.rounding.lowered(self.matrices), is_lowered=True)
 
     def product(self, vectors: Array) -> Array:
         if vectors.ndim == 1:
@@ -134,7 +161,8 @@ class TorchStack:
         inverse = inverse * self._scale[:, :, None] * self._scale[:, None, :]
         if doubtful.any():
             where = torch.as_tensor(doubtful, device=inverse.device)
-            inverse[where] = self._there(pseudo_inverse(np.asarray(self[doubtful])))
+            # A lowered matrix that is not positive definite says nothing of the one that it lies below.
+            inverse[where] = torch.nan if self.is_lowered else self._there(pseudo_inverse(np.asarray(self[doubtful])))
         return TorchStack(inverse)
 
     def mixed(self, weights: Array) -> Array:

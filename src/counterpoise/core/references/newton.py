@@ -39,9 +39,9 @@ class Curvature(Protocol):
 
     @property
     def is_thrifty(self) -> bool:
-        """Whether rows are so many that no look at them is for nothing.
+        """Whether rows are so many that passes over them are saved.
 
-        Neither at values far from the minimum, nor a step further once all is proven.
+        Values are then not computed far from the minimum, and no step is taken once everything is proven.
         """
 
     @property
