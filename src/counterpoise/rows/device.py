@@ -191,7 +191,7 @@ class TorchTiles:
             X = self.X[tiles] if is_rough else self.X[tiles].double()
             for k in range(outputs):
                 for m in range(k + 1):
-                    with _rounding_features():
+                    with _single_precision(self.X.is_cuda):
                         block = X.transpose(1, 2) @ (X * bend[tiles, :, k, m, None].to(X.dtype))
                     self._add(out[:, k, :, m, :], tiles, block.double())
         for k in range(outputs):
@@ -580,16 +580,24 @@ def _tile_length(counts: NDArray[np.intp], width: int) -> int:
 
 
 @contextmanager
-def _rounding_features() -> Iterator[None]:
-    """Let products of single precision round their factors further (TF32)."""
-    backend: Any = torch.backends.cuda.matmul
-    name, value = ("fp32_precision", "tf32") if hasattr(backend, "fp32_precision") else ("allow_tf32", True)
-    before = getattr(backend, name)
-    setattr(backend, name, value)
+def _single_precision(is_cuda: bool) -> Iterator[None]:
+    """Let products in single precision truncate their factors to TF32 on a GPU, and round them to no less elsewhere."""
+    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if is_cuda else "highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+        return
+    backends: Any = torch.backends
+    matmul = backends.cuda.matmul if is_cuda else backends.mkldnn.matmul
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "tf32" if is_cuda else "ieee"
     try:
         yield
     finally:
-        setattr(backend, name, before)
+        matmul.fp32_precision = before
 
 
 def sent(X: Any, device: Any) -> Tensor:
