@@ -106,6 +106,63 @@ def test_put_back_the_network_predicts_what_the_estimator_does(kind):
     )
 
 
+class OutOfOrder(nn.Module):
+    """A network whose last layer is not the one that was registered last; all have the same shape."""
+
+    def __init__(self):
+        super().__init__()
+        self.f, self.o, self.g = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.o(self.g(self.f(x).tanh()).tanh())
+
+
+def test_only_the_layer_that_gives_the_output_is_replaced():
+    _, x, y, contexts = task("four logits")
+    model = OutOfOrder()
+    before = {name: getattr(model, name) for name in "fog"}
+    head = RobustHead(alpha=0.1, guard=False).fit(model, [(x, y, contexts)])
+    assert head.layer_ == "o"
+    with torch.no_grad():
+        z = head.put_back(model)(x).double()
+    assert model.f is before["f"]
+    assert model.g is before["g"]
+    np.testing.assert_allclose(
+        z.softmax(1), head.estimator_.predict_proba(head.features_.numpy()), rtol=1e-3, atol=1e-5
+    )
+    with pytest.raises(InvalidInputError, match="layer 'g' is not that of the network"):
+        RobustHead().fit(model, [(x, y, contexts)], layer="g")
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["network", "layer alone"])
+def test_compiled_networks_get_their_head_back(alone):
+    model, x, y, contexts = task("two logits")
+    expected = RobustHead(alpha=0.1, guard=False).fit(model, [(x, y, contexts)]).put_back(copy.deepcopy(model))
+    if alone:
+        model[2] = torch.compile(model[2], backend="eager")
+    compiled = model if alone else torch.compile(model, backend="eager")
+    with torch.no_grad():
+        compiled(x)
+    head = RobustHead(alpha=0.1, guard=False).fit(compiled, [(x, y, contexts)])
+    assert head.put_back(compiled) is compiled
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), expected(x))
+    torch.testing.assert_close(model[2].weight, head.linear.weight)
+
+
+def test_a_head_fitted_to_features_asks_which_layer_to_replace():
+    _, x, y, contexts = task("four logits")
+    model = OutOfOrder()
+    head = RobustHead(alpha=0.1, guard=False).fit_features(features(model, x), y, contexts)
+    with pytest.raises(InvalidInputError, match=r"'f', 'o', 'g' all have the shape of the head.*layer="):
+        head.put_back(model)
+    o, g = model.o, model.g
+    assert head.put_back(model, layer="o").o is not o
+    assert model.g is g
+    with pytest.raises(InvalidInputError, match="layer '1' has 4 and 2"):
+        head.put_back(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)))
+
+
 def test_weights_are_what_their_names_say():
     model, x, y, contexts = task("two logits")
     plain, balanced, robust = (

@@ -3,8 +3,8 @@
 Heads serve to judge rows they have not seen, so they are solved to the accuracy of such losses and without a
 certificate, and the intercept has a small penalty too. Risks in sample, and all else that enters a certificate, come
 from :mod:`counterpoise.core`. Steps are accelerated gradient steps in a metric that bounds the curvature from above
-(Böhning and Lindsay 1988). In the principal axes of the features that metric is diagonal, so that a step is two products of the rows
-for all heads together, on any device and for any number of classes.
+(Böhning and Lindsay 1988). In the principal axes of the features that metric is diagonal, so that a step is two
+products of the rows for all heads together, on any device and for any number of classes.
 """
 
 from __future__ import annotations
