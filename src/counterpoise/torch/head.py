@@ -14,7 +14,7 @@ from counterpoise.core.robustness import Criterion, DrawCount, Mixes, Robustness
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets import RadiusMethod
 from counterpoise.torch.evaluation import Batches
-from counterpoise.torch.features import head_rows, last_layer
+from counterpoise.torch.features import head_rows, last_layer, linear_layers, put_layer, uncompiled
 from counterpoise.torch.head_judge import HeadJudge, Weights
 from counterpoise.torch.head_references import head_references
 from counterpoise.torch.layers import Outputs, Scaling, linear_like
@@ -134,14 +134,14 @@ class RobustHead:
         batches : iterable of (inputs, targets, contexts)
             A ``DataLoader`` or a list, of rows that the network was not trained on. Contexts are whole numbers.
         layer : str or Linear, optional
-            By default the linear layer that was registered last. Its output is taken for that of the network.
+            By default the linear layer whose output is that of the network. A layer whose output is another is refused.
         device : optional
             Where batches are sent, by default where the model's parameters are.
         """
-        name, own = last_layer(model, layer)
         rows = head_rows(model, batches, layer, device)
+        _, own = last_layer(model, rows.layer)
         self.fit_features(rows.features, rows.targets, rows.contexts, layer=own)
-        self.layer_ = name
+        self.layer_ = rows.layer
         return self
 
     def fit_features(self, features: Any, targets: Any, contexts: Any, *, layer: nn.Linear | None = None) -> Self:
@@ -200,25 +200,42 @@ class RobustHead:
         self.linear = linear_like(layer, *scaling.folded(weight, bias), Z)
         return self
 
-    def put_back(self, model: nn.Module) -> nn.Module:
+    def put_back(self, model: nn.Module, *, layer: str | nn.Linear | None = None) -> nn.Module:
         """Give a network the layer that was kept, in place of its last one, and return the network.
 
         The layer is replaced, not overwritten: whatever shares its parameters keeps them.
+
+        Parameters
+        ----------
+        model : Module
+        layer : str or Linear, optional
+            The layer to replace, or its name. By default the one that ``fit`` has found. A head that was fitted to
+            features takes the place of the linear layer that was registered last, if no other has its shape.
         """
         if not hasattr(self, "linear"):
             raise InvalidInputError("there is no head yet. Call fit first.")
-        name, old = last_layer(model, self.layer_)
+        name, old = self._replaced(model, self.layer_ if layer is None else layer)
         new = linear_like(old, self.linear.weight, self.linear.bias, old.weight)
-        if (old.in_features, old.out_features) != (new.in_features, new.out_features):
+        if not _same_shape(old, new):
             raise InvalidInputError(
                 f"the head has {new.in_features} features and {new.out_features} outputs, layer {name!r} has "
-                f"{old.in_features} and {old.out_features}."
+                f"{old.in_features} and {old.out_features}. Name another with layer=."
             )
-        if old is model:
+        if old is uncompiled(model):
             raise InvalidInputError("the model is the layer itself. Use head.linear in its place.")
-        parent, _, own = name.rpartition(".")
-        setattr(model.get_submodule(parent), own, new.train(old.training))
+        put_layer(model, name, new.train(old.training))
         return model
+
+    def _replaced(self, model: nn.Module, layer: str | nn.Linear | None) -> tuple[str, nn.Linear]:
+        """Return the layer that the head takes the place of."""
+        # Without a batch it is not known which layer gives the network's output.
+        fitting = [name for name, one in linear_layers(model).items() if _same_shape(one, self.linear)]
+        if layer is None and len(fitting) > 1:
+            raise InvalidInputError(
+                f"layers {', '.join(map(repr, fitting))} all have the shape of the head, which was fitted to features. "
+                "Name the one that gives the network's output with layer=."
+            )
+        return last_layer(model, layer)
 
     @property
     def robustness(self) -> Robustness:
@@ -234,6 +251,10 @@ class RobustHead:
         if self.draws == "groups":
             raise InvalidInputError("draws is 'groups'; pass a number, such as effective_draws(contexts, groups).")
         checked_alphas(self.alphas if self.alpha is None else [self.alpha])
+
+
+def _same_shape(one: nn.Linear, other: nn.Linear) -> bool:
+    return (one.in_features, one.out_features) == (other.in_features, other.out_features)
 
 
 @torch.no_grad()

@@ -21,7 +21,6 @@ from counterpoise.torch.ridge_heads import (
     checked_alphas,
     dealt_folds,
     held_out_losses,
-    least_risks,
     left_out,
     ridge_heads,
 )
@@ -119,19 +118,13 @@ class HeadJudge:
             "inverse-frequency": {"mix": KLBall(np.full(n, 1.0 / n), 0.0)},
         }[weights]
         if isinstance(reference, str) and reference == "heads":
-            reference = self._by_label(asked.references_.risks)
-        elif isinstance(reference, str) and reference == "in-sample" and self.target.n_outputs > 1:
-            # With an output per class the solver has to form large Hessians for every context, for a few digits more.
-            reference = self._by_label(least_risks(self.X, self.target, self.contexts.codes, alpha))
+            reference = dict(zip(self.contexts.labels.tolist(), asked.references_.risks.tolist(), strict=True))
         kind = RobustLogisticRegression if self.outputs.task == "classification" else RobustLinearRegression
         model = kind(alpha=alpha, criterion=asked.criterion, reference=reference, tol=asked.tol, **switches)
         with warnings.catch_warnings():
             # Heads are judged on held-out rows, whatever their references.
             warnings.simplefilter("ignore", SmallContextWarning)
             return model.fit(**self.data)
-
-    def _by_label(self, risks: Array) -> dict[Any, float]:
-        return dict(zip(self.contexts.labels.tolist(), risks.tolist(), strict=True))
 
     def best(self, weights: Weights) -> JudgedHead:
         """Choose the ridge of a kind of head by its held-out score in the worst plausible mix."""

@@ -1,9 +1,10 @@
 """Linear heads with a ridge, many at once: for every fold that is left out and every strength of the ridge.
 
-Only the loss of rows that a head has not seen is wanted of it, so heads are solved to the accuracy of such losses and
-without a certificate: by accelerated gradient steps in a metric that bounds the curvature from above (Böhning and
-Lindsay 1988). In the principal axes of the features that metric is diagonal, so that a step is two products of the rows
-for all heads together, on any device and for any number of classes.
+Heads serve to judge rows they have not seen, so they are solved to the accuracy of such losses and without a
+certificate, and the intercept has a small penalty too. Risks in sample, and all else that enters a certificate, come
+from :mod:`counterpoise.core`. Steps are accelerated gradient steps in a metric that bounds the curvature from above
+(Böhning and Lindsay 1988). In the principal axes of the features that metric is diagonal, so that a step is two
+products of the rows for all heads together, on any device and for any number of classes.
 """
 
 from __future__ import annotations
@@ -196,7 +197,8 @@ def ridge_heads(
     weights = like(weight)[:, :, None, None]
     penalty = like(alphas).repeat(axes.shape[1], 1)
     if offset is None:
-        # As if one more row asked for even chances: without it a class that a fold has no rows of would lead ever on.
+        # As if one more row asked for even chances: without this, the intercept of a class that has no rows outside
+        # the fold would diverge.
         penalty[-1] = 1.0 / n
     penalty = penalty[:, None, :, None]
     metric = target.bound * spread[:, None, None, None] * most[None, :, None, None] + penalty
@@ -222,18 +224,6 @@ def ridge_heads(
         now, pace = there, quicker
     squares = 0.5 * now[:-1].square().sum((0, 3))
     return Heads((axes @ now.flatten(1)).reshape(n, *size) + base, squares * like(alphas))
-
-
-def least_risks(features: Tensor, target: HeadTarget, codes: NDArray[np.intp], alpha: float) -> Array:
-    """Return the least risk of each context in sample, with the ridge; NaN for contexts without rows."""
-    risks = np.full(int(codes.max()) + 1, np.nan)
-    for c in np.unique(codes):
-        mine = np.flatnonzero(codes == c)
-        rows = torch.as_tensor(mine, device=features.device)
-        part = target.subset(rows)
-        heads = ridge_heads(features[rows], part, np.full((len(mine), 1), 1.0 / len(mine)), [alpha])
-        risks[c] = float(part.losses(heads.outputs).double().mean() + heads.ridge[0, 0])
-    return risks
 
 
 def held_out_losses(outputs: Tensor, target: HeadTarget, folds: NDArray[np.intp]) -> Array:
