@@ -42,8 +42,8 @@ _SHORTEST_TILE = 8
 _SPREAD = 1024
 """Tiles that keep a device busy."""
 
-_WIDENED_BYTES = 1 << 25
-"""Memory of rows in single precision that are widened at once: what the cache of a processor or a device holds."""
+_WIDENED_BYTES, _WIDENED_BYTES_ON_GPU = 1 << 22, 1 << 25
+"""Memory of rows in double precision that are made of those in single precision at once: less than a cache holds."""
 
 _QUICK = 1 << 22
 """Entries of X in single precision from which Gram matrices are products in single precision."""
@@ -116,8 +116,9 @@ class TorchTiles:
 
     def _widened(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield tiles, and their features in double precision."""
-        wide = self.X.dtype == torch.float64
-        for tiles in self._slices(len(self.X) if wide else _WIDENED_BYTES // (8 * self.X.shape[1] * self.X.shape[2])):
+        n, tile, columns = self.X.shape
+        some = (_WIDENED_BYTES_ON_GPU if self.X.is_cuda else _WIDENED_BYTES) // (8 * tile * columns)
+        for tiles in self._slices(n if self.X.dtype == torch.float64 else some):
             yield tiles, self.X[tiles].double()
 
     def _slices(self, step: int) -> Iterator[slice]:
