@@ -70,20 +70,21 @@ def solve_stack(matrices: Array, rhs: Array) -> Array:
     identity = np.eye(rhs.shape[1])
     solution = np.zeros_like(rhs)
     todo = np.arange(len(rhs))
+    side = scale * rhs
     for shift in (1e-15, 1e-13, 1e-11, 1e-9, 1e-6):
-        side = scale[todo] * rhs[todo]
         with np.errstate(all="ignore"), one_thread():
             try:
-                x = np.linalg.solve(scaled[todo] + shift * identity, side[:, :, None])[:, :, 0]
+                x = np.linalg.solve(scaled + shift * identity, side[:, :, None])[:, :, 0]
             except np.linalg.LinAlgError:
                 # A pivot of exactly zero in one matrix ends the whole stack; a larger shift removes it.
                 continue
         # A direction of descent, not blown up along the null space.
         good = np.isfinite(x).all(axis=1) & (np.einsum("bd,bd->b", x, side) >= 0)
-        solution[todo[good]] = scale[todo[good]] * x[good]
-        todo = todo[~good]
-        if todo.size == 0:
+        if good.all():
+            solution[todo] = scale * x
             break
+        solution[todo[good]] = scale[good] * x[good]
+        todo, scaled, scale, side = todo[~good], scaled[~good], scale[~good], side[~good]
     return solution
 
 

@@ -42,7 +42,8 @@ class _Limit:
 
     def enter(self) -> None:
         with self.lock:
-            if self.users == 0:
+            # Setting a limit costs about as much as solving a small system; where there is one thread already, skip it.
+            if self.users == 0 and n_threads() > 1:
                 self.held = _controller().limit(limits=1)
                 self.held.__enter__()
             self.users += 1
@@ -50,8 +51,9 @@ class _Limit:
     def leave(self) -> None:
         with self.lock:
             self.users -= 1
-            if self.users == 0:
-                self.held.__exit__(None, None, None)
+            if self.users == 0 and self.held is not None:
+                held, self.held = self.held, None
+                held.__exit__(None, None, None)
 
 
 _LIMIT = _Limit()

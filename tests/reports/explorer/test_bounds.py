@@ -83,6 +83,7 @@ def test_a_census_of_any_distance_has_a_page(ball):
     assert all(words for words in found.levels.words("types"))
 
 
+@pytest.mark.usefixtures("few_levels")
 def test_orders_with_bounds():
     made = plan(mix={"rain": (0.2, 0.4)})
     found = stock_sweep(made.plans[0], made.money, levels=4)
