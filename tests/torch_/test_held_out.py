@@ -10,10 +10,16 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler  # noqa: E402
+from torch.utils.data import (  # noqa: E402
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 from counterpoise import Chi2Ball, KLBall, Mix, ShareBounds, TotalVariationBall  # noqa: E402
-from counterpoise.exceptions import InvalidInputError, LearntByHeartWarning  # noqa: E402
+from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError, LearntByHeartWarning  # noqa: E402
 from counterpoise.torch import (  # noqa: E402
     ContextBatchSampler,
     ERMLoss,
@@ -22,6 +28,7 @@ from counterpoise.torch import (  # noqa: E402
     context_risks,
     fit,
 )
+from counterpoise.torch.training import shrunk_references  # noqa: E402
 from tests.torch_.test_guard import COUNTS, adam, digits, loader, network, noise  # noqa: E402
 
 SHARES = np.array([0.6, 0.3, 0.1])
@@ -269,7 +276,14 @@ def test_iterables_without_a_length_are_judged_at_the_end_of_the_first_epoch():
     loss = HeldOutWeights(COUNTS, reference_risks=[0.2, 0.2])
     batches = DataLoader(Stream(), batch_size=50)
     history = fit(model, loss, batches, adam(model), epochs=2, held_out=[digits(100, 1)], guard=False)
-    np.testing.assert_allclose(history.rounds["epoch"], [1.0, 1 + 2 / 6, 1 + 3 / 6, 1 + 4 / 6, 2.0])
+    np.testing.assert_allclose(history.rounds["epoch"], [1.0, 1 + 2 / 6, 1 + 3 / 6, 1 + 5 / 6, 2.0])
+
+
+def test_a_small_context_is_not_taken_to_be_hard():
+    risks, counts = np.array([0.2, 0.6, 0.6, 0.1, np.nan]), np.array([300, 100, 20, 20, 0])
+    found = shrunk_references(risks, counts)
+    mean = (300 * 0.2 + 100 * 0.6 + 20 * 0.6 + 20 * 0.1) / 440
+    np.testing.assert_allclose(found, [0.2, 0.6, 0.2 * 0.6 + 0.8 * mean, 0.1, mean])
 
 
 # --- what is split off ------------------------------------------------------------------------------------------
@@ -323,11 +337,119 @@ def test_what_cannot_be_split_is_said(kind):
         fit(model, HeldOutWeights(COUNTS), batches, adam(model), epochs=1, held_out=share)
 
 
-@pytest.mark.parametrize("options", [{"every": 0.0}, {"every": 2}, {"average": 1.0}, {"average": "no"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"every": 0.0},
+        {"every": 2.5},
+        {"every": "often"},
+        {"average": 1.0},
+        {"average": "no"},
+        {"judge": KLBall(SHARES, 0.1)},
+        {"reference_risks": [0.1]},
+    ],
+)
 def test_settings_out_of_range_are_refused(options):
     model = network()
     with pytest.raises(InvalidInputError, match=next(iter(options))):
         fit(model, HeldOutWeights(COUNTS), loader(digits(300, 0)), adam(model), epochs=1, **options)
+
+
+def test_references_are_refused_where_risk_is_asked_for():
+    model = network()
+    loss = HeldOutWeights(COUNTS, criterion="risk")
+    with pytest.raises(InvalidInputError, match="criterion is 'risk'"):
+        fit(model, loss, loader(digits(300, 0)), adam(model), epochs=1, reference_risks=[0.1, 0.1])
+
+
+def test_rounds_may_be_counted_in_batches():
+    model = network()
+    loss = HeldOutWeights(COUNTS, reference_risks=[0.2, 0.2])
+    options = {"epochs": 2, "held_out": [digits(100, 1)], "guard": False, "every": 2}
+    # Five batches an epoch: rounds after 2, 4, 6, 8 and 10 of them, and at the end of the first epoch.
+    history = fit(model, loss, loader(digits(300, 0)), adam(model), **options)
+    np.testing.assert_allclose(history.rounds["epoch"], [0.4, 0.8, 1.0, 1.2, 1.6, 2.0])
+
+
+def test_a_sampler_that_draws_with_replacement_is_not_replaced():
+    rows, model = digits(300, 0), network()
+    batches = loader(rows, sampler=RandomSampler(range(300), replacement=True, num_samples=40))
+    with pytest.raises(InvalidInputError, match="sampler of its own"):
+        fit(model, HeldOutWeights(COUNTS), batches, adam(model), epochs=1)
+
+
+def test_what_is_left_of_small_contexts_is_what_batches_draw():
+    rows = tuple(torch.cat([part[:240], part[-3:]]) for part in digits(300, 0))
+    model, loss = network(), HeldOutWeights([240, 3], reference_risks=[0.2, 0.2])
+    fit(model, loss, loader(rows), adam(model), epochs=1, guard=False)
+    np.testing.assert_allclose(loss.sampled, np.array([180, 2]) / 182)
+
+
+def test_a_row_loss_by_another_name_has_references_and_any_other_says_it_has_none():
+    def cross_entropy(scores, target):
+        return nn.functional.cross_entropy(scores, target, reduction="none")
+
+    def brier(scores, target):
+        return (scores.softmax(1) - nn.functional.one_hot(target, 2)).square().sum(1)
+
+    model = network()
+    history = fit(model, HeldOutWeights(COUNTS), loader(digits(300, 0)), adam(model), epochs=1, row_loss=cross_entropy)
+    assert history.reference_risks is not None
+    with pytest.warns(CounterpoiseWarning, match="row loss is neither"):
+        history = fit(model, HeldOutWeights(COUNTS), loader(digits(300, 0)), adam(model), epochs=1, row_loss=brier)
+    assert history.reference_risks is None
+
+
+def test_a_network_without_a_last_layer_is_said_to_have_no_references():
+    class Bare(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.eye(2))
+
+        def forward(self, x):
+            return x @ self.weight
+
+    model = Bare()
+    with pytest.warns(CounterpoiseWarning, match="does not end with a linear layer"):
+        history = fit(model, HeldOutWeights(COUNTS), loader(digits(300, 0)), adam(model), epochs=1)
+    assert history.reference_risks is None
+    assert history.chosen in ("erm", "robust")
+
+
+def test_rounds_are_judged_as_the_loss_judges_contexts_without_samples():
+    mix = Mix(shares={0: 0.4, 1: 0.4, 2: 0.2}, radius=0.1, unseen_risks={2: 3.0})
+    loss, model = HeldOutWeights(COUNTS, mix=mix, reference_risks=[0.1, 0.1]), network()
+    history = fit(model, loss, loader(digits(300, 0)), adam(model), epochs=1, guard=False)
+    assert history.rounds["score"][-1] == pytest.approx(loss.worst_excess)
+    assert loss.worst_excess > 0.5
+
+
+def test_more_epochs_go_on_by_the_same_rule(tmp_path):
+    def train(epochs):
+        model = network()
+        batches = loader(digits(300, 0), generator=torch.Generator().manual_seed(3))
+        fit(model, HeldOutWeights(COUNTS), batches, adam(model), epochs=epochs, checkpoint=tmp_path / "run.pt")
+        return torch.load(tmp_path / "run.plain.pt", weights_only=True)["training"]
+
+    train(1)
+    rounds = train(3)["rounds"]
+    assert [row["score"] for row in rounds] == pytest.approx([row["mean_risk"] for row in rounds], rel=1e-6)
+
+
+def test_a_loss_that_is_not_a_number_leaves_the_worst_case_unknown():
+    loss = weights()
+    loss.update_risks([0.1, math.nan, 0.2], [10, 10, 10])
+    assert math.isnan(loss.worst_excess)
+
+
+def test_small_differences_are_no_learning_by_heart():
+    rows = noise(300, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for reference in (0.69, 0.72):
+            loss, model = RobustLoss(COUNTS, confidence=1.0, reference_risks=[reference] * 2), nn.Linear(2, 2)
+            options = {"epochs": 5, "held_out": [noise(300, 1)], "guard": False}
+            fit(model, loss, loader(rows), torch.optim.SGD(model.parameters(), 0.1), **options)
 
 
 # --- learning by heart -----------------------------------------------------------------------------------------

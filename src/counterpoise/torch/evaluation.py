@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
-from counterpoise.torch.losses import context_sums
+from counterpoise.torch.losses import are_several, context_sums
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 Batches = Iterable[tuple[Tensor, Tensor, Tensor]]
@@ -33,16 +34,61 @@ def context_risks(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean loss and the number of samples in each context; NaN where there are none."""
     place = torch.device(device) if device is not None else next(model.parameters()).device
-    was_training = model.training
-    model.eval()
-    both = torch.zeros(2, n_contexts, dtype=torch.float64, device=place)
-    for batch in batches:
-        inputs, targets, contexts = (part.to(place) for part in batch)
-        both += context_sums(row_loss(model(inputs), targets), contexts, n_contexts)
-    model.train(was_training)
-    sums, counts = both.cpu().numpy()
-    with np.errstate(invalid="ignore"):
-        return sums / np.where(counts > 0, counts, np.nan), counts
+    found = HeldOutRisks.of(model, batches, n_contexts, row_loss, place)
+    return found.risks, found.counts
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutRisks:
+    """Means of losses by context.
+
+    Attributes
+    ----------
+    risks, counts, errors : ndarray of shape (n_contexts,)
+        Mean losses, samples, and standard errors of the means; NaN where there are none.
+    """
+
+    risks: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    errors: NDArray[np.float64]
+
+    @classmethod
+    @torch.no_grad()
+    def of(
+        cls,
+        model: nn.Module,
+        batches: Batches,
+        n_contexts: int,
+        row_loss: RowLoss,
+        device: torch.device,
+        *,
+        shared: bool = False,
+    ) -> HeldOutRisks:
+        """Look at all batches once, in evaluation mode.
+
+        Parameters
+        ----------
+        shared : bool
+            Whether the rows of several processes are taken together: those that train one model must judge it alike.
+        """
+        was_training = model.training
+        model.eval()
+        sums = torch.zeros(3, n_contexts, dtype=torch.float64, device=device)
+        for batch in batches:
+            inputs, targets, contexts = (part.to(device) for part in batch)
+            losses = row_loss(model(inputs), targets).detach().double()
+            sums[:2] += context_sums(losses, contexts, n_contexts)
+            sums[2].index_add_(0, contexts, losses.square())
+        model.train(was_training)
+        if shared and are_several():
+            distributed.all_reduce(sums)
+        total, counts, squares = sums.cpu().numpy()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            risks = total / np.where(counts > 0, counts, np.nan)
+            variance = (
+                np.maximum(squares / counts - risks**2, 0.0) * counts / np.where(counts > 1, counts - 1.0, np.nan)
+            )
+            return cls(risks, counts, np.sqrt(variance / counts))
 
 
 @torch.no_grad()

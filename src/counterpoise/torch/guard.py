@@ -15,8 +15,9 @@ from counterpoise.contexts import Contexts
 from counterpoise.sets import KLBall
 from counterpoise.torch.averaging import RunningAverage
 from counterpoise.torch.evaluation import Batches, row_losses
-from counterpoise.torch.loop import DivergedError, Progress, TrainingRun, set_epoch
-from counterpoise.torch.losses import ERMLoss
+from counterpoise.torch.loop import Progress, TrainingRun, set_epoch
+from counterpoise.torch.losses import ERMLoss, are_several
+from counterpoise.torch.rounds import DivergedError
 
 if TYPE_CHECKING:
     from counterpoise.inference.choice import Choice
@@ -51,25 +52,30 @@ class Guard:
     path: Path | None
 
     @classmethod
-    def before(cls, run: TrainingRun, held_out: Batches, checkpoint: Path | None) -> Guard:
-        """Remember where a training begins."""
+    def before(cls, run: TrainingRun, held_out: Batches, checkpoint: Path | None, in_the_mean: bool = False) -> Guard:
+        """Remember where a training begins.
+
+        Parameters
+        ----------
+        in_the_mean : bool
+            Whether rounds of the plain training are judged by their mean risk: without references that tells more about
+            a plain network than its worst context.
+        """
         loss = ERMLoss(run.loss.counts, sampling=run.loss.sampled.tolist(), averaging=run.loss.averaging)
         average = None if run.average is None else RunningAverage(run.model, run.average.decay)
         plain = replace(run, loss=loss.to(run.device), average=average)
         if checkpoint is None:
-            return cls(run, plain, held_out, copy.deepcopy(plain.packed(Progress())), None)
+            return cls(run, plain, held_out, copy.deepcopy(plain.packed(Progress(in_the_mean=in_the_mean))), None)
         path = checkpoint.with_name(f"{checkpoint.stem}.plain{checkpoint.suffix}")
         # A plain training without the other is left over from a run whose checkpoint was deleted.
         if not (checkpoint.exists() and path.exists()):
-            plain.save(path, Progress())
+            plain.save(path, Progress(in_the_mean=in_the_mean))
         return cls(run, plain, held_out, None, path)
 
     def before_the_other(self, asked: Progress) -> tuple[Plain | None, Progress]:
         """Train the plain network first, then take everything back to where it was; return both."""
         start = copy.deepcopy(self.asked.packed(asked))
-        # Without references the mean tells more about a plain network than its worst context.
-        in_the_mean = replace(self.plain, judge=KLBall(self.plain.loss.p_hat.cpu().numpy(), 0.0))
-        state = replace(self, plain=in_the_mean)._train()
+        state = self._train()
         plain = None if state is None else Plain(state, _Parameters.of(self.plain, state))
         return plain, self.asked.unpack(start)
 
@@ -112,8 +118,9 @@ class Guard:
         else:
             assert self.start is not None
             state = self.plain.unpack(self.start)
+        judge = KLBall(self.plain.loss.p_hat.cpu().numpy(), 0.0) if state.in_the_mean else self.plain.judge
         try:
-            self.plain.train(state, self.path)
+            replace(self.plain, judge=judge).train(state, self.path)
         except DivergedError:
             return None
         return state
@@ -177,7 +184,7 @@ class _Parameters:
 
 def _agreed(chosen: str, names: list[str], device: torch.device) -> str:
     """Return what the first process chose: several that train one model must keep the same, whatever rows they saw."""
-    if not (distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1):
+    if not are_several():
         return chosen
     number = torch.tensor(names.index(chosen), device=device)
     distributed.broadcast(number, 0)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, distributed
 
 from counterpoise.core.robustness import Mixes
 from counterpoise.exceptions import InvalidInputError
@@ -17,7 +17,9 @@ from counterpoise.sets import ContextSet, KLBall, RadiusMethod, radius_of
 from counterpoise.torch.losses import (
     ContextLoss,
     Sampling,
+    are_several,
     check_shapes,
+    context_sums,
     plausible_mixes,
     positive_number,
     references_of,
@@ -95,7 +97,7 @@ class HeldOutWeights(ContextLoss):
     ) -> None:
         super().__init__(counts, sampling=sampling, averaging=averaging)
         given = self.counts.cpu().numpy()
-        self.mixes, self._unseen = plausible_mixes(given, confidence, radius, draws, mix, labels)
+        self.mixes, self.unseen_risks = plausible_mixes(given, confidence, radius, draws, mix, labels)
         self.radius = radius_of(self.mixes)
         if criterion not in ("excess", "risk"):
             raise InvalidInputError(f"criterion is {criterion!r}; choose 'excess' or 'risk'.")
@@ -137,9 +139,11 @@ class HeldOutWeights(ContextLoss):
 
     @property
     def worst_excess(self) -> float:
-        """The held-out excess of the last update in the worst mix of the set; NaN before the first."""
+        """The held-out excess of the last update in the worst mix of the set; NaN before it, or of a NaN loss."""
         scores = self._scores()
-        return math.nan if scores is None else float(self.mixes.worst_case(scores).value)
+        if scores is None or not np.isfinite(scores).all():
+            return math.nan
+        return float(self.mixes.worst_case(scores).value)
 
     def set_references(self, reference_risks: Any) -> None:
         """Take other references from here on."""
@@ -159,7 +163,11 @@ class HeldOutWeights(ContextLoss):
             The context of each sample, from 0 on.
         """
         check_shapes(losses, contexts)
-        sums, counts = self._batch_sums(losses, contexts)
+        both = context_sums(losses, contexts, self.n_contexts)
+        # In evaluation mode too, which the network is in as it predicts these samples.
+        if are_several():
+            distributed.all_reduce(both)
+        sums, counts = both
         self.update_risks(sums / torch.where(counts > 0, counts, math.nan), counts)
 
     @torch.no_grad()
@@ -192,11 +200,21 @@ class HeldOutWeights(ContextLoss):
         return np.asarray(grown / grown.sum())
 
     def _scores(self) -> Array | None:
-        """Return the held-out excess; a context without held-out samples is as the others on average."""
+        """Return the held-out excess; None before the first update."""
         counts = self.held_out_counts.cpu().numpy()
-        seen = counts > 0
-        if not seen.any():
-            return None
-        excess = self.held_out_excess.cpu().numpy()
-        excess = np.where(seen, excess, excess[seen] @ counts[seen] / counts.sum())
-        return np.concatenate([excess, self._unseen])
+        return scores_of(self.held_out_excess.cpu().numpy(), counts, self.unseen_risks) if counts.any() else None
+
+
+def scores_of(excess: Array, counts: Array, unseen_risks: Sequence[float]) -> Array:
+    """Return a score for every context that a set of mixes knows.
+
+    Parameters
+    ----------
+    excess, counts : ndarray of shape (n_contexts,)
+        On held-out rows; a context without any is as the others on average.
+    unseen_risks : sequence of float
+        Of contexts without samples, which follow.
+    """
+    seen = counts > 0
+    average = excess[seen] @ counts[seen] / counts.sum()
+    return np.concatenate([np.where(seen, excess, average), unseen_risks])

@@ -13,19 +13,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
-from counterpoise.exceptions import CounterpoiseError, InvalidInputError
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import whole
 from counterpoise.sets import ContextSet
 from counterpoise.torch.averaging import RunningAverage
-from counterpoise.torch.evaluation import Batches, RowLoss, context_risks
-from counterpoise.torch.held_out import HeldOutWeights
+from counterpoise.torch.evaluation import Batches, HeldOutRisks, RowLoss
+from counterpoise.torch.held_out import HeldOutWeights, scores_of
 from counterpoise.torch.losses import ContextLoss
-
-
-class DivergedError(CounterpoiseError):
-    """Losses are no longer finite."""
+from counterpoise.torch.rounds import DivergedError, is_due
 
 
 @dataclass
@@ -44,7 +41,7 @@ class Progress:
     weights: list[list[float]] = field(default_factory=list)
     training_risks: list[list[float]] = field(default_factory=list)
     held_out_risks: list[list[float]] = field(default_factory=list)
-    held_out_counts: list[float] = field(default_factory=list)
+    in_the_mean: bool = False
 
     @property
     def kept_epoch(self) -> int:
@@ -62,8 +59,8 @@ class TrainingRun:
 
     Attributes
     ----------
-    every : float
-        Epochs between two rounds, that is looks at the held-out batches.
+    every : float or int
+        Epochs, or batches, between two rounds, that is looks at the held-out batches. Every epoch ends with one.
     judge : ContextSet or None
         The mixes whose worst case decides which round is the best; None is every mix.
     average : RunningAverage or None
@@ -114,9 +111,9 @@ class TrainingRun:
     def _one_epoch(self, state: Progress) -> float:
         """Pass once over the batches, with rounds on the way, and return the mean of the scalar."""
         total, n_batches = torch.zeros((), device=self.device), 0
-        ends = self._ends_of_rounds(state)
+        per_epoch, judged_at = self._per_epoch(state), 0
         for batch in self.batches:
-            if n_batches == 0 or n_batches in ends:
+            if n_batches == judged_at:
                 self.model.train()
                 self.loss.train()
             inputs, targets, contexts = (part.to(self.device, non_blocking=True) for part in batch)
@@ -128,15 +125,17 @@ class TrainingRun:
                 self.average.update()
             total += value.detach()
             n_batches += 1
-            if n_batches in ends:
+            before = state.epoch * per_epoch if isinstance(self.every, int) else 0
+            if self.held_out is not None and per_epoch and is_due(self.every, before + n_batches, per_epoch):
                 self._check_finite(total, n_batches)
-                self._round(state, n_batches / max(ends))
+                self._round(state, n_batches / per_epoch)
+                judged_at = n_batches
         if n_batches == 0:
             raise InvalidInputError(
                 "there are no batches. A generator is empty after one epoch: pass a DataLoader or a list."
             )
         mean = self._check_finite(total, n_batches)
-        if self.held_out is not None and n_batches not in ends:
+        if self.held_out is not None and judged_at < n_batches:
             self._round(state, 1.0)
         state.n_batches = n_batches
         return mean
@@ -147,44 +146,46 @@ class TrainingRun:
             raise DivergedError(f"the loss is {mean} in this epoch: training diverged. Lower the learning rate.")
         return mean
 
-    def _ends_of_rounds(self, state: Progress) -> set[int]:
-        """Return after how many batches of an epoch there is a round; where that is not known yet, only at its end."""
-        if self.held_out is None:
-            return set()
+    def _per_epoch(self, state: Progress) -> int:
+        """Return the batches of an epoch; 0 where that is not known yet."""
         try:
-            n_batches = len(self.batches)  # type: ignore[arg-type]
+            return len(self.batches)  # type: ignore[arg-type]
         except TypeError:
-            n_batches = state.n_batches
-        steps = max(1, round(1.0 / self.every))
-        # Where rounds are further apart than an epoch, some epochs still end with one: it is what they are judged by.
-        return {max(1, round(k * n_batches / steps)) for k in range(1, steps + 1)} if n_batches else set()
+            return state.n_batches
 
     def _round(self, state: Progress, within: float) -> None:
         """Judge the network on the held-out batches, remember it if it is the best so far, and move the weights."""
         assert self.held_out is not None
+        loss = self.loss
         with nullcontext() if self.average is None else self.average.in_place():
-            risks, counts = context_risks(self.model, self.held_out, self.loss.n_contexts, self.row_loss, self.device)
-            if isinstance(self.loss, HeldOutWeights):
-                risks, counts = _over_processes(risks, counts, self.device)
-            judged = _judged(risks, counts, self.references)
-            excess = risks if self.references is None else risks - self.references
-            score = _worst_case(self.judge, excess, counts)
+            looked = HeldOutRisks.of(
+                self.model, self.held_out, loss.n_contexts, self.row_loss, self.device, shared=True
+            )
+            judged = _judged(looked, self.references)
+            score = self._score(looked)
             if score < state.best_score or state.best_model is None:
-                state.best_score, state.best_epoch, state.best_risks = score, state.epoch, risks.tolist()
+                state.best_score, state.best_epoch, state.best_risks = score, state.epoch, looked.risks.tolist()
                 state.best_model = copy.deepcopy(self.model.state_dict())
-        training = self.loss.context_risks.cpu().numpy()
-        known = np.isfinite(training) & (counts > 0)
-        below = training if self.references is None else training - self.references
+        training = loss.context_risks.cpu().numpy()
         worst = int(judged["worst_context"])
+        reference = 0.0 if self.references is None else self.references[worst]
         row = {"epoch": state.epoch + within, **judged, "score": score}
-        row["training_excess"] = float(below[worst]) if known[worst] else math.nan
+        row |= {"error": float(looked.errors[worst]), "rows": float(looked.counts[worst])}
+        row["training_excess"] = float(training[worst] - reference)
         state.rounds.append(row)
-        state.weights.append(self.loss.context_weights.detach().cpu().tolist())
+        state.weights.append(loss.context_weights.detach().cpu().tolist())
         state.training_risks.append(training.tolist())
-        state.held_out_risks.append(risks.tolist())
-        state.held_out_counts = counts.tolist()
-        if isinstance(self.loss, HeldOutWeights):
-            self.loss.update_risks(risks, counts)
+        state.held_out_risks.append(looked.risks.tolist())
+        if isinstance(loss, HeldOutWeights):
+            loss.update_risks(looked.risks, looked.counts)
+
+    def _score(self, looked: HeldOutRisks) -> float:
+        """Return the worst case by which rounds are judged."""
+        excess = looked.risks if self.references is None else looked.risks - self.references
+        if self.judge is None:
+            return float(np.nanmax(excess))
+        scores = scores_of(excess, looked.counts, self.loss.unseen_risks)
+        return float(self.judge.worst_case(scores[: self.judge.p_hat.size]).value)
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -284,35 +285,11 @@ def _samplers(batches: Batches) -> dict[str, Any]:
     return {name: sampler for name, sampler in found.items() if sampler is not None}
 
 
-def _over_processes(
-    risks: NDArray[np.float64], counts: NDArray[np.float64], device: torch.device
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return risks over the rows of all processes: those that train one model must weigh contexts alike."""
-    if not (distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1):
-        return risks, counts
-    both = torch.as_tensor(np.stack([np.where(counts > 0, risks * counts, 0.0), counts]), device=device)
-    distributed.all_reduce(both)
-    sums, counts = both.cpu().numpy()
-    return sums / np.where(counts > 0, counts, np.nan), counts
-
-
 _JUDGED = ("mean_risk", "worst_risk", "worst_excess", "worst_context")
 
 
-def _worst_case(mixes: ContextSet | None, excess: NDArray[np.float64], counts: NDArray[np.float64]) -> float:
-    """Return the worst case of held-out excess; contexts without held-out rows are as the others on average."""
-    seen = counts > 0
-    if mixes is None:
-        return float(excess[seen].max())
-    average = float(excess[seen] @ counts[seen] / counts.sum())
-    scores = np.full(mixes.p_hat.size, average)
-    scores[: len(excess)] = np.where(seen, excess, average)
-    return float(mixes.worst_case(scores).value)
-
-
-def _judged(
-    risks: NDArray[np.float64], counts: NDArray[np.float64], references: NDArray[np.float64] | None
-) -> dict[str, float]:
+def _judged(looked: HeldOutRisks, references: NDArray[np.float64] | None) -> dict[str, float]:
+    risks, counts = looked.risks, looked.counts
     if not (counts > 0).any():
         raise InvalidInputError("there are no held-out batches. Pass a DataLoader or a list, not a generator.")
     excess = risks if references is None else risks - references

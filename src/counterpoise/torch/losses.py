@@ -59,10 +59,13 @@ class ContextLoss(nn.Module):
         The name of the method in tables.
     mixes : ContextSet or None
         The mixes whose worst case the loss is made for; None is every mix.
+    unseen_risks : sequence of float
+        Of contexts that have no samples, and that the mixes know.
     """
 
     method: ClassVar[str] = "robust"
     mixes: ContextSet | None = None
+    unseen_risks: Sequence[float] = ()
     counts: Tensor
     sampled: Tensor
     loss_sums: Tensor
@@ -123,8 +126,7 @@ class ContextLoss(nn.Module):
     @property
     def _is_shared(self) -> bool:
         """Whether batches are parts of one that several processes hold; in evaluation each may be on its own."""
-        several = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
-        return self.training and several
+        return self.training and are_several()
 
     @property
     def p_hat(self) -> Tensor:
@@ -348,7 +350,7 @@ class RobustLoss(ContextLoss):
         self.refresh, self._steps = refresh, 0
         if update not in ("closed-form", "ascent"):
             raise InvalidInputError(f"update is {update!r}; choose 'closed-form' or 'ascent'.")
-        self.mixes, self._unseen = plausible_mixes(given, confidence, radius, draws, mix, labels)
+        self.mixes, self.unseen_risks = plausible_mixes(given, confidence, radius, draws, mix, labels)
         self.radius = radius_of(self.mixes)
         self.update: Update = update
         self.step_size: float = positive_number(step_size, "step_size")
@@ -399,9 +401,9 @@ class RobustLoss(ContextLoss):
         scores = of.loss_sums / xp.where(known, of.loss_counts, 1.0) - of.references
         average = (p_hat * xp.where(known, scores, 0.0)).sum() / xp.clip((p_hat * known).sum(), 1e-300, None)
         scores = xp.where(known, scores, average)
-        if not self._unseen:
+        if not self.unseen_risks:
             return scores
-        return xp.concatenate([scores, self._unseen if xp is np else self._constant("unseen", self._unseen)])
+        return xp.concatenate([scores, self.unseen_risks if xp is np else self._constant("unseen", self.unseen_risks)])
 
     def _constant(self, name: str, values: Any) -> Tensor:
         if torch.compiler.is_compiling():
@@ -437,6 +439,11 @@ class RobustLoss(ContextLoss):
             # that has shrunk to nothing must be able to return.
             raised = of.mix * (1.0 + min(self.step_size, 0.9) * (scores - scores.max()) / spread)
             of.mix[:] = ball.pull_inside(xp.clip(raised, 1e-12, None))
+
+
+def are_several() -> bool:
+    """Tell whether several processes train one model."""
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
 def plausible_mixes(

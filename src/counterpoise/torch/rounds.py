@@ -10,7 +10,11 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from counterpoise.exceptions import InvalidInputError
+from counterpoise.exceptions import CounterpoiseError, InvalidInputError
+
+
+class DivergedError(CounterpoiseError):
+    """Losses are no longer finite."""
 
 
 class LearnsFromHeldOut(Protocol):
@@ -50,21 +54,19 @@ class Rounds:
     def is_due(self, per_epoch: float) -> bool:
         """Count a training batch, and tell whether a round is due after it, with so many batches in an epoch."""
         self.n_batches += 1
-        share = isinstance(self.every, float)
-        if share and not math.isfinite(per_epoch):
+        if isinstance(self.every, float) and not math.isfinite(per_epoch):
             raise InvalidInputError(
                 f"every = {self.every} epochs, but an epoch has no known length. Pass a number of batches, as an int."
             )
-        interval = max(self.every * per_epoch, 1.0) if share else self.every
-        # Rounded, so that the last batch of an epoch is one of the moments whatever a product of floats may be.
-        done = [math.floor(round(n / interval, 9)) for n in (self.n_batches - 1, self.n_batches)]
-        return done[1] > done[0]
+        return is_due(self.every, self.n_batches, per_epoch)
 
     def take(self, loss: LearnsFromHeldOut, losses: list[Tensor], contexts: list[Tensor]) -> bool:
         """Give a round's losses to the loss, and tell whether it was the best round so far."""
         if not losses:
             raise InvalidInputError("there are no held-out batches. Pass a DataLoader or a list, not a generator.")
         loss.update(torch.cat(losses), torch.cat(contexts))
+        if math.isnan(loss.worst_excess):
+            raise DivergedError("a held-out loss is not a number: training diverged. Lower the learning rate.")
         is_best = loss.worst_excess < self.best_excess
         if is_best:
             self.best_excess, self.best_round = float(loss.worst_excess), self.n_rounds
@@ -90,6 +92,14 @@ class Rounds:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
         vars(self).update(state)
+
+
+def is_due(every: float, n_batches: int, per_epoch: float) -> bool:
+    """Tell whether a round is due after so many training batches: ``every`` is epochs (a float) or batches (an int)."""
+    interval = max(every * per_epoch, 1.0) if isinstance(every, float) else every
+    # Rounded, so that the last batch of an epoch is one of the moments whatever a product of floats may be.
+    done = [math.floor(round(n / interval, 9)) for n in (n_batches - 1, n_batches)]
+    return done[1] > done[0]
 
 
 def check_every(every: Any) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -22,14 +23,29 @@ from counterpoise.contexts import Contexts, encode
 from counterpoise.exceptions import InvalidInputError
 
 
-def split_off(batches: Any, share: float, seed: int = 0) -> tuple[DataLoader[Any], DataLoader[Any]]:
-    """Split a share of every context's samples off a loader; return loaders of the others and of these.
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Samples of a loader in two.
+
+    Attributes
+    ----------
+    others, held_out : DataLoader
+    shares : ndarray of shape (n_contexts,)
+        Of the contexts among the others.
+    """
+
+    others: DataLoader[Any]
+    held_out: DataLoader[Any]
+    shares: NDArray[np.float64]
+
+
+def split_off(batches: Any, share: float, seed: int = 0) -> Split:
+    """Split a share of every context's samples off a loader.
 
     Parameters
     ----------
     batches : DataLoader
-        Over a dataset of (input, target, context), with a sampler of PyTorch's own that shuffles or does not, or with
-        :class:`ContextBatchSampler`.
+        Over a dataset of (input, target, context), which shuffles or does not, or with :class:`ContextBatchSampler`.
     share : float
         Between 0 and 1.
     """
@@ -42,25 +58,40 @@ def split_off(batches: Any, share: float, seed: int = 0) -> tuple[DataLoader[Any
             f"dataset with numbered samples. {advice}"
         )
     sampler: Any = batches.batch_sampler
-    known, theirs = isinstance(sampler, ContextBatchSampler), type(sampler) is BatchSampler
-    if not known and not (theirs and type(batches.sampler) in (RandomSampler, SequentialSampler)):
+    dataset: Any = batches.dataset
+    known = isinstance(sampler, ContextBatchSampler)
+    if not known and not (type(sampler) is BatchSampler and _is_plain(batches.sampler, len(dataset))):
         raise InvalidInputError(f"held-out samples cannot be split off a loader with a sampler of its own. {advice}")
-    contexts = sampler.contexts if known else encode(_contexts(batches.dataset))
+    contexts = sampler.contexts if known else encode(_contexts(dataset))
     judges = held_out_rows(contexts, share, seed)
-    options: dict[str, Any] = {
-        name: getattr(batches, name)
-        for name in ("num_workers", "collate_fn", "pin_memory", "worker_init_fn", "generator", "persistent_workers")
-    }
-    data = [Subset(batches.dataset, np.flatnonzero(rows).tolist()) for rows in (~judges, judges)]
-    size = sampler.batch_size
+    data = [Subset(dataset, np.flatnonzero(rows).tolist()) for rows in (~judges, judges)]
+    options: dict[str, Any] = {name: getattr(batches, name) for name in _KEPT}
+    plain = {**options, "batch_size": sampler.batch_size}
     if known:
-        own = ("mode", "drop_last", "seed", "rank", "world_size")
-        again = ContextBatchSampler(contexts.codes[~judges], size, **{name: getattr(sampler, name) for name in own})
-        others = DataLoader(data[0], batch_sampler=again, **options)
+        own = {name: getattr(sampler, name) for name in ("mode", "drop_last", "seed", "rank", "world_size")}
+        again = ContextBatchSampler(contexts.codes[~judges], sampler.batch_size, **own)
+        others = DataLoader(data[0], batch_sampler=again, generator=batches.generator, **options)
     else:
-        shuffled, drop = isinstance(batches.sampler, RandomSampler), bool(batches.drop_last)
-        others = DataLoader(data[0], batch_size=size, shuffle=shuffled, drop_last=drop, **options)
-    return others, DataLoader(data[1], batch_size=size, **{**options, "generator": None})
+        # The sampler is made by the loader, with the generator that both draw from.
+        generator = getattr(batches.sampler, "generator", None) or batches.generator
+        shuffled = isinstance(batches.sampler, RandomSampler)
+        others = DataLoader(data[0], shuffle=shuffled, drop_last=bool(batches.drop_last), generator=generator, **plain)
+    counts = np.bincount(contexts.codes[~judges], minlength=len(contexts.labels))
+    return Split(others, DataLoader(data[1], **plain), counts / counts.sum())
+
+
+_KEPT = (
+    *("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context"),
+    *("prefetch_factor", "persistent_workers"),
+)
+"""Settings of a loader that its parts have too."""
+
+
+def _is_plain(sampler: Any, n_samples: int) -> bool:
+    """Tell whether a sampler passes once over all samples, shuffled or not."""
+    if type(sampler) is RandomSampler:
+        return not sampler.replacement and sampler.num_samples == n_samples
+    return type(sampler) is SequentialSampler
 
 
 def _contexts(dataset: Any) -> NDArray[np.intp]:

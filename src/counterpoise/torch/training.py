@@ -9,24 +9,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import distributed, nn
 
-from counterpoise.exceptions import InvalidInputError, LearntByHeartWarning
+from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError, LearntByHeartWarning
 from counterpoise.sets import ContextSet
 from counterpoise.table import Table
 from counterpoise.torch.averaging import RunningAverage
-from counterpoise.torch.evaluation import Batches, RowLoss, per_sample, row_losses
-from counterpoise.torch.features import head_rows
+from counterpoise.torch.evaluation import Batches, RowLoss, per_sample
+from counterpoise.torch.features import has_features, head_rows
 from counterpoise.torch.guard import Guard, Plain
 from counterpoise.torch.head_references import head_references
 from counterpoise.torch.held_out import HeldOutWeights
 from counterpoise.torch.loop import Progress, TrainingRun
-from counterpoise.torch.losses import ContextLoss, RobustLoss
+from counterpoise.torch.losses import ContextLoss, RobustLoss, are_several
+from counterpoise.torch.rounds import check_every
 from counterpoise.torch.sampling import split_off
 
 
@@ -53,8 +54,9 @@ class History:
         in a sentence.
     rounds : Table
         A row per look at the held-out batches: ``epoch`` (3.25 is a quarter of the fourth), the columns of ``epochs``,
-        ``score`` (the worst case by which the best round is chosen), and ``training_excess``, the running training risk
-        of the worst context less its reference: far below ``worst_excess``, the network learns by heart.
+        ``score`` (the worst case by which the best round is chosen); and of the worst context ``rows``, ``error`` (the
+        standard error of its risk) and ``training_excess``, its running training risk less its reference: far below
+        ``worst_excess``, the network learns by heart. The least of many scores is lower than what fresh rows show.
     weights, training_risks, held_out_risks : ndarray of shape (n_rounds, n_contexts)
         The weights of contexts up to each round, their running training risks, and their held-out risks.
     reference_risks : ndarray of shape (n_contexts,) or None
@@ -115,8 +117,10 @@ def fit(
         Batches by which rounds are judged; or the share of every context's samples that is split off for it, from a
         ``DataLoader`` over a dataset of (input, target, context). A quarter is split off by default for
         :class:`~counterpoise.torch.HeldOutWeights`; with any other loss the last epoch is kept without them.
-    every : float, optional
-        Epochs between two rounds: .25 by default for :class:`~counterpoise.torch.HeldOutWeights`, otherwise 1.
+    every : float or int, optional
+        Between two rounds: a float is a part of an epoch, .25 by default for
+        :class:`~counterpoise.torch.HeldOutWeights` and 1.0 otherwise, an int a number of batches. Every epoch ends with
+        a round.
     judge : ContextSet, optional
         The mixes whose worst case decides which round is the best: by default those of
         :class:`~counterpoise.torch.HeldOutWeights`, and every mix for other losses, that is the largest excess risk of
@@ -150,14 +154,23 @@ def fit(
     by_held_out = isinstance(loss, HeldOutWeights)
     if held_out is None and by_held_out:
         held_out = 0.25
+    judges: Batches | None
     if isinstance(held_out, Real):
-        batches, held_out = split_off(batches, float(held_out))
-    if patience is not None and held_out is None:
+        split = split_off(batches, float(held_out))
+        batches, judges = split.others, split.held_out
+        if loss.sampling == "proportional" and len(split.shares) == loss.n_contexts:
+            loss.sampled.copy_(torch.as_tensor(split.shares))
+    else:
+        judges = cast(Batches | None, held_out)
+    if patience is not None and judges is None:
         raise InvalidInputError("patience needs held_out batches to judge epochs by.")
-    if every is None:
-        every = 0.25 if by_held_out else 1.0
-    if not (isinstance(every, Real) and 0.0 < every <= 1.0):
-        raise InvalidInputError(f"every = {every!r}; pass a part of an epoch, above 0 and at most 1.")
+    often = check_every((0.25 if by_held_out else 1.0) if every is None else every)
+    if isinstance(often, float) and often > 1.0:
+        raise InvalidInputError(f"every = {every!r} epochs; every epoch ends with a round: pass a part of an epoch.")
+    if judge is not None and judge.p_hat.size not in (loss.n_contexts, loss.n_contexts + len(loss.unseen_risks)):
+        raise InvalidInputError(f"judge has {judge.p_hat.size} contexts, and the loss {loss.n_contexts}.")
+    if isinstance(loss, HeldOutWeights) and loss.criterion == "risk" and reference_risks is not None:
+        raise InvalidInputError("reference_risks are given, and the loss's criterion is 'risk', which has none.")
     place = torch.device(device) if device is not None else next(model.parameters()).device
     model.to(place)
     loss.to(place)
@@ -171,20 +184,24 @@ def fit(
         row_loss=row_loss,
         device=place,
         epochs=epochs,
-        held_out=held_out,
+        held_out=judges,
         references=_references(loss, reference_risks),
         patience=patience,
-        every=float(every),
+        every=often,
         judge=loss.mixes if judge is None and by_held_out else judge,
         average=None if average is None else RunningAverage(model, average),
     )
-    guarded = Guard.before(run, held_out, path) if guard and held_out is not None and not loss.is_plain else None
+    guarded, plain_first = None, False
+    if guard and judges is not None and not loss.is_plain:
+        lacking = isinstance(loss, HeldOutWeights) and loss.lacks_references and reference_risks is None
+        plain_first = lacking and _has_heads(run)
+        guarded = Guard.before(run, judges, path, in_the_mean=plain_first)
     state = run.resumed(path) if path is not None and path.exists() else Progress()
     plain = None
     if isinstance(loss, HeldOutWeights):
         if reference_risks is not None:
             loss.set_references(reference_risks)
-        if loss.lacks_references and guarded is not None and row_loss is per_sample:
+        if plain_first and loss.lacks_references and guarded is not None:
             plain, state = guarded.before_the_other(state)
             if plain is not None:
                 loss.set_references(_plain_references(run, plain, guarded.held_out))
@@ -193,6 +210,7 @@ def fit(
     run.train(state, path, progress)
     _warn_if_learnt_by_heart(loss, state)
     choice, kept = (None, state) if guarded is None else guarded.choose(state, plain)
+    weights, training_risks, held_out_risks = _by_context(state, loss.n_contexts)
     return History(
         _table(state.rows),
         kept.kept_epoch,
@@ -201,8 +219,10 @@ def fit(
         None if choice is None else choice.chosen,
         None if choice is None else replace(choice.candidates, note=choice.words),
         _table(state.rounds),
-        *(np.array(rows).reshape(-1, loss.n_contexts) for rows in _by_context(state)),
-        reference_risks=run.references,
+        weights,
+        training_risks,
+        held_out_risks,
+        run.references,
     )
 
 
@@ -211,37 +231,85 @@ def _table(rows: list[dict[str, float]]) -> Table:
     return Table({name: np.array([row.get(name, math.nan) for row in rows]) for name in names})
 
 
-def _by_context(state: Progress) -> tuple[list[list[float]], ...]:
-    return state.weights, state.training_risks, state.held_out_risks
+def _by_context(state: Progress, n_contexts: int) -> list[NDArray[np.float64]]:
+    of_rounds = state.weights, state.training_risks, state.held_out_risks
+    return [np.array(rows, dtype=np.float64).reshape(-1, n_contexts) for rows in of_rounds]
+
+
+def _has_heads(run: TrainingRun) -> bool:
+    """Tell whether heads can be put on the network's features, with the loss that it is trained by; say so if not."""
+    assert run.held_out is not None
+    # A look at the batches may draw, and training must not notice.
+    chance = run.chance()
+    inputs, targets, _ = (part.to(run.device) for part in next(iter(run.held_out)))
+    run.set_chance(chance)
+    was_training = run.model.training
+    run.model.eval()
+    with torch.no_grad():
+        predictions = run.model(inputs)
+        own = run.row_loss(predictions, targets)
+        try:
+            same = torch.allclose(own.double(), per_sample(predictions, targets).double(), rtol=1e-4, atol=1e-6)
+        except (RuntimeError, IndexError, ValueError):
+            same = False
+    run.model.train(was_training)
+    if same and has_features(run.model, inputs):
+        return True
+    no_loss = "the row loss is neither cross-entropy nor half the squared error"
+    why = "the network does not end with a linear layer" if same else no_loss
+    warnings.warn(
+        f"references cannot be estimated, since {why}: the worst case is that of risk, not of excess risk. Pass "
+        "reference_risks, or say so by HeldOutWeights(criterion='risk').",
+        CounterpoiseWarning,
+        stacklevel=3,
+    )
+    return False
 
 
 def _plain_references(run: TrainingRun, plain: Plain, batches: Batches) -> NDArray[np.float64]:
-    """Return what heads on the features of the plain network reach in each context, on the held-out rows.
-
-    Contexts without held-out rows have the mean of the others, so that their excess is the mean of the others' too.
-    """
-    # Batches may come in another order each time.
-    kept = list(batches)
-    own = copy.deepcopy(run.model.state_dict())
-    losses, _ = row_losses(run.model, {"erm": plain.parameters.put_in_place}, kept, run.row_loss, run.device)
-    rows = head_rows(run.model, kept, device=run.device)
+    """Return what heads on the features of the plain network reach in each context, on the held-out rows."""
+    own, beside = copy.deepcopy(run.model.state_dict()), copy.deepcopy(run.beside.state_dict())
+    plain.parameters.put_in_place()
+    rows = head_rows(run.model, batches, device=run.device)
+    losses = per_sample(rows.outputs, rows.targets)
     run.model.load_state_dict(own)
-    n_contexts = run.loss.n_contexts
-    found = head_references(rows.features, rows.targets, rows.contexts, n_contexts, own_losses=losses["erm"]).risks
-    return np.where(np.isnan(found), np.nanmean(found), found)
+    run.beside.load_state_dict(beside)
+    found = head_references(rows.features, rows.targets, rows.contexts, run.loss.n_contexts, own_losses=losses).risks
+    counts = torch.bincount(rows.contexts, minlength=run.loss.n_contexts).cpu().numpy()
+    risks = torch.as_tensor(shrunk_references(found, counts), device=run.device)
+    if are_several():
+        # Each has its own held-out rows, and all must weigh contexts alike.
+        distributed.broadcast(risks, 0)
+    return risks.cpu().numpy()
 
 
 _ENOUGH = 30
-"""Held-out rows of a context from which its risk is taken for more than chance."""
+"""Held-out rows of a context from which the standard error of its risk can be taken at its word."""
+
+
+def shrunk_references(risks: NDArray[np.float64], counts: NDArray[Any]) -> NDArray[np.float64]:
+    """Return references in which small contexts are not taken to be hard because little is known about them.
+
+    A head that few rows are fitted to reaches too little, so what is held out says too high a reference for a small
+    context: its excess vanishes, and its weight with it. In proportion to what it lacks to a hundred held-out rows, a
+    context is taken to be no harder than the others on average; one without any rows, wholly.
+    """
+    seen = counts > 0
+    mean = risks[seen] @ counts[seen] / counts.sum()
+    known = np.minimum(counts / 100.0, 1.0)
+    risks = np.where(seen, risks, mean)
+    return np.asarray(known * risks + (1.0 - known) * np.minimum(risks, mean))
 
 
 def _warn_if_learnt_by_heart(loss: ContextLoss, state: Progress) -> None:
     """Say so where weights followed training risks that say little about held-out ones."""
     if not isinstance(loss, RobustLoss) or loss.is_plain or not state.rounds:
         return
-    held_out, training = state.rounds[-1]["worst_excess"], state.rounds[-1]["training_excess"]
-    c, what = int(state.rounds[-1]["worst_context"]), "excess" if loss.references.any() else "risk"
-    if training < 0.5 * held_out and state.held_out_counts[c] >= _ENOUGH:
+    last = state.rounds[-1]
+    held_out, training, error = last["worst_excess"], last["training_excess"], last["error"]
+    c, what = int(last["worst_context"]), "excess" if loss.references.any() else "risk"
+    is_large = held_out > 0.0 and last["rows"] >= _ENOUGH
+    if is_large and training < min(0.5 * held_out, held_out - 2.0 * error):
         warnings.warn(
             f"in context {c} the training {what} is {training:.3g}, on held-out rows {held_out:.3g}: the network "
             "learns its samples by heart, and RobustLoss, whose weights follow training risks, turns away from "
