@@ -16,9 +16,21 @@ settings.load_profile("steady")
 gc.disable()
 
 
+COSTLY_FIXTURES = ("test_reproduce.py", "test_distributed.py")
+"""Files whose tests look at one result that takes many seconds."""
+
+
 def pytest_collection_modifyitems(items):
-    """Put folders of many short tests last, so that no process waits at the end for a long one of another."""
-    items.sort(key=lambda item: item.path.parent.name in ("losses", "sets"))
+    """Put files that share a costly result first, and folders of many short tests last.
+
+    Tests are handed out in portions, the first of them large: files at the start stay in one process, where their
+    result is made once, and no process waits at the end for a long test of another.
+    """
+
+    def place(item):
+        return item.path.parent.name in ("losses", "sets"), item.path.name not in COSTLY_FIXTURES
+
+    items.sort(key=place)
 
 
 def pytest_collection_finish():
