@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoise.linalg import jacobi_scale, positive_solver, pseudo_inverse, solve_stack
+from counterpoise.linalg import is_definite, jacobi_scale, positive_solver, pseudo_inverse, solve_stack
 
 PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -134,3 +134,12 @@ def test_rounding_below_zero_is_no_obstacle():
 def test_overflow_is_named():
     with pytest.raises(FloatingPointError, match="overflowed"):
         positive_solver(np.array([[np.inf, 0.0], [0.0, 1.0]]))
+
+
+def test_definite_matrices_are_told_from_singular_ones_at_any_scale():
+    scale = np.diag([1e-80, 1.0, 1e80])
+    assert is_definite(scale @ (np.eye(3) + 1.0) @ scale)
+    assert not is_definite(scale @ np.ones((3, 3)) @ scale)
+    assert not is_definite(scale @ (np.ones((3, 3)) - 0.1 * np.eye(3)) @ scale)
+    assert not is_definite(np.diag([1.0, -1.0]))
+    assert not is_definite(np.full((2, 2), np.nan))

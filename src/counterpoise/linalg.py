@@ -163,6 +163,9 @@ class Stack(Protocol):
         One that is lowered may cease to be positive definite, and then its inverse is NaN: nothing is known.
         """
 
+    def are_accurate(self) -> bool:
+        """Tell whether at least half of each matrix is certain, however the products in it were rounded."""
+
     def product(self, vectors: Array) -> Array:
         """Return each times its own vector, or times one for all: (B, d) or (d,) -> (B, d)."""
 
@@ -218,6 +221,9 @@ class ArrayStack:
 
     def below(self) -> ArrayStack:
         return self
+
+    def are_accurate(self) -> bool:
+        return True
 
     def product(self, vectors: Array) -> Array:
         if vectors.ndim == 1:

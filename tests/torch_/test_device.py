@@ -526,6 +526,34 @@ def test_a_hessian_lost_to_rounding_proves_nothing():
     assert np.isinf(found[1])
 
 
+def test_hessians_of_which_rounding_leaves_less_than_half_are_not_stepped_with():
+    near = np.array([[1.0, 1.0 - 1e-4], [1.0 - 1e-4, 1.0]])
+    stack = TorchStack(torch.tensor(np.stack([np.eye(2), near])), Rounding(features=1e-6))
+    assert stack.are_accurate()
+    assert not TorchStack(stack.matrices, Rounding(features=1e-3)).are_accurate()
+    assert TorchStack(stack.matrices[:1], Rounding(features=1e-3)).are_accurate()
+    assert not TorchStack(torch.nan * stack.matrices, Rounding(features=1e-6)).are_accurate()
+    # Products in double precision are as good as they get.
+    assert TorchStack(torch.ones(1, 2, 2, dtype=torch.float64)).are_accurate()
+    assert ArrayStack(np.ones((1, 2, 2))).are_accurate()
+
+
+@each_device
+@pytest.mark.parametrize("case", ILL_CONDITIONED)
+def test_rows_in_single_precision_are_fitted_in_about_as_many_looks(case, device, monkeypatch):
+    X, y, contexts = ill_conditioned(case, 20_000, 12)
+    model = cpo.RobustLogisticRegression(device=device, alpha=ILL_CONDITIONED[case], reference="in-sample")
+    product, looks = rows.TorchTiles.product, []
+    monkeypatch.setattr(rows.TorchTiles, "product", lambda tiles, theta: (looks.append(1), product(tiles, theta))[1])
+    counts = []
+    for entries in (0, 1 << 60):
+        monkeypatch.setattr(rows, "_QUICK", entries)
+        assert model.fit(X, y, contexts=contexts).certificate_.relative_gap <= 1e-6
+        counts.append(len(looks))
+        looks.clear()
+    assert counts[0] <= 2 * counts[1]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_logistic_losses_of_sure_predictions_are_finite(dtype):
     z, target = torch.tensor([[-800.0], [800.0], [-800.0], [800.0]], dtype=dtype), torch.tensor([0.0, 0.0, 1.0, 1.0])

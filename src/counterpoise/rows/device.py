@@ -508,8 +508,9 @@ class TorchSums:
         if 8 * tiles.n_groups * self.theta.size**2 <= _KEPT_BYTES:
             if not tiles.is_quick:
                 return self.hessians.mixed(weights)
-            mixed = self.rough_hessians.below().mixed(weights)
-            return mixed if is_definite(mixed) else self.hessians.mixed(weights)
+            rough, below = self.rough_hessians.mixed(weights), self.rough_hessians.below().mixed(weights)
+            # Steps and bounds by less than half of a Hessian would be poor ones.
+            return below if is_definite(below - 0.5 * rough) else self.hessians.mixed(weights)
         each = tiles.each(np.asarray(weights, dtype=np.float64))
         return np.asarray(tiles.pooled.gram(self._bend * each[:, None, None]))[0]
 

@@ -121,6 +121,13 @@ class TorchStack:
             return self
         return TorchStack(self.rounding.lowered(self.matrices), is_lowered=True)
 
+    def are_accurate(self) -> bool:
+        if self.rounding is None:
+            return True
+        certain = TorchStack(self.rounding.lowered(self.matrices) - 0.5 * self.matrices)
+        factors, failed = certain._factors
+        return not bool(failed.any()) and bool(torch.isfinite(factors).all())
+
     def product(self, vectors: Array) -> Array:
         if vectors.ndim == 1:
             return host(self.matrices @ self._there(vectors))

@@ -400,7 +400,8 @@ class EachContext:
     @property
     def rough_hessian(self) -> Stack:
         """Its Hessian by products as quick as rows elsewhere allow; the stack knows how far off it may be."""
-        return self.ridge.added_to_each(self.sums.rough_hessians)
+        rough = self.ridge.added_to_each(self.sums.rough_hessians)
+        return rough if rough.are_accurate() else self.hessian
 
     @property
     def sizes(self) -> Array:
