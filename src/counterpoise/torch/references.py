@@ -154,13 +154,13 @@ def _before_tuning(
     network: nn.Module, batches: DataLoader[Any], n_contexts: int, row_loss: RowLoss, device: torch.device, seed: int
 ) -> References:
     """Return the risks of linear heads on a network's features, or of the network alone where heads have no place."""
-    losses = _losses(network, batches, row_loss, device)
-    codes = torch.cat([contexts for _, _, contexts in batches]).numpy().astype(np.intp)
     # Heads are fitted to this loss, and need rows of features.
-    if row_loss is not per_sample or not has_features(network, next(iter(batches))[0].to(device)):
-        return References.of(losses, codes, n_contexts)
+    if row_loss is not per_sample or not has_features(network, next(iter(batches))[0]):
+        codes = torch.cat([contexts for _, _, contexts in batches]).numpy().astype(np.intp)
+        return References.of(_losses(network, batches, row_loss, device), codes, n_contexts)
     rows = head_rows(network, batches, device=device)
-    return head_references(rows.features, rows.targets, codes, n_contexts, own_losses=losses, seed=seed)
+    losses = per_sample(rows.outputs, rows.targets).double()
+    return head_references(rows.features, rows.targets, rows.contexts, n_contexts, own_losses=losses, seed=seed)
 
 
 def _losses(network: nn.Module, batches: DataLoader[Any], row_loss: RowLoss, device: torch.device) -> Array:
