@@ -80,9 +80,15 @@ def head_references(
     own, which a ridge shrinks towards the one for all. How strong the ridges are, and which head is taken, is decided
     for every fold by the rows of the context in the *other* folds, so that the least of several noisy estimates is not
     reported as if it were one; a head of the context's own is taken only where it is better there by more than the
-    standard error of the paired difference. The risk that is returned is thus what this procedure reaches on rows it
-    has not seen. It does not lie below the least possible risk systematically, whatever the number of rows; it lies
-    above it by what fitting so few rows costs.
+    standard error of the paired difference. The risk that is returned is thus about what this procedure reaches on rows
+    it has not seen: it lies above the least possible risk by what fitting so few rows costs.
+
+    No head that is judged on a fold has been fitted to it. The decisions about that fold are not as strict, to save
+    refits. In contexts of fewer than 100 rows, the heads of a context's own that decide about a fold have not been
+    fitted to it. In larger ones they have: each is judged on another fold, but its training rows include the fold that
+    is decided about. The same holds for the head for all contexts and its ridge in contexts of any size, and for the
+    outputs towards which a context's own heads are shrunk. Features are standardised with the mean and standard
+    deviation of all rows; targets play no part in that.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ class Scaling:
 
 
 def linear_like(layer: nn.Linear | None, weight: Any, bias: Any, features: Tensor) -> nn.Linear:
-    """Return a layer of its own with these parameters, in the precision and place of a layer, or of features."""
+    """Return a new layer with a copy of these parameters, with the dtype and device of a layer, or of features."""
     like = features if layer is None else layer.weight
     weight = torch.as_tensor(weight).detach()
     # Drawing parameters that are overwritten would move the global seed.
