@@ -168,6 +168,8 @@ def test_an_output_that_is_changed_in_later_batches_is_seen():
     assert not positive.all()
     first, second = ((x[part], y[part], contexts[part]) for part in (positive, ~positive))
     assert head_rows(model, [first]).layer == "0"
+    assert has_features(model, first[0])
+    assert not has_features(model, torch.cat([first[0], second[0]]))
     with pytest.raises(InvalidInputError, match="is not that of the network"):
         head_rows(model, [first, second])
 

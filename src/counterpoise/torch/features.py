@@ -177,7 +177,7 @@ def has_features(model: nn.Module, inputs: Any, layer: str | nn.Linear | None = 
     ----------
     model : Module
     inputs : Tensor of shape (n_samples, ...)
-        Some rows that the network can be shown.
+        A batch. All of its rows are looked at: few may hide what a network does to the layer's output.
     layer : str or Linear, optional
         The layer, or its name. By default the linear layer whose output is that of the network.
     """
@@ -185,7 +185,7 @@ def has_features(model: nn.Module, inputs: Any, layer: str | nn.Linear | None = 
         return False
     try:
         with _listening(model, layer, None) as listener:
-            listener.rows_of(inputs[:_SOME]).check_output()
+            listener.rows_of(inputs).check_output()
     except InvalidInputError:
         return False
     return True
