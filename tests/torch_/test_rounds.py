@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
-from counterpoise.torch import RobustLoss  # noqa: E402
-from counterpoise.torch.rounds import Rounds, check_every, check_loss  # noqa: E402
+from counterpoise.torch import HeldOutWeights, RobustLoss  # noqa: E402
+from counterpoise.torch.rounds import DivergedError, Rounds, check_every, check_loss  # noqa: E402
 from tests.torch_.held_out import HeldOutStandIn  # noqa: E402
 
 
@@ -78,3 +78,9 @@ def test_a_state_goes_on():
     other.load_state_dict(one.state_dict())
     assert (other.n_batches, other.n_rounds, other.best_excess) == (1, 1, 2.0)
     assert other.is_due(5)
+
+
+def test_a_held_out_loss_that_is_not_finite_ends_the_training():
+    losses = [torch.tensor([0.1, float("nan")])]
+    with pytest.raises(DivergedError, match="training diverged"):
+        Rounds(1).take(HeldOutWeights([5, 5]), losses, [torch.tensor([0, 1])])

@@ -64,9 +64,10 @@ class Rounds:
         """Give a round's losses to the loss, and tell whether it was the best round so far."""
         if not losses:
             raise InvalidInputError("there are no held-out batches. Pass a DataLoader or a list, not a generator.")
-        loss.update(torch.cat(losses), torch.cat(contexts))
-        if math.isnan(loss.worst_excess):
-            raise DivergedError("a held-out loss is not a number: training diverged. Lower the learning rate.")
+        rows = torch.cat(losses)
+        if not bool(torch.isfinite(rows).all()):
+            raise DivergedError("a held-out loss is not a finite number: training diverged. Lower the learning rate.")
+        loss.update(rows, torch.cat(contexts))
         is_best = loss.worst_excess < self.best_excess
         if is_best:
             self.best_excess, self.best_round = float(loss.worst_excess), self.n_rounds
