@@ -35,11 +35,9 @@ demo: $(VENV)/.demo  ## install, then fit a model to a real table, judge it on l
 	$(BIN)/counterpoise fit demo/cars.csv --target seconds_to_60 --context origin --time year \
 		--drop miles_per_gallon --out demo/model --force
 
-# One BLAS thread per test process: the processes already use every core. One process more than cores, since some tests
-# wait for processes of their own.
+# One BLAS thread per test process: the processes already use every core.
 test: $(VENV)/.test  ## install, then run every test
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(($$($(PYTHON) -c 'import os; print(os.cpu_count())') + 1)) \
-		$(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 stress: $(VENV)/.test  ## Ctrl-C at many more moments (TRIALS=50)
 	COUNTERPOISE_TRIALS=$(or $(TRIALS),50) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/safety
