@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from counterpoise.experiments._base import Array, generator
 from counterpoise.experiments.coloured_mnist import COLOUR_AGREES, MIX, is_high
 from counterpoise.experiments.mnist import Digits, load_digits
-from counterpoise.experiments.networks import Task, add_options, as_table, run_seeds
+from counterpoise.experiments.networks import SPLIT, Task, add_options, as_table, run_seeds
+from counterpoise.torch import zero_one
 
 NAME = "coloured-mnist-cnn"
 
@@ -82,20 +83,22 @@ SETTINGS = {
 
 
 def network(seed: int = 0) -> nn.Module:
-    """Return two convolutions and two layers on top: 102,000 parameters."""
+    """Return two convolutions and two layers on top: 54,000 parameters."""
     torch.manual_seed(seed)
-    return nn.Sequential(
-        nn.Conv2d(2, 16, 5, padding=2),
+    layers = nn.Sequential(
+        nn.Conv2d(2, 8, 5, padding=2),
         nn.ReLU(),
         nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 5, padding=2),
+        nn.Conv2d(8, 16, 5, padding=2),
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(32 * 49, 56),
+        nn.Linear(16 * 49, 64),
         nn.ReLU(),
-        nn.Linear(56, 2),
+        nn.Linear(64, 2),
     )
+    # Twice as fast on a CPU.
+    return layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def coloured(images: Any, red: Any) -> Tensor:
@@ -154,7 +157,7 @@ def task(seed: int, digits: Digits, setting: str, n_samples: int) -> Task:
     samples = coloured(digits.train_images[images], red), torch.as_tensor(labels), torch.as_tensor(contexts)
     held_out, data = zip(*(torch.tensor_split(part, [n_samples // 4]) for part in samples), strict=True)
     judge = partial(metrics, digits=digits, setting=of)
-    return Task(f"{NAME}-{setting}", data, held_out, partial(network, seed), judge, len(of.mix))
+    return Task(f"{NAME}-{setting}", data, held_out, partial(network, seed), judge, len(of.mix), zero_one)
 
 
 METRICS = {
@@ -179,7 +182,8 @@ def main() -> None:
     for setting in options.setting:
         results = run_seeds(partial(task, digits=digits, setting=setting, n_samples=samples), options)
         print(f"\n{setting}: {options.seeds} seeds, {samples} samples, {options.epochs} epochs, {digits.source}\n")
-        print(as_table(results, f"{NAME}-{setting}", options.methods, METRICS), flush=True)
+        for name in (f"{NAME}-{setting}", SPLIT.format(f"{NAME}-{setting}")):
+            print(f"{name}:\n\n{as_table(results, name, options.methods, METRICS)}\n", flush=True)
 
 
 if __name__ == "__main__":

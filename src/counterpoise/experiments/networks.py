@@ -1,8 +1,9 @@
 """Methods for networks side by side: the same samples, the same start, and one rule by which all are chosen.
 
-Every method trains one network for each weight decay. After every quarter of an epoch it is judged on the same
-held-out samples, and what is kept of it, over rounds and decays, is the network whose largest excess risk of any
-context is the least there.
+Every method trains one network for each weight decay. After every half of an epoch it is judged on the same held-out
+samples, and what is kept of it, over rounds and decays, is the network whose worst context is the least bad there: by
+its error where there are classes, by its excess risk otherwise. With the decay, the epochs and the mean weights of
+contexts that were kept, it is then trained once more on all samples, the held-out ones included.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from counterpoise.sets import KLBall
 from counterpoise.torch import (
     ContextLoss,
     ERMLoss,
+    FixedWeights,
     GroupDROLoss,
     HeldOutWeights,
     InverseFrequencyLoss,
@@ -38,6 +40,8 @@ from counterpoise.torch import (
     head_references,
     per_sample,
 )
+from counterpoise.torch.refit import last_epoch_decay
+from counterpoise.torch.training import shrunk_references
 
 Losses = dict[str, Callable[[Array, Array], ContextLoss]]
 
@@ -49,7 +53,6 @@ LOSSES: Losses = {
     "group-dro-adjusted": lambda counts, least: GroupDROLoss(counts, adjustment=2.0),
     "robust-loss": lambda counts, least: RobustLoss(counts, reference_risks=least, radius=1.0),
     "held-out": lambda counts, least: HeldOutWeights(counts, reference_risks=least),
-    "held-out-1": lambda counts, least: HeldOutWeights(counts, reference_risks=least, radius=1.0),
     "held-out-0.3": lambda counts, least: HeldOutWeights(counts, reference_risks=least, radius=0.3),
     "held-out-0.1": lambda counts, least: HeldOutWeights(counts, reference_risks=least, radius=0.1),
 }
@@ -57,15 +60,13 @@ LOSSES: Losses = {
 
 HEADS: dict[str, tuple[str, dict[str, Any]]] = {
     "dfr": ("erm", {"weights": "inverse-frequency"}),
-    "erm-head": ("erm", {"confidence": 1.0}),
     "held-out-head": ("held-out", {"confidence": 1.0}),
-    "held-out-0.3-head": ("held-out-0.3", {"radius": 0.3}),
 }
-"""Heads on the held-out samples, with the method whose network they are put on."""
+"""Heads on the held-out samples, with the method whose network they are put on; it has not seen these."""
 
 METHODS = (*LOSSES, *HEADS)
 
-DECAYS = (0.0, 1e-3, 3e-3)
+DECAYS = (1e-3, 1e-2)
 """Weight decays, among which every method chooses."""
 
 
@@ -83,6 +84,8 @@ class Task:
     judged : callable
         A network in, one row of metrics out: ``worst-error`` and so on. The references are passed too.
     n_contexts : int
+    judged_by : callable, optional
+        The loss by which rounds are chosen: see :func:`counterpoise.torch.fit`.
     """
 
     name: str
@@ -91,6 +94,7 @@ class Task:
     network: Callable[[], nn.Module]
     judged: Callable[[nn.Module, Array], dict[str, float]]
     n_contexts: int
+    judged_by: Callable[[Tensor, Tensor], Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -116,12 +120,27 @@ class Budget:
     device: str = "cpu"
 
 
+SPLIT = "{}, held-out samples not learnt"
+"""The name of a task for the results before the last training."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Kept:
-    """A network that was chosen, with its held-out worst case."""
+    """A network that was chosen.
+
+    Attributes
+    ----------
+    score : float
+        Its held-out worst case.
+    decay, epochs, weights
+        With which it was trained; the weights of contexts are the mean up to the round that was kept.
+    """
 
     model: nn.Module
     score: float
+    decay: float
+    epochs: float
+    weights: Array
 
 
 def run(task: Task, seed: int, budget: Budget, methods: Sequence[str] = METHODS) -> list[Row]:
@@ -132,18 +151,27 @@ def run(task: Task, seed: int, budget: Budget, methods: Sequence[str] = METHODS)
     counts = np.bincount(task.samples[2].numpy(), minlength=task.n_contexts).astype(np.float64)
     least = references(task, seed, budget, counts)
     rows = [Row(task.name, "references", f"risk-{c + 1}", seed, float(risk)) for c, risk in enumerate(least)]
-    trained: dict[str, _Kept] = {}
+
+    def note(where: str, method: str, found: dict[str, float]) -> None:
+        rows.extend(Row(where, method, metric, seed, value) for metric, value in found.items())
+
     needed = [*methods, *(HEADS[name][0] for name in methods if name in HEADS)]
+    trained: dict[str, _Kept] = {}
     for name in (name for name in LOSSES if name in needed):
-        trained[name] = _chosen(task, seed, budget, partial(LOSSES[name], counts, least), least)
+        trained[name] = kept = _chosen(task, seed, budget, partial(LOSSES[name], counts, least), least)
+        if name in methods:
+            chosen = {"score": kept.score, "decay": kept.decay, "epochs": kept.epochs}
+            chosen |= {f"weight-{c + 1}": float(weight) for c, weight in enumerate(kept.weights)}
+            note(SPLIT.format(task.name), name, {**task.judged(kept.model, least), **chosen})
+            is_balanced = LOSSES[name](counts, least).sampling == "balanced"
+            note(task.name, name, task.judged(_refitted(task, seed, budget, kept, is_balanced), least))
     for name in (name for name in HEADS if name in methods):
         network, options = HEADS[name]
-        head = RobustHead(guard=False, seed=seed, **options)
         model = copy.deepcopy(trained[network].model)
-        trained[name] = _Kept(head.fit(model, [_sent(task.held_out, budget.device)]).put_back(model), math.nan)
-    for name in methods:
-        found = {**task.judged(trained[name].model, least), "score": trained[name].score}
-        rows += [Row(task.name, name, metric, seed, value) for metric, value in found.items()]
+        RobustHead(guard=False, seed=seed, **options).fit(model, [_sent(task.held_out, budget.device)]).put_back(model)
+        found = task.judged(model, least)
+        note(SPLIT.format(task.name), name, found)
+        note(task.name, name, found)
     return rows
 
 
@@ -156,11 +184,11 @@ def references(task: Task, seed: int, budget: Budget, counts: Array) -> Array:
     with torch.no_grad():
         own = per_sample(plain.model(inputs), targets)
     found = head_references(features(plain.model, inputs), targets, contexts, task.n_contexts, own_losses=own)
-    return np.where(np.isnan(found.risks), np.nanmean(found.risks), found.risks)
+    return shrunk_references(found.risks, np.bincount(contexts.cpu().numpy(), minlength=task.n_contexts))
 
 
 def _chosen(task: Task, seed: int, budget: Budget, loss: Callable[[], ContextLoss], least: Array | None) -> _Kept:
-    """Train with every decay and keep the best network: by the worst excess, or without references by the mean."""
+    """Train with every decay and keep the best network: by the worst context, or without references by the mean."""
     best: _Kept | None = None
     for decay in budget.decays:
         model, asked = task.network().to(budget.device), loss()
@@ -175,18 +203,40 @@ def _chosen(task: Task, seed: int, budget: Budget, loss: Callable[[], ContextLos
                 torch.optim.Adam(model.parameters(), budget.learning_rate, weight_decay=decay),
                 epochs=budget.epochs,
                 held_out=[_sent(task.held_out, budget.device)],
-                every=0.25,
+                every=0.5,
                 judge=KLBall(shares, 0.0 if least is None else math.inf),
+                judged_by=None if least is None else task.judged_by,
                 average=budget.average,
                 reference_risks=None if least is None else least.tolist(),
                 device=budget.device,
                 guard=False,
             )
-        score = float(np.nanmin(history.rounds["score"]))
+        k = history.best_round
+        score = float(history.rounds["score"][k])
         if best is None or score < best.score:
-            best = _Kept(model, score)
+            mean = history.weights[: k + 1].mean(axis=0)
+            best = _Kept(model, score, decay, float(history.rounds["epoch"][k]), mean)
     assert best is not None
     return best
+
+
+def _refitted(task: Task, seed: int, budget: Budget, kept: _Kept, is_balanced: bool) -> nn.Module:
+    """Train on all samples as the network that was kept was trained."""
+    everything = tuple(torch.cat(parts) for parts in zip(task.samples, task.held_out, strict=True))
+    samples = cast(tuple[Tensor, Tensor, Tensor], everything)
+    counts = torch.bincount(samples[2], minlength=task.n_contexts)
+    model = task.network().to(budget.device)
+    batches = DeviceBatches.of(samples, budget, seed, is_balanced)
+    fit(
+        model,
+        FixedWeights(counts, kept.weights, sampling="balanced" if is_balanced else "proportional"),
+        batches,
+        torch.optim.Adam(model.parameters(), budget.learning_rate, weight_decay=kept.decay),
+        epochs=max(1, round(kept.epochs)),
+        average=last_epoch_decay(batches) if budget.average is None else budget.average,
+        device=budget.device,
+    )
+    return model
 
 
 @dataclass(eq=False)

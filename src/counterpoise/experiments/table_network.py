@@ -26,7 +26,7 @@ from counterpoise.contexts import encode
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.experiments._base import Array, generator
 from counterpoise.experiments.networks import Task, add_options, as_table, run_seeds
-from counterpoise.torch import context_risks
+from counterpoise.torch import context_risks, zero_one
 
 NAME = "table-network"
 
@@ -102,7 +102,7 @@ def metrics(model: nn.Module, least: Array, test: tuple[Tensor, Tensor, Tensor],
     if test[1].is_floating_point():
         errors = np.sqrt(2.0 * risks)
     else:
-        errors = 100.0 * context_risks(model, [test], len(shares), _is_wrong, device)[0]
+        errors = 100.0 * context_risks(model, [test], len(shares), zero_one, device)[0]
     return {
         **{f"error-{c + 1}": float(error) for c, error in enumerate(errors)},
         "worst-error": float(errors.max()),
@@ -110,10 +110,6 @@ def metrics(model: nn.Module, least: Array, test: tuple[Tensor, Tensor, Tensor],
         "worst-excess-risk": float((risks - least).max()),
         "mean-risk": float(shares @ risks),
     }
-
-
-def _is_wrong(scores: Tensor, target: Tensor) -> Tensor:
-    return (scores.argmax(1) != target).double()
 
 
 def task(seed: int, rows: Rows, name: str) -> Task:
@@ -134,8 +130,8 @@ def task(seed: int, rows: Rows, name: str) -> Task:
     c = torch.as_tensor(rows.contexts)
     train, held_out, test = ((X[at], y[at], c[at]) for at in (learnt, part == 2, part == 3))
     shares = np.bincount(rows.contexts) / len(rows.contexts)
-    judge = partial(metrics, test=test, shares=shares)
-    return Task(name, train, held_out, partial(network, X.shape[1], n_outputs, seed), judge, len(shares))
+    judge, by = partial(metrics, test=test, shares=shares), zero_one if rows.is_classified else None
+    return Task(name, train, held_out, partial(network, X.shape[1], n_outputs, seed), judge, len(shares), by)
 
 
 METRICS = {

@@ -5,12 +5,13 @@ try:
 except ImportError as error:
     raise ImportError("counterpoise.torch needs torch. Run: pip install 'counterpoise[torch]'") from error
 
-from counterpoise.torch.evaluation import context_risks, per_sample
+from counterpoise.torch.baselines import ERMLoss, FixedWeights, GroupDROLoss, InverseFrequencyLoss
+from counterpoise.torch.evaluation import context_risks, per_sample, zero_one
 from counterpoise.torch.features import features
 from counterpoise.torch.head import RobustHead
 from counterpoise.torch.head_references import References, head_references
 from counterpoise.torch.held_out import HeldOutWeights
-from counterpoise.torch.losses import ContextLoss, ERMLoss, GroupDROLoss, InverseFrequencyLoss, RobustLoss
+from counterpoise.torch.losses import ContextLoss, RobustLoss
 from counterpoise.torch.references import reference_risks
 from counterpoise.torch.sampling import ContextBatchSampler
 from counterpoise.torch.training import History, fit
@@ -19,6 +20,7 @@ __all__ = [
     "ContextBatchSampler",
     "ContextLoss",
     "ERMLoss",
+    "FixedWeights",
     "GroupDROLoss",
     "HeldOutWeights",
     "History",
@@ -32,4 +34,5 @@ __all__ = [
     "head_references",
     "per_sample",
     "reference_risks",
+    "zero_one",
 ]

@@ -24,6 +24,17 @@ def per_sample(prediction: Tensor, target: Tensor) -> Tensor:
     return nn.functional.cross_entropy(prediction, target, reduction="none")
 
 
+def zero_one(prediction: Tensor, target: Tensor) -> Tensor:
+    """Return 1 for every sample whose class is not the predicted one, and 0 otherwise.
+
+    A single output is a score of class 1. Not to be trained by, since it has no gradient: see ``judged_by`` of
+    :func:`counterpoise.torch.fit`.
+    """
+    scores = prediction.squeeze(1) if prediction.ndim == 2 and prediction.shape[1] == 1 else prediction
+    guess = (scores > 0).to(target.dtype) if scores.ndim == 1 else scores.argmax(1)
+    return (guess != target).double()
+
+
 @torch.no_grad()
 def context_risks(
     model: nn.Module,

@@ -14,9 +14,10 @@ from torch import distributed
 from counterpoise.contexts import Contexts
 from counterpoise.sets import KLBall
 from counterpoise.torch.averaging import RunningAverage
+from counterpoise.torch.baselines import ERMLoss
 from counterpoise.torch.evaluation import Batches, row_losses
-from counterpoise.torch.loop import Progress, TrainingRun, set_epoch
-from counterpoise.torch.losses import ERMLoss, are_several
+from counterpoise.torch.loop import Progress, Start, TrainingRun, set_epoch
+from counterpoise.torch.losses import are_several
 from counterpoise.torch.rounds import DivergedError
 
 if TYPE_CHECKING:
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 class Guard:
     """The plain training that a robust one is compared with: ERM, from the same start and on the same batches.
 
-    The same model, optimiser and scheduler are taken back to where they were and trained again. Copies would need a
-    model that can be copied, and would miss what points at the original: a scheduler counts the steps of its optimiser
-    by a wrapper that copying drops, and processes that share batches know one model only.
-
     Attributes
     ----------
     asked : TrainingRun
@@ -38,18 +35,14 @@ class Guard:
         The same with an ERM loss.
     held_out : iterable of batches
         Those that both are judged by.
-    start : dict or None
-        All states before training; None where ``path`` holds them.
-    path : Path, optional
-        The checkpoint of the plain training. It is written before either training begins, so that a run that is resumed
-        with another start still compares like with like.
+    start : Start
+        Of the plain training, with the same model, optimiser and scheduler.
     """
 
     asked: TrainingRun
     plain: TrainingRun
     held_out: Batches
-    start: dict[str, Any] | None
-    path: Path | None
+    start: Start
 
     @classmethod
     def before(cls, run: TrainingRun, held_out: Batches, checkpoint: Path | None, in_the_mean: bool = False) -> Guard:
@@ -64,13 +57,7 @@ class Guard:
         loss = ERMLoss(run.loss.counts, sampling=run.loss.sampled.tolist(), averaging=run.loss.averaging)
         average = None if run.average is None else RunningAverage(run.model, run.average.decay)
         plain = replace(run, loss=loss.to(run.device), average=average)
-        if checkpoint is None:
-            return cls(run, plain, held_out, copy.deepcopy(plain.packed(Progress(in_the_mean=in_the_mean))), None)
-        path = checkpoint.with_name(f"{checkpoint.stem}.plain{checkpoint.suffix}")
-        # A plain training without the other is left over from a run whose checkpoint was deleted.
-        if not (checkpoint.exists() and path.exists()):
-            plain.save(path, Progress(in_the_mean=in_the_mean))
-        return cls(run, plain, held_out, None, path)
+        return cls(run, plain, held_out, Start.of(plain, Progress(in_the_mean=in_the_mean), checkpoint, "plain"))
 
     def before_the_other(self, asked: Progress) -> tuple[Plain | None, Progress]:
         """Train the plain network first, then take everything back to where it was; return both."""
@@ -113,14 +100,10 @@ class Guard:
 
     def _train(self) -> Progress | None:
         """Return the plain training; None if it diverged, which the other did not."""
-        if self.path is not None:
-            state = self.plain.resumed(self.path)
-        else:
-            assert self.start is not None
-            state = self.plain.unpack(self.start)
+        state = self.start.begin(self.plain)
         judge = KLBall(self.plain.loss.p_hat.cpu().numpy(), 0.0) if state.in_the_mean else self.plain.judge
         try:
-            replace(self.plain, judge=judge).train(state, self.path)
+            replace(self.plain, judge=judge).train(state, self.start.path)
         except DivergedError:
             return None
         return state
@@ -133,9 +116,9 @@ class Guard:
 
         run = self.asked
         places = {name: candidate.put_in_place for name, candidate in candidates.items()}
-        losses, codes = row_losses(run.model, places, self.held_out, run.row_loss, run.device)
+        losses, codes = row_losses(run.model, places, self.held_out, run.judged_by or run.row_loss, run.device)
         n_contexts, mixes = run.loss.n_contexts, run.loss.mixes
-        references = np.zeros(n_contexts) if run.references is None else run.references
+        references = np.zeros(n_contexts) if run.judged_from is None else run.judged_from
         # A context without held-out rows is given one, which is not enough for it to be judged.
         missing = np.setdiff1d(np.arange(n_contexts), codes)
         codes = np.r_[codes, missing]

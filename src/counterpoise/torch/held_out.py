@@ -43,11 +43,14 @@ class HeldOutWeights(ContextLoss):
     moves by a small step with every update: by a share :math:`\eta` of the way to the least favourable member, so that
     it never leaves the set. Where the set is every mix, that member is a single context, and the step is
 
-    .. math:: p_c \leftarrow p_c \exp\left(\eta \, \frac{R_c - R^*_c}{\bar R}\right)
+    .. math:: p_c \leftarrow p_c^{1 - \eta / s} \exp\left(\eta \, \frac{R_c - R^*_c}{\bar R}\right)
 
     scaled to sum one, with the held-out risks :math:`R_c`, the references :math:`R^*_c`, and the largest mean held-out
     risk :math:`\bar R` seen so far, by which steps do not depend on the unit of the loss. Small steps matter: a mix
     that jumps to the least favourable one leaves other contexts without weight, and the network without their samples.
+    So does the power, by which the mix comes to rest at :math:`p_c \propto \exp(s (R_c - R^*_c) / \bar R)`: where a
+    network cannot serve a context better however much it counts, or the excess of a few held-out samples is high by
+    chance, the other contexts keep their share.
 
     Running means of the training risks are kept as well; :attr:`training_excess` far below :attr:`held_out_excess`
     shows that the network learns by heart.
@@ -69,6 +72,9 @@ class HeldOutWeights(ContextLoss):
         given; in a loop of one's own, risk counts from zero without them.
     step_size : float
         :math:`\eta`.
+    sharpness : float
+        :math:`s`, where the set is every mix: how far the mix leaves equal shares for differences in excess risk. The
+        worst case is that of every mix whatever it is; ``inf`` lets the mix go all the way.
     sampling, averaging
         See :class:`ContextLoss`.
     """
@@ -92,6 +98,7 @@ class HeldOutWeights(ContextLoss):
         criterion: Literal["excess", "risk"] = "excess",
         reference_risks: Any = None,
         step_size: float = 0.1,
+        sharpness: float = 1.0,
         sampling: Sampling = "proportional",
         averaging: float = 0.1,
     ) -> None:
@@ -105,6 +112,7 @@ class HeldOutWeights(ContextLoss):
             raise InvalidInputError("reference_risks are given, and criterion is 'risk', which has none. Drop one.")
         self.criterion = criterion
         self.step_size: float = positive_number(step_size, "step_size")
+        self.sharpness: float = math.inf if sharpness == math.inf else positive_number(sharpness, "sharpness")
         self._keep("references", references_of(reference_risks, len(given)))
         size = self.mixes.p_hat.size
         self._keep("mix", self.mixes.project(np.full(size, 1.0 / size)))
@@ -195,8 +203,9 @@ class HeldOutWeights(ContextLoss):
         if not self.mixes.is_simplex:
             return p + min(self.step_size, 1.0) * (self.mixes.worst_case(scores).distribution - p)
         rates = (scores - scores.max()) / max(float(self.unit), 1e-300)
+        logs = max(1.0 - self.step_size / self.sharpness, 0.0) * np.log(p) + self.step_size * np.maximum(rates, -100.0)
         # A weight that has shrunk to nothing must be able to return.
-        grown = np.maximum(p * np.exp(self.step_size * np.maximum(rates, -100.0)), 1e-6 * p.max())
+        grown = np.maximum(np.exp(logs - logs.max()), 1e-6)
         return np.asarray(grown / grown.sum())
 
     def _scores(self) -> Array | None:

@@ -33,6 +33,7 @@ class Progress:
     rows: list[dict[str, float]] = field(default_factory=list)
     best_epoch: int = -1
     best_score: float = math.inf
+    best_mean: float = math.inf
     best_model: dict[str, Any] | None = None
     best_risks: list[float] = field(default_factory=list)
     stopped: bool = False
@@ -47,6 +48,11 @@ class Progress:
     def kept_epoch(self) -> int:
         """The best epoch; the last one where none was judged."""
         return self.best_epoch if self.best_model is not None else self.epoch - 1
+
+    @property
+    def best_round(self) -> int:
+        """The round whose parameters are kept, from 0 on."""
+        return min(range(len(self.rounds)), key=lambda k: (self.rounds[k]["score"], self.rounds[k]["mean_risk"]))
 
     def risks(self, n_contexts: int) -> NDArray[np.float64]:
         """Return the held-out risks of the best epoch."""
@@ -65,6 +71,8 @@ class TrainingRun:
         The mixes whose worst case decides which round is the best; None is every mix.
     average : RunningAverage or None
         What is judged and kept instead of the parameters themselves.
+    judged_by : callable, optional
+        The loss whose worst case decides about rounds, counted from zero; None is that of training, and excess risk.
     """
 
     model: nn.Module
@@ -81,6 +89,7 @@ class TrainingRun:
     every: float = 1.0
     judge: ContextSet | None = None
     average: RunningAverage | None = None
+    judged_by: RowLoss | None = None
 
     def train(
         self, state: Progress, path: Path | None = None, progress: Callable[[dict[str, float]], None] | None = None
@@ -155,16 +164,16 @@ class TrainingRun:
 
     def _round(self, state: Progress, within: float) -> None:
         """Judge the network on the held-out batches, remember it if it is the best so far, and move the weights."""
-        assert self.held_out is not None
         loss = self.loss
         with nullcontext() if self.average is None else self.average.in_place():
-            looked = HeldOutRisks.of(
-                self.model, self.held_out, loss.n_contexts, self.row_loss, self.device, shared=True
-            )
+            looked = self._look(self.row_loss)
             judged = _judged(looked, self.references)
             score = self._score(looked)
-            if score < state.best_score or state.best_model is None:
-                state.best_score, state.best_epoch, state.best_risks = score, state.epoch, looked.risks.tolist()
+            # A loss of zeros and ones has many ties.
+            rank = score, judged["mean_risk"]
+            if rank < (state.best_score, state.best_mean) or state.best_model is None:
+                state.best_score, state.best_mean = rank
+                state.best_epoch, state.best_risks = state.epoch, looked.risks.tolist()
                 state.best_model = copy.deepcopy(self.model.state_dict())
         training = loss.context_risks.cpu().numpy()
         worst = int(judged["worst_context"])
@@ -179,9 +188,21 @@ class TrainingRun:
         if isinstance(loss, HeldOutWeights):
             loss.update_risks(looked.risks, looked.counts)
 
+    def _look(self, row_loss: RowLoss) -> HeldOutRisks:
+        assert self.held_out is not None
+        return HeldOutRisks.of(self.model, self.held_out, self.loss.n_contexts, row_loss, self.device, shared=True)
+
+    @property
+    def judged_from(self) -> NDArray[np.float64] | None:
+        """The reference risks of what rounds are judged by; None is zero."""
+        return self.references if self.judged_by is None else None
+
     def _score(self, looked: HeldOutRisks) -> float:
         """Return the worst case by which rounds are judged."""
-        excess = looked.risks if self.references is None else looked.risks - self.references
+        if self.judged_by is not None:
+            looked = self._look(self.judged_by)
+        counted_from = self.judged_from
+        excess = looked.risks if counted_from is None else looked.risks - counted_from
         if self.judge is None:
             return float(np.nanmax(excess))
         scores = scores_of(excess, looked.counts, self.loss.unseen_risks)
@@ -247,6 +268,45 @@ class TrainingRun:
         drawing = {"batches": self.batches} | _samplers(self.batches)
         own = {name: getattr(source, "generator", None) for name, source in drawing.items()}
         return found | {name: one for name, one in own.items() if isinstance(one, torch.Generator)}
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where a training begins, so that it can begin there after another one has used the same model and optimiser.
+
+    The same model, optimiser and scheduler are taken back to where they were. Copies would need a model that can be
+    copied, and would miss what points at the original: a scheduler counts the steps of its optimiser by a wrapper that
+    copying drops, and processes that share batches know one model only.
+
+    Attributes
+    ----------
+    kept : dict or None
+        All states; None where ``path`` holds them.
+    path : Path, optional
+        The checkpoint of this training. It is written before any training begins, so that what is resumed begins where
+        it would have.
+    """
+
+    kept: dict[str, Any] | None
+    path: Path | None
+
+    @classmethod
+    def of(cls, run: TrainingRun, state: Progress, checkpoint: Path | None, name: str) -> Start:
+        """Remember where a training begins; with a checkpoint of the first one, in a file of this name beside it."""
+        if checkpoint is None:
+            return cls(copy.deepcopy(run.packed(state)), None)
+        path = checkpoint.with_name(f"{checkpoint.stem}.{name}{checkpoint.suffix}")
+        # A file without that of the first training is left over from a run whose checkpoint was deleted.
+        if not (checkpoint.exists() and path.exists()):
+            run.save(path, state)
+        return cls(None, path)
+
+    def begin(self, run: TrainingRun) -> Progress:
+        """Take everything back to where the training began, or to where it was interrupted."""
+        if self.path is not None:
+            return run.resumed(self.path)
+        assert self.kept is not None
+        return run.unpack(self.kept)
 
 
 @dataclass(frozen=True, eq=False)

@@ -214,79 +214,6 @@ class ContextLoss(nn.Module):
             running += new
 
 
-class ERMLoss(ContextLoss):
-    """Empirical risk minimisation: contexts count as in the data."""
-
-    method = "erm"
-
-    @property
-    def is_plain(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def context_weights(self) -> Tensor:
-        """The shares in the data."""
-        return self.p_hat
-
-
-class InverseFrequencyLoss(ContextLoss):
-    """Inverse-frequency weights: all contexts count alike."""
-
-    method = "inverse-frequency"
-
-    @property
-    def context_weights(self) -> Tensor:
-        """Equal weights."""
-        return torch.full_like(self.counts, 1.0 / self.n_contexts)
-
-
-class GroupDROLoss(ContextLoss):
-    """Online group DRO: weights grow exponentially with the losses that a context shows.
-
-    Parameters
-    ----------
-    step_size : float
-        Of the weights.
-    adjustment : float
-        Weights grow as if the loss of a context were higher by this number over the square root of its samples: few
-        samples are learnt by heart sooner (Sagawa and others 2020, who try 1 to 5).
-    """
-
-    method = "group-dro"
-    log_weights: Tensor
-
-    def __init__(
-        self, counts: Any, *, step_size: float = 0.01, adjustment: float = 0.0, sampling: Sampling = "proportional"
-    ) -> None:
-        super().__init__(counts, sampling=sampling)
-        self.step_size: float = positive_number(step_size, "step_size")
-        self.adjustment: float = 0.0 if adjustment == 0.0 else positive_number(adjustment, "adjustment")
-        self._keep("log_weights", np.zeros(self.n_contexts))
-
-    @property
-    def context_weights(self) -> Tensor:
-        """The weights reached so far."""
-        return torch.softmax(self.log_weights, 0)
-
-    @torch.no_grad()
-    def _learn(self, sums: Tensor, counts: Tensor) -> None:
-        super()._learn(sums, counts)
-        self._run(self._grow, ("log_weights",), sums, counts)
-
-    @property
-    def _settings(self) -> tuple[Any, ...]:
-        return (*super()._settings, self.step_size, self.adjustment)
-
-    def _grow(self, xp: ModuleType, of: Arrays) -> None:
-        steps = xp.where(xp.isfinite(of.batch_sums), of.batch_sums, 0.0) / xp.clip(of.batch_counts, 1.0, None)
-        if self.adjustment:
-            steps = steps + self.adjustment / xp.sqrt(of.counts)
-        logs = of.log_weights
-        logs += self.step_size * steps
-        logs -= logs.max()
-
-
 class RobustLoss(ContextLoss):
     """The worst case over the plausible mixes of contexts: of excess risk, where reference risks are given.
 
@@ -475,7 +402,7 @@ def plausible_mixes(
 
 def references_of(given: Any, n_contexts: int) -> np.ndarray[Any, Any]:
     """Return reference risks, one for each context; 0 where none are given."""
-    references = np.zeros(n_contexts) if given is None else _numbers(given, "reference_risks")
+    references = np.zeros(n_contexts) if given is None else numbers(given, "reference_risks")
     if references.shape != (n_contexts,):
         raise InvalidInputError(f"reference_risks are {len(references)} for {n_contexts} contexts. Pass one for each.")
     return references
@@ -508,7 +435,8 @@ def positive_number(value: Any, name: str) -> float:
     return float(value)
 
 
-def _numbers(values: Any, name: str) -> np.ndarray[Any, Any]:
+def numbers(values: Any, name: str) -> np.ndarray[Any, Any]:
+    """Return finite numbers, one for each context; raise unless they are."""
     values = on_host(values)
     try:
         array = np.array(values, dtype=np.float64)
@@ -520,7 +448,7 @@ def _numbers(values: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def _positive(values: Any, name: str) -> np.ndarray[Any, Any]:
-    array = _numbers(values, name)
+    array = numbers(values, name)
     if not (array > 0).all():
         c = int(np.flatnonzero(array <= 0)[0])
         raise InvalidInputError(

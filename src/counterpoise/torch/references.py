@@ -19,10 +19,10 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from counterpoise.contexts import Contexts, encode
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import check_output, whole
+from counterpoise.torch.baselines import ERMLoss
 from counterpoise.torch.evaluation import RowLoss, per_sample, row_losses
 from counterpoise.torch.features import has_features, head_rows
 from counterpoise.torch.head_references import References, head_references, stands_out
-from counterpoise.torch.losses import ERMLoss
 from counterpoise.torch.sampling import held_out_rows
 from counterpoise.torch.training import fit
 

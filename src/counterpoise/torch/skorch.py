@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.torch.baselines import ERMLoss
 from counterpoise.torch.evaluation import RowLoss, per_sample
-from counterpoise.torch.losses import ERMLoss
 from counterpoise.torch.rounds import Rounds, check_every, check_loss
 from counterpoise.validation import on_host
 

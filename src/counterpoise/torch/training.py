@@ -27,6 +27,7 @@ from counterpoise.torch.head_references import head_references
 from counterpoise.torch.held_out import HeldOutWeights
 from counterpoise.torch.loop import Progress, TrainingRun
 from counterpoise.torch.losses import ContextLoss, RobustLoss, are_several
+from counterpoise.torch.refit import Refit
 from counterpoise.torch.rounds import check_every
 from counterpoise.torch.sampling import split_off
 
@@ -41,8 +42,9 @@ class History:
         A row per epoch of the training with the loss that was given: ``epoch``, ``objective`` (the mean of the scalar),
         and on the held-out batches, where there are any, ``mean_risk``, ``worst_risk``, ``worst_excess`` and
         ``worst_context`` at its end.
-    best_epoch : int
-        The one whose parameters the model has now: an epoch of the plain training where that was kept.
+    best_epoch, best_round : int
+        The ones whose parameters were kept: of the plain training where that was. Rounds count from 0 on; -1 where
+        nothing was held out.
     stopped_early : bool
         Whether the training with the loss that was given ended before its last epoch.
     risks : ndarray of shape (n_contexts,)
@@ -61,6 +63,9 @@ class History:
         The weights of contexts up to each round, their running training risks, and their held-out risks.
     reference_risks : ndarray of shape (n_contexts,) or None
         What excess risk was counted from.
+    refit_epochs : int or None
+        Epochs of the last training, on all samples; None where there was none. Everything above is of the trainings
+        before it: no samples are left that could judge this one.
     """
 
     epochs: Table
@@ -74,6 +79,8 @@ class History:
     training_risks: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
     held_out_risks: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
     reference_risks: NDArray[np.float64] | None = None
+    refit_epochs: int | None = None
+    best_round: int = -1
 
 
 def fit(
@@ -86,6 +93,7 @@ def fit(
     held_out: Batches | float | None = None,
     every: float | None = None,
     judge: ContextSet | None = None,
+    judged_by: RowLoss | None = None,
     average: float | None = None,
     reference_risks: Sequence[float] | None = None,
     scheduler: Any = None,
@@ -95,8 +103,9 @@ def fit(
     device: str | torch.device | None = None,
     progress: Callable[[dict[str, float]], None] | None = None,
     guard: bool = True,
+    refit: Batches | bool | None = None,
 ) -> History:
-    """Train a model, and leave it with the parameters of the best round.
+    """Train a model, and leave it with the parameters of the best round, or of a last training on all samples.
 
     A round is a look at the held-out batches, a few times an epoch. The best one has the least worst case of excess
     risk. With :class:`~counterpoise.torch.HeldOutWeights`, rounds also move the weights of contexts.
@@ -105,6 +114,11 @@ def fit(
     same batches, and the robust one is kept only where it is better in the worst plausible mix of the held-out rows by
     more than its standard error. That costs one more training, and memory for a second set of parameters and of the
     optimiser's state; ``guard=False`` saves both.
+
+    Where ``fit`` has split held-out samples off, the model is then trained once more, from the same start and on all
+    samples, for as many epochs as the best round had and with the mean of the weights up to it, and left with a running
+    average of the parameters over the last epoch. Samples that were held out are thus not lost to the model;
+    ``refit=False`` saves that training.
 
     Parameters
     ----------
@@ -125,6 +139,10 @@ def fit(
         The mixes whose worst case decides which round is the best: by default those of
         :class:`~counterpoise.torch.HeldOutWeights`, and every mix for other losses, that is the largest excess risk of
         any context, or the largest risk where no reference risks are known.
+    judged_by : callable, optional
+        Another loss than ``row_loss``, whose worst case decides which round is the best, and whether the plain network
+        is; predictions and targets in, one loss per sample out. With :func:`~counterpoise.torch.zero_one` these are the
+        errors of the worst context, which do not mind how confident a network is. It is counted from zero.
     average : float, optional
         Judge and keep a running average of the parameters, of which a step leaves this much: .99, for example.
     reference_risks : sequence of float, optional
@@ -148,6 +166,10 @@ def fit(
         mix of the loss's own set, or of all mixes where it has none. The plain training resets model, optimiser,
         scheduler and the generators of ``batches`` to where they were; afterwards all but the model are as the training
         with ``loss`` left them.
+    refit : bool or batches, optional
+        Whether the model is trained once more on all samples: by default where a share of ``batches`` was held out.
+        Where ``held_out`` batches were given, pass those of all samples. Optimiser and scheduler are then left as this
+        training leaves them. With a checkpoint it has a file of its own: ``run.refit.pt``.
     """
     if not (isinstance(epochs, int) and epochs >= 1):
         raise InvalidInputError(f"epochs = {epochs!r}; pass a whole number, 1 or more.")
@@ -155,6 +177,7 @@ def fit(
     if held_out is None and by_held_out:
         held_out = 0.25
     judges: Batches | None
+    everything = _everything(refit, batches, held_out)
     if isinstance(held_out, Real):
         split = split_off(batches, float(held_out))
         batches, judges = split.others, split.held_out
@@ -190,12 +213,14 @@ def fit(
         every=often,
         judge=loss.mixes if judge is None and by_held_out else judge,
         average=None if average is None else RunningAverage(model, average),
+        judged_by=judged_by,
     )
     guarded, plain_first = None, False
     if guard and judges is not None and not loss.is_plain:
         lacking = isinstance(loss, HeldOutWeights) and loss.lacks_references and reference_risks is None
         plain_first = lacking and _has_heads(run)
         guarded = Guard.before(run, judges, path, in_the_mean=plain_first)
+    again = None if everything is None else Refit.before(run, everything, path)
     state = run.resumed(path) if path is not None and path.exists() else Progress()
     plain = None
     if isinstance(loss, HeldOutWeights):
@@ -210,6 +235,7 @@ def fit(
     run.train(state, path, progress)
     _warn_if_learnt_by_heart(loss, state)
     choice, kept = (None, state) if guarded is None else guarded.choose(state, plain)
+    refit_epochs = None if again is None else again.train(kept)
     weights, training_risks, held_out_risks = _by_context(state, loss.n_contexts)
     return History(
         _table(state.rows),
@@ -223,7 +249,24 @@ def fit(
         training_risks,
         held_out_risks,
         run.references,
+        refit_epochs,
+        kept.best_round if kept.rounds else -1,
     )
+
+
+def _everything(refit: Batches | bool | None, batches: Batches, held_out: Batches | float | None) -> Batches | None:
+    """Return the batches of all samples that the model is to be trained on in the end; None if it is not."""
+    was_split = isinstance(held_out, Real)
+    if refit is True and not was_split:
+        raise InvalidInputError(
+            "refit = True, but fit has split nothing off: held-out batches were given, or none. Pass the batches of "
+            "all samples as refit."
+        )
+    if refit is None or isinstance(refit, bool):
+        return batches if was_split and refit is not False else None
+    if held_out is None:
+        raise InvalidInputError("refit needs held_out batches, which say how long to train.")
+    return refit
 
 
 def _table(rows: list[dict[str, float]]) -> Table:
