@@ -1,9 +1,11 @@
 """What holds for every test."""
 
 import gc
-from functools import partial
+from functools import cache, partial
 
 import pytest
+import typer.main
+import typer.testing
 from hypothesis import settings
 
 from tests.draws import fewer_draws
@@ -11,6 +13,9 @@ from tests.draws import fewer_draws
 # The same examples on every run: a failure found once is found again. Fuzzing with fresh ones is a run of its own.
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
+
+# The command line is put together from its functions once, not again for every command that a test types.
+typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)
 
 # All that is imported and collected stays until the end: a million objects in which no garbage need be looked for.
 gc.disable()
@@ -36,6 +41,8 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     """Leave what is there out of every search for garbage from here on."""
     gc.freeze()
+    # What tests leave behind grows with every one of them; look through it less often than every 700 objects.
+    gc.set_threshold(10_000, 20, 20)
     gc.enable()
 
 

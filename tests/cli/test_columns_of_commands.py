@@ -11,6 +11,8 @@ from counterpoise.cli import app
 
 N = 160
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 
 @pytest.fixture(scope="module")
 def homes(tmp_path_factory):

@@ -80,7 +80,7 @@ def test_a_table_above_the_memory_is_read_in_chunks_and_it_is_said(folder, tmp_p
 
 def test_rare_contexts_are_pooled_in_chunks_as_in_memory(tmp_path, few_levels):
     columns = patients(600)
-    columns["hospital"] = np.array([f"h{k}" for k in range(12)])[np.minimum(np.arange(600) * 7919 % 97 // 5, 11)]
+    columns["hospital"] = np.array([f"h{k}" for k in range(5)])[np.arange(600) * 7919 % 97 // 20]
     columns["hospital"][:9] = [f"tiny {k % 3}" for k in range(9)]
     columns["day"] = np.arange(600) // 4
     file = save(columns, tmp_path / "t.parquet")

@@ -3,6 +3,7 @@
 import json
 import re
 from html.parser import HTMLParser
+from zlib import crc32
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -73,7 +74,8 @@ def check_page(drawn):
     if rows.contexts is None or np.ndim(rows.contexts) != 1:
         return False
     X = pd.DataFrame(rows.values, columns=[f"{word}{k}" for k, word in enumerate(words[: rows.values.shape[1]])])
-    contexts = np.array([None if c is None else f"{words[hash(c) % 3]}{c}" for c in rows.contexts], dtype=object)
+    named = [None if c is None else f"{words[crc32(str(c).encode()) % 3]}{c}" for c in rows.contexts]
+    contexts = np.array(named, dtype=object)
     return {"report": _report, "explorer": _explorer, "figures": _figures}[what](
         getattr(cpo, name)(), X, rows, contexts, words
     )

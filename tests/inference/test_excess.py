@@ -335,10 +335,11 @@ TIES, PEAK = np.full(8, 0.2), np.r_[0.2, np.full(7, -0.6)]
 @pytest.mark.parametrize(("first", "second"), [(TIES, TIES), (PEAK, TIES), (TIES, PEAK), (PEAK, PEAK[::-1])], ids=str)
 def test_no_difference_is_claimed_where_there_is_none(first, second):
     claims = np.zeros(2)
-    for seed in range(150):
+    for seed in range(100):
         found = excess_difference(*two_methods(first, second, 60, seed))
         claims += [found.upper < 0, found.lower > 0]
-    assert (claims / 150 <= 0.055).all()
+    # At most 2.5 are expected; claims four times as frequent would be seen in 94 of 100 such tests.
+    assert (claims / 100 <= 0.05).all()
 
 
 def test_differences_of_the_worst_mix_are_covered_and_found():

@@ -1,5 +1,6 @@
 """A plain install: everything that needs no extra works, and what needs one says which."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -22,17 +23,32 @@ sys.meta_path.insert(0, Missing())
 """
 
 
-def without_extras(code, folder):
-    """Run code where no extra can be imported."""
-    block = BLOCK.format(names=sorted(modules(EXTRAS.keys() - CORE.keys())))
-    command = [sys.executable, "-W", "error", "-c", f"{block}\n{code}"]
-    return subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True, check=False)
+# One process for all pieces of code: what each says and ends with, on its last line.
+EACH = """
+import contextlib, io, json, traceback
+
+def tried(code):
+    with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(io.StringIO()):
+        try:
+            exec(code, {{"__name__": "__main__"}})
+            ended = 0
+        except SystemExit as end:
+            ended = end.code
+        except BaseException:
+            traceback.print_exc()
+            ended = 1
+    return ended, said.getvalue()
+
+print(json.dumps({{name: tried(code) for name, code in {pieces!r}.items()}}))
+"""
 
 
-def test_the_core_needs_no_extra(tmp_path):
-    core = Path(__file__).with_name("core.py")
-    done = without_extras(f"import runpy; runpy.run_path({str(core)!r}, run_name='__main__')", tmp_path)
+def each_without(names, pieces, folder):
+    """Run pieces of code where some modules cannot be imported; return exit code and words of each."""
+    command = [sys.executable, "-W", "error", "-c", BLOCK.format(names=sorted(names)) + EACH.format(pieces=pieces)]
+    done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 NEEDS = {
@@ -44,26 +60,39 @@ NEEDS = {
     "plot": "import numpy, counterpoise.reports.plots as plots; plots.plot_contexts({'context': numpy.array([0]), "
     "'excess': numpy.array([0.1])})",
 }
+OF_THE_CLUSTER = ("linear", "stock", "settings")
+FRAMEWORKS = ("lightning", "skorch")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """Return what becomes of code where no extra can be imported."""
+    core = Path(__file__).with_name("core.py")
+    pieces = {"core": core.read_text(encoding="utf-8"), **NEEDS}
+    pieces |= {name: f"import counterpoise.dask.{name}" for name in OF_THE_CLUSTER}
+    return each_without(modules(EXTRAS.keys() - CORE.keys()), pieces, tmp_path_factory.mktemp("plain"))
+
+
+def test_the_core_needs_no_extra(plain):
+    ended, said = plain["core"]
+    assert ended == 0, said
 
 
 @pytest.mark.parametrize("extra", NEEDS)
-def test_what_needs_an_extra_says_which(tmp_path, extra):
-    done = without_extras(NEEDS[extra], tmp_path)
-    assert done.returncode != 0
-    assert f"counterpoise[{extra}]" in done.stderr
+def test_what_needs_an_extra_says_which(plain, extra):
+    ended, said = plain[extra]
+    assert ended != 0
+    assert f"counterpoise[{extra}]" in said
 
 
-@pytest.mark.parametrize("extra", ["lightning", "skorch"])
-def test_a_framework_that_is_missing_is_named(tmp_path, extra):
+@pytest.mark.parametrize("name", OF_THE_CLUSTER)
+def test_no_part_of_the_cluster_names_a_package_instead_of_its_extra(plain, name):
+    assert "ImportError: counterpoise.dask needs dask. Run: pip install 'counterpoise[dask]'" in plain[name][1]
+
+
+def test_a_framework_that_is_missing_is_named(tmp_path):
     pytest.importorskip("torch")
-    code = BLOCK.format(names=sorted(modules({extra}))) + f"import counterpoise.torch, counterpoise.torch.{extra}"
-    command = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False)
-    assert f"counterpoise.torch.{extra} needs" in done.stderr
-    assert f"pip install 'counterpoise[{extra}]'" in done.stderr
-
-
-@pytest.mark.parametrize("name", ["linear", "stock", "settings"])
-def test_no_part_of_the_cluster_names_a_package_instead_of_its_extra(tmp_path, name):
-    done = without_extras(f"import counterpoise.dask.{name}", tmp_path)
-    assert "ImportError: counterpoise.dask needs dask. Run: pip install 'counterpoise[dask]'" in done.stderr
+    pieces = {extra: f"import counterpoise.torch, counterpoise.torch.{extra}" for extra in FRAMEWORKS}
+    for extra, (_, said) in each_without(modules(FRAMEWORKS), pieces, tmp_path).items():
+        assert f"counterpoise.torch.{extra} needs" in said
+        assert f"pip install 'counterpoise[{extra}]'" in said

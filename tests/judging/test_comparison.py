@@ -21,14 +21,13 @@ from counterpoise.core.references import folds_within
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.judging.trials import BASELINES, variant
 from counterpoise.losses import Logistic, Multinomial, Squared
-from tests.draws import fewer_draws
 from tests.problems import make
 
 # Few rounds are enough for most of what is asked here.
-pytestmark = pytest.mark.filterwarnings("ignore::counterpoise.exceptions.NotCertifiedWarning")
-
-shown_only = pytest.mark.usefixtures("few")
-"""For tests that do not look at intervals, and share no comparison with those that do."""
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::counterpoise.exceptions.NotCertifiedWarning"),
+    pytest.mark.usefixtures("few_draws"),
+]
 
 X, Y, CODES = make(Logistic(), 3, 2, 4, (40, 60))
 Y = Y.astype(int)
@@ -36,11 +35,6 @@ NAMES = np.array(["east", "north", "west"])
 LABELS = NAMES[CODES]
 ROBUST = cpo.RobustLogisticRegression(alpha=1e-3)
 SHARES = np.bincount(CODES) / len(Y)
-
-
-@pytest.fixture
-def few(monkeypatch):
-    fewer_draws(monkeypatch.setattr)
 
 
 @functools.cache
@@ -236,7 +230,6 @@ def judged(means, **options):
     return cpo.compare(features, y, codes, estimator=Known(), **options)
 
 
-@shown_only
 def test_every_method_is_fitted_with_its_switches():
     means = [[1.0, 2.0, 3.0, 4.0, 5.0, 0.5], [6.0, 7.0, 8.0, 9.0, 10.0, 5.5]]
     features, y, codes = known_losses(means, noise=0.0)
@@ -318,11 +311,8 @@ def test_changes_are_paired_so_noise_common_to_the_methods_does_not_blur_them():
 
 
 # Nothing is drawn for the mean, only for the rest of the table.
-@shown_only
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
-def test_intervals_of_the_mean_cover_it_as_often_as_they_say(confidence, monkeypatch):
-    # The interval of a mean is not drawn.
-    fewer_draws(monkeypatch.setattr)
+def test_intervals_of_the_mean_cover_it_as_often_as_they_say(confidence):
     codes = np.repeat(np.arange(4), 60)
     options = {"methods": ["robust", "erm"], "cv": 2, "confidence": confidence}
     covered, lengths = 0, []
@@ -347,7 +337,6 @@ def test_one_group_per_context_says_nothing_about_chance():
 # --- groups and weights -------------------------------------------------------------------------------------
 
 
-@shown_only
 @pytest.mark.parametrize("cv", [3, 5, 50])
 def test_groups_stay_in_one_fold(cv):
     # The target is the group, by which the model tells what it was trained on and what it is judged on.
@@ -382,7 +371,6 @@ def test_weights_count_in_risks_and_shares():
     assert result.summary["nominal_risk"][0] == pytest.approx(shares @ [1.0, 3.0])
 
 
-@shown_only
 def test_inverse_frequency_weighs_every_context_alike():
     weights = []
 
@@ -411,7 +399,6 @@ def test_rows_without_weight_leave_finite_intervals():
 # --- what goes in -------------------------------------------------------------------------------------------
 
 
-@shown_only
 @pytest.mark.parametrize("kind", ["frame", "polars", "sparse", "lists"])
 def test_data_of_any_kind(kind):
     data = {
@@ -425,7 +412,6 @@ def test_data_of_any_kind(kind):
         np.testing.assert_allclose(result.by_context.where(method=method)["risk"], by_hand()[method], rtol=1e-3)
 
 
-@shown_only
 @pytest.mark.parametrize(
     ("loss", "target"),
     [(Logistic(), str), (Multinomial(3), str), (Squared(), float)],
@@ -439,7 +425,6 @@ def test_the_default_suits_the_target(loss, target):
     assert result.summary["method"].tolist() == list(BASELINES)
 
 
-@shown_only
 def test_crossed_contexts_as_a_frame():
     crossed = pd.DataFrame({"place": LABELS, "half": np.arange(len(Y)) % 2})
     result = cpo.compare(X, Y, crossed, methods=["robust", "erm"], cv=3)
@@ -495,7 +480,6 @@ def test_another_loss():
     np.testing.assert_allclose(errors, np.round(errors), atol=1e-9)
 
 
-@shown_only
 @pytest.mark.parametrize("kind", ["one row", "one class", "two rows"])
 @pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallContextWarning")
 def test_small_contexts_are_no_failure(kind):

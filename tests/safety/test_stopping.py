@@ -120,7 +120,7 @@ def test_no_process_outlives_a_reproduction(pressed, tmp_path, name):
     assert len(Results.load(out).series("stock-control", "robust", "worst")) == 20
 
 
-def test_a_cluster_outlives_a_reproduction_and_serves_the_next(tmp_path):
+def test_a_cluster_outlives_a_reproduction_and_serves_the_next(pressed, tmp_path):
     out = tmp_path / "out"
     with running(1) as client:
         arguments = ("reproduce", "--panel", "4b", "--runs", "20", "--out", out)
@@ -131,9 +131,8 @@ def test_a_cluster_outlives_a_reproduction_and_serves_the_next(tmp_path):
         assert not left
         kept = len(list(out.rglob("runs/*/0*.json")))
         assert kept < 20
-        process = start(arguments, tmp_path, MPLCONFIGDIR=str(tmp_path))
-        _, said = process.communicate(timeout=120)
-        assert process.returncode == 0, said
+        code, _, said = pressed(arguments)
+        assert code == 0, said
     assert len(Results.load(out).series("stock-control", "robust", "worst")) == 20
 
 

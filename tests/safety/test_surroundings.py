@@ -205,47 +205,84 @@ def test_ten_thousand_columns_are_no_trouble(run, tmp_path):
 # --- what is printed -------------------------------------------------------------------------------------------------
 
 
-def process(folder, *arguments, stdout=subprocess.PIPE, **variables):
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
+# The command several times in one process, each time with an encoding of its own for what is printed.
+IN_EACH_ENCODING = """
+import io, sys
+from counterpoise.cli import main
+
+for encoding, *arguments in {calls!r}:
+    sys.stdout = io.TextIOWrapper(open(arguments[-1] + ".printed", "wb"), encoding=encoding)
+    sys.argv = ["counterpoise", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, end.code
+    sys.stdout.close()
+"""
+NARROW = (("cp1252", False), ("cp1252", True), ("ascii", True))
+TOWNS = ("Zürich", "北 \U0001f600")
+
+
+@pytest.fixture(scope="module")
+def abroad(tmp_path_factory):
+    """Return the folder of a process in the plainest locale, with neither a home nor a place for temporary files."""
+    folder = tmp_path_factory.mktemp("abroad")
+    file = save({**patients(), "hospital": np.array(TOWNS)[np.arange(150) % 2]}, folder / "sales.csv")
+    calls = [
+        (
+            encoding,
+            "stock",
+            str(file),
+            *SALES,
+            *["--json"] * as_json,
+            "--out",
+            str(folder / f"{encoding} {as_json}.html"),
+        )
+        for encoding, as_json in NARROW
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", IN_EACH_ENCODING.format(calls=calls)],
         cwd=folder,
-        env=environment(folder, **variables),
-        stdout=stdout,
-        stderr=subprocess.PIPE,
+        env=environment(
+            folder,
+            PYTHONUTF8="0",
+            LANG="C",
+            **dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR"), str(folder / "none")),
+        ),
+        capture_output=True,
         check=False,
     )
-
-
-@pytest.mark.parametrize(("encoding", "as_json"), [("cp1252", False), ("cp1252", True), ("ascii", True)])
-def test_letters_that_the_output_lacks_are_no_reason_to_fail(tmp_path, encoding, as_json):
-    names = np.array(["Zürich", "北 \U0001f600"])
-    file = save({**patients(), "hospital": names[np.arange(150) % 2]}, tmp_path / "sales.csv")
-    more = ["--json"] if as_json else []
-    variables = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LANG": "C"}
-    done = process(tmp_path, "stock", file, *SALES, *more, "--out", tmp_path / "stock.html", **variables)
     assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize(("encoding", "as_json"), NARROW)
+def test_letters_that_the_output_lacks_are_no_reason_to_fail(abroad, encoding, as_json):
+    printed = (abroad / f"{encoding} {as_json}.html.printed").read_bytes()
     if as_json:
-        result = json.loads(done.stdout.decode(encoding))
-        assert {row["context"] for row in result["reasons"]} == set(names.tolist())
+        result = json.loads(printed.decode(encoding))
+        assert {row["context"] for row in result["reasons"]} == set(TOWNS)
     else:
-        assert b"Order" in done.stdout
+        assert b"Order" in printed
+
+
+@unix
+def test_neither_a_home_nor_a_place_for_temporary_files_is_needed(abroad):
+    pages = [f"{encoding} {as_json}.html" for encoding, as_json in NARROW]
+    assert listing(abroad) == sorted(["sales.csv", *pages, *(f"{page}.printed" for page in pages)])
 
 
 @unix
 def test_a_reader_that_has_had_enough_ends_the_command_quietly(tmp_path):
     read, write = os.pipe()
     os.close(read)
-    done = process(tmp_path, "stock", table(tmp_path), *SALES, "--out", tmp_path / "stock.html", stdout=write)
+    done = subprocess.run(
+        [*COMMAND, "stock", str(table(tmp_path)), *SALES, "--out", str(tmp_path / "stock.html")],
+        **{"cwd": tmp_path, "env": environment(tmp_path), "stdout": write, "stderr": subprocess.PIPE},
+        check=False,
+    )
     os.close(write)
     assert done.returncode == 1
     assert done.stderr == b""
     # What was asked for is there all the same.
     assert (tmp_path / "stock.html").read_text(encoding="utf-8").endswith("</html>\n")
-
-
-@unix
-def test_neither_a_home_nor_a_place_for_temporary_files_is_needed(tmp_path):
-    homeless = dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR"), str(tmp_path / "none"))
-    done = process(tmp_path, "stock", table(tmp_path), *SALES, "--out", tmp_path / "stock.html", **homeless)
-    assert done.returncode == 0, done.stderr
-    assert listing(tmp_path) == ["patients.csv", "stock.html"]

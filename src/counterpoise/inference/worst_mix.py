@@ -69,6 +69,9 @@ class WorstMix:
             share[np.arange(len(scores)), scores.argmax(axis=1)] = 1.0
             return share
         if judged.all() and self.mixes.p_hat.size == len(judged):
+            if len(scores) == 1:
+                # One vector has a faster way than a batch of one.
+                return self.mixes.worst_case(scores[0]).distribution[None]
             return self.mixes.worst_case(scores).distribution
         # A context that cannot be judged counts as much as the mix itself: then only mixes of the others matter.
         level = np.mean(scores[:, judged], axis=1)

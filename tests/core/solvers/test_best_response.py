@@ -141,6 +141,32 @@ def test_a_learner_that_cannot_change_ends_the_game():
     assert len(game.lower) < 100
 
 
+def test_the_least_share_of_an_easy_context_is_allowed_for_in_the_others():
+    """It is taken from the others where they balance, not in proportion."""
+    ball = KLBall([0.6, 0.2, 0.2], math.inf)
+    bend = np.array([[1.0, -8.0, 4.0], [-8.0, 70.0, -30.0], [4.0, -30.0, 20.0]])
+    balanced = np.array([0.6e-3, 0.4, 0.5994])
+
+    def answer(p):
+        return np.array([0.1, 0.2, 0.2]) - bend @ (p - balanced)
+
+    game = best_response(answer, ball, np.zeros(3), ball.p_hat, tol=1e-3, max_iter=30)
+    assert game.upper[-1] - game.lower[-1] <= 1e-3 * 0.2001
+    np.testing.assert_allclose(game.p, balanced, atol=1e-5)
+
+
+def test_rounding_is_no_progress():
+    ball = KLBall([0.5, 0.3, 0.2], math.inf)
+    gaps = iter(0.1 * (1.0 - 1e-12 * np.arange(100)))
+
+    def answer(p):
+        return np.array([next(gaps) / (1.0 - p[0]), 0.0, 0.0])
+
+    game = best_response(answer, ball, np.zeros(3), ball.p_hat, tol=1e-6, max_iter=100)
+    assert game.converged
+    assert len(game.lower) < 10
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_noisy_learner_ends_the_game_without_a_failure(seed):
     rng = np.random.default_rng(seed)

@@ -16,6 +16,18 @@ CONTEXTS = (1, 2, 3, 10, 50)
 FEATURES = (1, 3, 20)
 RADII = (0.0, 1e-6, "types", 1.0, 30.0, np.inf)
 CRITERIA = ("risk", "excess")
+ALPHAS = (0.0, 1e-4)
+
+
+def shared_out(n_contexts, n_features, alpha):
+    """Return every other radius and criterion; those between are for the other alpha.
+
+    So each problem is solved at every radius under both criteria, with one alpha or the other; and each alpha meets
+    every radius and criterion, at other sizes.
+    """
+    first = CONTEXTS.index(n_contexts) + FEATURES.index(n_features) + ALPHAS.index(alpha)
+    places = itertools.product(enumerate(RADII), enumerate(CRITERIA))
+    return [(radius, criterion) for (j, radius), (k, criterion) in places if (first + j + k) % 2 == 0]
 
 
 def objective(fit, loss, X, y, codes, alpha):
@@ -30,13 +42,13 @@ def objective(fit, loss, X, y, codes, alpha):
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("n_features", FEATURES)
 @pytest.mark.parametrize("n_contexts", CONTEXTS)
-@pytest.mark.parametrize("alpha", [0.0, 1e-4])
+@pytest.mark.parametrize("alpha", ALPHAS)
 def test_every_problem_is_certified(loss, n_contexts, n_features, alpha):
     X, y, codes = make(loss, n_contexts, n_features, seed=100 * n_contexts + n_features)
     promised = 1e-6 if loss.name in ("pinball", "newsvendor") else 1e-8
     # Posed once, as a path over radii is: the least risk of each context is the same for all of them.
     problem = LinearProblem.from_data(X, y, codes, loss, alpha=alpha)
-    for radius, criterion in itertools.product(RADII, CRITERIA):
+    for radius, criterion in shared_out(n_contexts, n_features, alpha):
         mixes = Robustness(radius=radius).mixes_of(problem.contexts, problem.counts)
         references = scored_references(problem, criterion, "in-sample", promised / 2)
         fit = fit_problem(problem, mixes, references, tol=promised / 2)
@@ -75,3 +87,12 @@ def test_the_default_tolerance_is_a_millionth_and_a_billionth_is_within_reach():
     assert rough.solution.certificate.relative_gap <= 1e-6
     assert fine.solution.certificate.relative_gap <= 1e-9
     assert fine.mixes.radius == confidence_radius(np.bincount(codes), 0.99)
+
+
+def test_every_radius_and_criterion_is_had_with_one_alpha_or_the_other():
+    for sizes in itertools.product(CONTEXTS, FEATURES):
+        cells = [cell for alpha in ALPHAS for cell in shared_out(*sizes, alpha)]
+        assert sorted(map(str, cells)) == sorted(map(str, itertools.product(RADII, CRITERIA)))
+    for alpha in ALPHAS:
+        met = {cell for sizes in itertools.product(CONTEXTS, FEATURES) for cell in shared_out(*sizes, alpha)}
+        assert met == set(itertools.product(RADII, CRITERIA))

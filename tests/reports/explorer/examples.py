@@ -2,10 +2,12 @@
 
 import json
 import re
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
 import pandas as pd
+import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -26,10 +28,19 @@ def two_classes(n=500, seed=0):
     return pd.DataFrame({"age": X[:, 0], "creatinine": X[:, 1]}), y, PLACES[c]
 
 
+@contextmanager
+def few_steps():
+    """Few places of every bound that can be moved, for what is not about these."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("counterpoise.reports.explorer.bounds._STEPS", 2)
+        yield
+
+
 @cache
 def boundary():
     model = make_pipeline(StandardScaler(), RobustLogisticRegression(radius="agrawal"))
-    return sweep(model, *two_classes(), levels=9)
+    with few_steps():
+        return sweep(model, *two_classes(), levels=9)
 
 
 def noisy_lines(n_contexts, rows=60, n_features=1):
@@ -57,7 +68,8 @@ def plan(**options):
 @cache
 def stock():
     made = plan()
-    return stock_sweep(made.plans[0], made.money, levels=9)
+    with few_steps():
+        return stock_sweep(made.plans[0], made.money, levels=9)
 
 
 def data_in(page):

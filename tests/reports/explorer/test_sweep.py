@@ -23,7 +23,13 @@ from counterpoise.reports.explorer import stock_sweep, sweep
 from counterpoise.reports.explorer.decision import MOST_ROWS
 from counterpoise.reports.explorer.levels import METHODS, STOPS
 from counterpoise.sets import implied_confidence
-from tests.reports.explorer.examples import boundary, noisy_lines, plan, stock, two_classes
+from tests.reports.explorer.examples import boundary, few_steps, noisy_lines, plan, stock, two_classes
+
+
+@pytest.fixture(autouse=True, scope="module")
+def bounds_of_few_steps():
+    with few_steps():
+        yield
 
 
 @pytest.mark.parametrize("criterion", ["excess", "risk"])

@@ -20,6 +20,9 @@ _FIRST_STEP = 0.5
 _SHORTEST_STEP = 0.05
 """A step so short that a learner hardly notices it; then the gap has stopped shrinking."""
 
+_LEAST_PROGRESS = 1e-3
+"""Share of the gap that a round has to close; less may be rounding, and rounds would run out over it."""
+
 _LEAST_SHARE = 1e-3
 """What a context keeps of its empirical weight, so that no row is without any and no class is lost."""
 
@@ -105,15 +108,14 @@ def best_response(
         if mixes.is_point or this.gap <= (enough if centre is not None else max(enough, noise)):
             converged = True
             break
-        if centre is None or this.gap < centre.gap:
+        if centre is None or this.gap < (1.0 - _LEAST_PROGRESS) * centre.gap:
             centre, length = this, 1.0
         else:
             length *= 0.5
             if length < _SHORTEST_STEP:
                 converged = True
                 break
-        direction = with_least_shares(_proposal(rounds, centre, mixes, shares), shares, mixes) - centre.p
-        p = centre.p + length * direction
+        p = centre.p + length * (_proposal(rounds, centre, mixes, shares) - centre.p)
     best = min(rounds, key=lambda one: one.upper)
     lower, upper = (np.array([getattr(one, name) for one in rounds]) for name in ("lower", "upper"))
     # Under some weights an answer of another round may be better than the learner's own: then that one counts.
@@ -151,23 +153,31 @@ class _Round:
 
 
 def _proposal(rounds: list[_Round], centre: _Round, mixes: ContextSet, shares: Array) -> Array:
-    """Return the weights that maximise the parabola around a round."""
+    """Return the weights that maximise the parabola around a round, of those that leave no context without any."""
     bend = _curvature(rounds, 1.0 / np.where(shares > 0.0, shares, 1.0)) if len(shares) <= _MOST_CONTEXTS else None
     if bend is None or not np.isfinite(bend).all():
-        return centre.p + _FIRST_STEP * (centre.worst - centre.p)
+        return with_least_shares(centre.p + _FIRST_STEP * (centre.worst - centre.p), shares, mixes)
     # The maximum over p of a concave parabola is the minimum over u of the worst case of linear scores:
     # -v'Bv/2 = min over u of u'u/2 - u'L'v, with B = LL'.
     bends, axes = np.linalg.eigh(bend)
     factor = axes * np.sqrt(np.maximum(bends, 1e-10 * bends[-1]))
-    game = QuadraticOracle(
-        centre=np.zeros(len(factor)),
-        values=centre.scores,
-        gradients=factor.T @ centre.p - factor,
-        hessians=np.eye(len(factor))[None],
-        typical_risk=float(np.abs(centre.scores).max()),
-    )
-    objective = RobustObjective(game, mixes, ReferenceRisks.exactly(np.zeros_like(centre.p)))
-    return InteriorPoint(tol=1e-6, warm=True).solve(objective).p_worst
+    moved = np.zeros_like(centre.p)
+    for _ in range(2):
+        game = QuadraticOracle(
+            centre=np.zeros(len(factor)),
+            values=centre.scores,
+            gradients=factor.T @ (centre.p - moved) - factor,
+            hessians=np.eye(len(factor))[None],
+            typical_risk=float(np.abs(centre.scores).max()),
+        )
+        objective = RobustObjective(game, mixes, ReferenceRisks.exactly(np.zeros_like(centre.p)))
+        best = InteriorPoint(tol=1e-6, warm=True).solve(objective).p_worst
+        kept = with_least_shares(best, shares, mixes)
+        if kept is best:
+            break
+        # Least shares move the others: look again for the maximum of the parabola, at weights so moved.
+        moved = kept - best
+    return kept
 
 
 def _curvature(rounds: list[_Round], shape: Array) -> Array | None:
