@@ -82,6 +82,14 @@ def test_one_step_is_that_of_the_formula():
     np.testing.assert_allclose(loss.held_out_excess, [0.4, 0.2, 0.6])
 
 
+def test_the_mix_comes_to_rest_where_the_formula_says():
+    loss, risks = weights(step_size=0.1, sharpness=2.0), np.array([0.2, 0.5, 0.9])
+    for _ in range(1000):
+        loss.update_risks(risks, np.full(3, 20.0))
+    rest = np.exp(2.0 * risks / risks.mean())
+    np.testing.assert_allclose(loss.context_weights, rest / rest.sum(), rtol=1e-9)
+
+
 def test_losses_are_as_good_as_their_means_and_their_unit_does_not_matter():
     rng = np.random.default_rng(0)
     losses, codes = torch.tensor(rng.exponential(size=90)), torch.tensor(rng.integers(3, size=90))
@@ -154,6 +162,7 @@ def test_contexts_that_only_the_mix_knows():
         ({"criterion": "regret"}, "criterion"),
         ({"criterion": "risk", "reference_risks": [0, 0, 1]}, "criterion is 'risk'"),
         ({"step_size": 0.0}, "step_size"),
+        ({"sharpness": -1.0}, "sharpness"),
         ({"reference_risks": [1.0]}, "reference_risks"),
         ({"radius": -1.0}, "radius"),
     ],
@@ -313,7 +322,8 @@ def test_a_share_of_every_context_is_split_off(kind):
     model = Watched()
     sampling = "balanced" if kind == "balanced" else "proportional"
     loss = HeldOutWeights(COUNTS, reference_risks=[0.2, 0.2], sampling=sampling)
-    fit(model, loss, batches, torch.optim.SGD(model.parameters(), 0.0), epochs=1, held_out=0.2, guard=False)
+    still = torch.optim.SGD(model.parameters(), 0.0)
+    fit(model, loss, batches, still, epochs=1, held_out=0.2, guard=False, refit=False)
     trained, judged = (
         {int(k) for training, numbers in seen if training == which for k in numbers} for which in (True, False)
     )
