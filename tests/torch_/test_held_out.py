@@ -90,6 +90,25 @@ def test_the_mix_comes_to_rest_where_the_formula_says():
     np.testing.assert_allclose(loss.context_weights, rest / rest.sum(), rtol=1e-9)
 
 
+def test_a_round_that_went_wrong_is_forgotten():
+    risks = np.array([0.1, 0.1, 0.6])
+    loss, calm = weights(sharpness=2.0), weights(sharpness=2.0)
+    loss.update_risks(100.0 * risks[::-1], np.full(3, 20.0))
+    for _ in range(300):
+        loss.update_risks(risks, np.full(3, 20.0))
+        calm.update_risks(risks, np.full(3, 20.0))
+    np.testing.assert_allclose(loss.context_weights, calm.context_weights, rtol=1e-4)
+
+
+@pytest.mark.parametrize("step", [0.1, 5.0])
+def test_the_mix_rests_at_the_same_place_whatever_the_step(step):
+    loss, risks = weights(step_size=step, sharpness=0.5), np.array([0.2, 0.5, 0.9])
+    for _ in range(300):
+        loss.update_risks(risks, np.full(3, 20.0))
+    rest = np.exp(0.5 * risks / risks.mean())
+    np.testing.assert_allclose(loss.context_weights, rest / rest.sum(), rtol=1e-9)
+
+
 def test_losses_are_as_good_as_their_means_and_their_unit_does_not_matter():
     rng = np.random.default_rng(0)
     losses, codes = torch.tensor(rng.exponential(size=90)), torch.tensor(rng.integers(3, size=90))

@@ -11,12 +11,14 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from counterpoise.exceptions import InvalidInputError  # noqa: E402
+from counterpoise.exceptions import CounterpoiseError, InvalidInputError  # noqa: E402
 from counterpoise.torch import (  # noqa: E402
     ERMLoss,
     FixedWeights,
+    GroupDROLoss,
     HeldOutWeights,
     InverseFrequencyLoss,
+    RobustLoss,
     fit,
     zero_one,
 )
@@ -117,9 +119,48 @@ def test_a_refit_that_diverges_leaves_what_was_kept():
     judges, others = ([tuple(part[at] for part in rows)] for at in (every, ~every))
     broken = [(rows[0] * math.nan, rows[1], rows[2])]
     kept, _ = trained(weights(), others, held_out=judges)
-    model, history = trained(weights(), others, held_out=judges, refit=broken)
+    model, optimizer = parts()
+    options = {"epochs": 4, "guard": False, "held_out": judges}
+    history = fit(model, weights(), others, optimizer, **options, refit=broken)
     assert history.refit_epochs is None
     same(model, kept)
+    assert {int(state["step"]) for state in optimizer.state.values()} == {4}
+    # An error of another kind is not swallowed, and loses nothing either.
+    with pytest.raises(RuntimeError):
+        fit(*(found := parts())[:1], weights(), others, found[1], **options, refit=[(rows[0][:, :1], *rows[1:])])
+    same(found[0], kept)
+
+
+@pytest.mark.parametrize("kind", [GroupDROLoss, RobustLoss])
+def test_a_loss_that_learns_from_batches_begins_anew(kind):
+    model, history = trained(kind(COUNTS), loader(), held_out=0.25)
+    batches = loader()
+    again, _ = trained(kind(COUNTS), batches, epochs=history.refit_epochs, average=1.0 - 1.0 / len(batches))
+    same(model, again)
+
+
+def test_held_out_samples_may_have_other_shares_than_the_rest():
+    """What counts is how often a batch of all samples draws a context."""
+    rows = data()
+    others = [tuple(part[:150] for part in rows)]
+    judges = [tuple(part[100:] for part in rows)]
+    loss = HeldOutWeights([120, 30, 1], reference_risks=[0.1, 0.1, 0.1])
+    model, history = trained(loss, others, held_out=judges, refit=[rows])
+    mean = history.weights[: history.best_round + 1].mean(axis=0)
+    same(model, trained(FixedWeights(COUNTS, mean), [rows], epochs=history.refit_epochs, average=0.0)[0])
+
+
+def test_an_average_that_was_asked_for_is_that_of_the_last_training_and_has_buffers():
+    def run(loss, **options):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2))
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4)
+        return model, fit(model, loss, loader(), optimizer, scheduler=cosine, guard=False, average=0.5, **options)
+
+    model, history = run(weights(), epochs=4)
+    mean = history.weights[: history.best_round + 1].mean(axis=0)
+    same(model, run(FixedWeights(COUNTS, mean), epochs=history.refit_epochs)[0])
 
 
 def test_more_samples_are_worth_more():
@@ -164,9 +205,11 @@ def test_an_interrupted_refit_goes_on_to_the_same_network(tmp_path, guard):
     model, found = trained(weights(), loader(), guard=guard, epochs=6, checkpoint=tmp_path / "run.pt")
     assert found.refit_epochs == history.refit_epochs
     same(model, whole)
-    # A run that is over is not repeated.
+    # A run that is over is not repeated, and one that is given more epochs is as if it had had them from the beginning.
     again, _ = trained(weights(), loader(), guard=guard, epochs=6, checkpoint=tmp_path / "run.pt")
     same(again, whole)
+    longer, _ = trained(weights(), loader(), guard=guard, epochs=9, checkpoint=tmp_path / "run.pt")
+    same(longer, trained(weights(), loader(), guard=guard, epochs=9)[0])
 
 
 def test_what_cannot_be_asked_is_said():
@@ -174,6 +217,9 @@ def test_what_cannot_be_asked_is_said():
         trained(ERMLoss(COUNTS), loader(), refit=True)
     with pytest.raises(InvalidInputError, match="refit needs held_out"):
         trained(ERMLoss(COUNTS), loader(), refit=loader())
+    for wrong in (1, iter(loader())):
+        with pytest.raises(InvalidInputError, match="refit is"):
+            trained(weights(), loader(), held_out=[data()], refit=wrong)
 
 
 # --- weights that are given ---------------------------------------------------------------------------------------
@@ -208,7 +254,18 @@ def test_rounds_are_judged_by_the_error_of_the_worst_context_and_ties_by_the_mea
     # The worst error is a whole number of samples of some context.
     assert (np.abs(errors - errors.round()).min(axis=1) < 1e-9).all()
     ties = np.flatnonzero(score == score.min())
-    assert history.best_round == ties[mean[ties].argmin()]
+    assert len(ties) > 1
+    best = ties[mean[ties].argmin()]
+    assert history.best_round == best
+    np.testing.assert_array_equal(history.risks, history.held_out_risks[best])
+
+
+def test_a_round_whose_judged_losses_are_no_numbers_is_not_the_best():
+    def unknown(prediction, target):
+        return torch.full((len(target),), math.nan)
+
+    with pytest.raises(CounterpoiseError, match="diverged"):
+        trained(ERMLoss(COUNTS), loader(), held_out=0.25, judged_by=unknown)
 
 
 def test_zero_one_counts_wrong_classes():
@@ -217,3 +274,4 @@ def test_zero_one_counts_wrong_classes():
     assert zero_one(scores, target).tolist() == [0.0, 0.0, 1.0]
     assert zero_one(scores[:, 1:] - 0.5, target).tolist() == [0.0, 0.0, 1.0]
     assert zero_one(scores[:, 1] - 0.5, target).tolist() == [0.0, 0.0, 1.0]
+    assert zero_one(scores[:, 1:] - 0.5, target[:, None].float()).tolist() == [0.0, 0.0, 1.0]

@@ -2,8 +2,9 @@
 
 Every method trains one network for each weight decay. After every half of an epoch it is judged on the same held-out
 samples, and what is kept of it, over rounds and decays, is the network whose worst context is the least bad there: by
-its error where there are classes, by its excess risk otherwise. With the decay, the epochs and the mean weights of
-contexts that were kept, it is then trained once more on all samples, the held-out ones included.
+its error where there are classes, by its excess risk otherwise. With the decay and the epochs that were kept, it is
+then trained once more on all samples, the held-out ones included; where weights followed held-out risks, with their
+mean.
 """
 
 from __future__ import annotations
@@ -54,7 +55,6 @@ LOSSES: Losses = {
     "robust-loss": lambda counts, least: RobustLoss(counts, reference_risks=least, radius=1.0),
     "held-out": lambda counts, least: HeldOutWeights(counts, reference_risks=least),
     "held-out-0.3": lambda counts, least: HeldOutWeights(counts, reference_risks=least, radius=0.3),
-    "held-out-0.1": lambda counts, least: HeldOutWeights(counts, reference_risks=least, radius=0.1),
 }
 """Every loss, from the counts and the least risks of contexts; numbers are radii in bits; without, every mix."""
 
@@ -130,14 +130,14 @@ class _Kept:
 
     Attributes
     ----------
-    score : float
-        Its held-out worst case.
+    score : tuple of float
+        Its held-out worst case, and its mean risk, which decides ties.
     decay, epochs, weights
         With which it was trained; the weights of contexts are the mean up to the round that was kept.
     """
 
     model: nn.Module
-    score: float
+    score: tuple[float, float]
     decay: float
     epochs: float
     weights: Array
@@ -160,11 +160,10 @@ def run(task: Task, seed: int, budget: Budget, methods: Sequence[str] = METHODS)
     for name in (name for name in LOSSES if name in needed):
         trained[name] = kept = _chosen(task, seed, budget, partial(LOSSES[name], counts, least), least)
         if name in methods:
-            chosen = {"score": kept.score, "decay": kept.decay, "epochs": kept.epochs}
+            chosen = {"score": kept.score[0], "decay": kept.decay, "epochs": kept.epochs}
             chosen |= {f"weight-{c + 1}": float(weight) for c, weight in enumerate(kept.weights)}
             note(SPLIT.format(task.name), name, {**task.judged(kept.model, least), **chosen})
-            is_balanced = LOSSES[name](counts, least).sampling == "balanced"
-            note(task.name, name, task.judged(_refitted(task, seed, budget, kept, is_balanced), least))
+            note(task.name, name, task.judged(_refitted(task, seed, budget, kept, LOSSES[name], least), least))
     for name in (name for name in HEADS if name in methods):
         network, options = HEADS[name]
         model = copy.deepcopy(trained[network].model)
@@ -212,7 +211,7 @@ def _chosen(task: Task, seed: int, budget: Budget, loss: Callable[[], ContextLos
                 guard=False,
             )
         k = history.best_round
-        score = float(history.rounds["score"][k])
+        score = float(history.rounds["score"][k]), float(history.rounds["mean_risk"][k])
         if best is None or score < best.score:
             mean = history.weights[: k + 1].mean(axis=0)
             best = _Kept(model, score, decay, float(history.rounds["epoch"][k]), mean)
@@ -220,16 +219,21 @@ def _chosen(task: Task, seed: int, budget: Budget, loss: Callable[[], ContextLos
     return best
 
 
-def _refitted(task: Task, seed: int, budget: Budget, kept: _Kept, is_balanced: bool) -> nn.Module:
+def _refitted(
+    task: Task, seed: int, budget: Budget, kept: _Kept, loss: Callable[[Array, Array], ContextLoss], least: Array
+) -> nn.Module:
     """Train on all samples as the network that was kept was trained."""
     everything = tuple(torch.cat(parts) for parts in zip(task.samples, task.held_out, strict=True))
     samples = cast(tuple[Tensor, Tensor, Tensor], everything)
-    counts = torch.bincount(samples[2], minlength=task.n_contexts)
+    counts = np.bincount(samples[2].numpy(), minlength=task.n_contexts).astype(np.float64)
+    asked = loss(counts, least)
+    if isinstance(asked, HeldOutWeights):
+        asked = FixedWeights(counts, kept.weights)
     model = task.network().to(budget.device)
-    batches = DeviceBatches.of(samples, budget, seed, is_balanced)
+    batches = DeviceBatches.of(samples, budget, seed, is_balanced=asked.sampling == "balanced")
     fit(
         model,
-        FixedWeights(counts, kept.weights, sampling="balanced" if is_balanced else "proportional"),
+        asked,
         batches,
         torch.optim.Adam(model.parameters(), budget.learning_rate, weight_decay=kept.decay),
         epochs=max(1, round(kept.epochs)),

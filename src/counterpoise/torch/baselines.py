@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.torch.losses import ContextLoss, Sampling, numbers, positive_number
+from counterpoise.torch.losses import ContextLoss, Sampling, finite_numbers, positive_number
 from counterpoise.torch.step import Arrays
 
 
@@ -46,7 +46,7 @@ class FixedWeights(ContextLoss):
 
     def set_weights(self, weights: Any) -> None:
         """Take other weights from here on."""
-        given = numbers(weights, "weights")
+        given = finite_numbers(weights, "weights")
         if given.shape != (self.n_contexts,) or (given < 0.0).any() or given.sum() == 0.0:
             raise InvalidInputError(
                 f"weights are {given!r:.80} for {self.n_contexts} contexts. Pass one for each, 0 or more, not all 0."

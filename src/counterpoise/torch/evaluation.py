@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,12 +27,12 @@ def per_sample(prediction: Tensor, target: Tensor) -> Tensor:
 def zero_one(prediction: Tensor, target: Tensor) -> Tensor:
     """Return 1 for every sample whose class is not the predicted one, and 0 otherwise.
 
-    A single output is a score of class 1. Not to be trained by, since it has no gradient: see ``judged_by`` of
+    A single output is a score, above 0 for class 1. It has no gradient to train by: see ``judged_by`` of
     :func:`counterpoise.torch.fit`.
     """
     scores = prediction.squeeze(1) if prediction.ndim == 2 and prediction.shape[1] == 1 else prediction
     guess = (scores > 0).to(target.dtype) if scores.ndim == 1 else scores.argmax(1)
-    return (guess != target).double()
+    return (guess != target.reshape(guess.shape)).double()
 
 
 @torch.no_grad()
@@ -45,7 +45,7 @@ def context_risks(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean loss and the number of samples in each context; NaN where there are none."""
     place = torch.device(device) if device is not None else next(model.parameters()).device
-    found = HeldOutRisks.of(model, batches, n_contexts, row_loss, place)
+    (found,) = HeldOutRisks.of(model, batches, n_contexts, [row_loss], place)
     return found.risks, found.counts
 
 
@@ -70,30 +70,38 @@ class HeldOutRisks:
         model: nn.Module,
         batches: Batches,
         n_contexts: int,
-        row_loss: RowLoss,
+        row_losses: Sequence[RowLoss],
         device: torch.device,
         *,
         shared: bool = False,
-    ) -> HeldOutRisks:
+    ) -> list[HeldOutRisks]:
         """Look at all batches once, in evaluation mode.
 
         Parameters
         ----------
+        row_losses : sequence of callable
+            There is one result for each.
         shared : bool
             Whether the rows of several processes are taken together: those that train one model must judge it alike.
         """
         was_training = model.training
         model.eval()
-        sums = torch.zeros(3, n_contexts, dtype=torch.float64, device=device)
+        sums = torch.zeros(len(row_losses), 3, n_contexts, dtype=torch.float64, device=device)
         for batch in batches:
             inputs, targets, contexts = (part.to(device) for part in batch)
-            losses = row_loss(model(inputs), targets).detach().double()
-            sums[:2] += context_sums(losses, contexts, n_contexts)
-            sums[2].index_add_(0, contexts, losses.square())
+            predictions = model(inputs)
+            for own, row_loss in zip(sums, row_losses, strict=True):
+                losses = row_loss(predictions, targets).detach().double()
+                own[:2] += context_sums(losses, contexts, n_contexts)
+                own[2].index_add_(0, contexts, losses.square())
         model.train(was_training)
         if shared and are_several():
             distributed.all_reduce(sums)
-        total, counts, squares = sums.cpu().numpy()
+        return [cls._from(own) for own in sums.cpu().numpy()]
+
+    @classmethod
+    def _from(cls, sums: NDArray[np.float64]) -> HeldOutRisks:
+        total, counts, squares = sums
         with np.errstate(invalid="ignore", divide="ignore"):
             risks = total / np.where(counts > 0, counts, np.nan)
             variance = (

@@ -27,6 +27,9 @@ from counterpoise.torch.losses import (
 
 Array = NDArray[np.float64]
 
+_FADING = 0.9
+"""What a round leaves of the largest mean risk."""
+
 
 class HeldOutWeights(ContextLoss):
     r"""The worst case over the plausible mixes of contexts, with weights that follow risks on held-out samples.
@@ -45,8 +48,8 @@ class HeldOutWeights(ContextLoss):
 
     .. math:: p_c \leftarrow p_c^{1 - \eta / s} \exp\left(\eta \, \frac{R_c - R^*_c}{\bar R}\right)
 
-    scaled to sum one, with the held-out risks :math:`R_c`, the references :math:`R^*_c`, and the largest mean held-out
-    risk :math:`\bar R` seen so far, by which steps do not depend on the unit of the loss. Small steps matter: a mix
+    scaled to sum one, with the held-out risks :math:`R_c`, the references :math:`R^*_c`, and the mean held-out risk
+    :math:`\bar R` (the largest of late), by which steps do not depend on the unit of the loss. Small steps matter: one
     that jumps to the least favourable one leaves other contexts without weight, and the network without their samples.
     So does the power, by which the mix comes to rest at :math:`p_c \propto \exp(s (R_c - R^*_c) / \bar R)`: where a
     network cannot serve a context better however much it counts, or the excess of a few held-out samples is high by
@@ -73,8 +76,9 @@ class HeldOutWeights(ContextLoss):
     step_size : float
         :math:`\eta`.
     sharpness : float
-        :math:`s`, where the set is every mix: how far the mix leaves equal shares for differences in excess risk. The
-        worst case is that of every mix whatever it is; ``inf`` lets the mix go all the way.
+        :math:`s`, where the set is every mix: how far the mix leaves equal shares for differences in excess risk.
+        ``inf`` lets it go all the way to the least favourable mix; with less, what training minimises is a tempered
+        worst case. Rounds and networks are judged by the worst case itself.
     sampling, averaging
         See :class:`ContextLoss`.
     """
@@ -123,7 +127,7 @@ class HeldOutWeights(ContextLoss):
     def extra_repr(self) -> str:
         """Say what a printed model should show."""
         size = f"radius={self.radius:.4g} bits" if isinstance(self.mixes, KLBall) else f"mixes {self.mixes.where}"
-        return f"{super().extra_repr()}, {size}, step_size={self.step_size:g}"
+        return f"{super().extra_repr()}, {size}, step_size={self.step_size:g}, sharpness={self.sharpness:g}"
 
     @property
     def context_weights(self) -> Tensor:
@@ -196,14 +200,16 @@ class HeldOutWeights(ContextLoss):
         mean = float(self.held_out_risks[seen] @ self.held_out_counts[seen] / self.held_out_counts.sum())
         if not (math.isfinite(mean) and np.isfinite(scores).all()):
             return
-        self.unit.clamp_(min=abs(mean))
+        # Forgets a round that went wrong: where the mix comes to rest depends on it.
+        self.unit.copy_(torch.clamp(_FADING * self.unit, min=abs(mean)))
         self.mix.copy_(torch.as_tensor(self._moved(self.mix.cpu().numpy(), scores)))
 
     def _moved(self, p: Array, scores: Array) -> Array:
         if not self.mixes.is_simplex:
             return p + min(self.step_size, 1.0) * (self.mixes.worst_case(scores).distribution - p)
         rates = (scores - scores.max()) / max(float(self.unit), 1e-300)
-        logs = max(1.0 - self.step_size / self.sharpness, 0.0) * np.log(p) + self.step_size * np.maximum(rates, -100.0)
+        step = min(self.step_size, self.sharpness)
+        logs = (1.0 - step / self.sharpness) * np.log(p) + step * np.maximum(rates, -100.0)
         # A weight that has shrunk to nothing must be able to return.
         grown = np.maximum(np.exp(logs - logs.max()), 1e-6)
         return np.asarray(grown / grown.sum())

@@ -34,6 +34,7 @@ class Progress:
     best_epoch: int = -1
     best_score: float = math.inf
     best_mean: float = math.inf
+    best_round: int = -1
     best_model: dict[str, Any] | None = None
     best_risks: list[float] = field(default_factory=list)
     stopped: bool = False
@@ -43,16 +44,12 @@ class Progress:
     training_risks: list[list[float]] = field(default_factory=list)
     held_out_risks: list[list[float]] = field(default_factory=list)
     in_the_mean: bool = False
+    plan: list[float] = field(default_factory=list)
 
     @property
     def kept_epoch(self) -> int:
         """The best epoch; the last one where none was judged."""
         return self.best_epoch if self.best_model is not None else self.epoch - 1
-
-    @property
-    def best_round(self) -> int:
-        """The round whose parameters are kept, from 0 on."""
-        return min(range(len(self.rounds)), key=lambda k: (self.rounds[k]["score"], self.rounds[k]["mean_risk"]))
 
     def risks(self, n_contexts: int) -> NDArray[np.float64]:
         """Return the held-out risks of the best epoch."""
@@ -166,14 +163,15 @@ class TrainingRun:
         """Judge the network on the held-out batches, remember it if it is the best so far, and move the weights."""
         loss = self.loss
         with nullcontext() if self.average is None else self.average.in_place():
-            looked = self._look(self.row_loss)
+            looked, by = self._look()
             judged = _judged(looked, self.references)
-            score = self._score(looked)
+            score = self._score(by)
             # A loss of zeros and ones has many ties.
             rank = score, judged["mean_risk"]
             if rank < (state.best_score, state.best_mean) or state.best_model is None:
                 state.best_score, state.best_mean = rank
-                state.best_epoch, state.best_risks = state.epoch, looked.risks.tolist()
+                state.best_round, state.best_epoch = len(state.rounds), state.epoch
+                state.best_risks = looked.risks.tolist()
                 state.best_model = copy.deepcopy(self.model.state_dict())
         training = loss.context_risks.cpu().numpy()
         worst = int(judged["worst_context"])
@@ -188,9 +186,12 @@ class TrainingRun:
         if isinstance(loss, HeldOutWeights):
             loss.update_risks(looked.risks, looked.counts)
 
-    def _look(self, row_loss: RowLoss) -> HeldOutRisks:
+    def _look(self) -> tuple[HeldOutRisks, HeldOutRisks]:
+        """Return the held-out risks, and those by which rounds are judged."""
         assert self.held_out is not None
-        return HeldOutRisks.of(self.model, self.held_out, self.loss.n_contexts, row_loss, self.device, shared=True)
+        losses = [self.row_loss] if self.judged_by is None else [self.row_loss, self.judged_by]
+        found = HeldOutRisks.of(self.model, self.held_out, self.loss.n_contexts, losses, self.device, shared=True)
+        return found[0], found[-1]
 
     @property
     def judged_from(self) -> NDArray[np.float64] | None:
@@ -199,10 +200,8 @@ class TrainingRun:
 
     def _score(self, looked: HeldOutRisks) -> float:
         """Return the worst case by which rounds are judged."""
-        if self.judged_by is not None:
-            looked = self._look(self.judged_by)
-        counted_from = self.judged_from
-        excess = looked.risks if counted_from is None else looked.risks - counted_from
+        _check_risks(looked)
+        excess = looked.risks if self.judged_from is None else looked.risks - self.judged_from
         if self.judge is None:
             return float(np.nanmax(excess))
         scores = scores_of(excess, looked.counts, self.loss.unseen_risks)
@@ -228,10 +227,11 @@ class TrainingRun:
         kept = {name: part.state_dict() for name, part in self.parts.items()}
         return kept | {"training": vars(state), "chance": self.chance()}
 
-    def unpack(self, kept: dict[str, Any]) -> Progress:
-        """Go back to where ``packed`` was called."""
+    def unpack(self, kept: dict[str, Any], but: str = "") -> Progress:
+        """Go back to where ``packed`` was called, except for the part of this name."""
         for name, part in self.parts.items():
-            part.load_state_dict(kept[name])
+            if name != but:
+                part.load_state_dict(kept[name])
         self.set_chance(kept["chance"])
         return Progress(**kept["training"])
 
@@ -240,10 +240,10 @@ class TrainingRun:
         kept = self.packed(state)
         whole(path, lambda file: torch.save(kept, file))
 
-    def resumed(self, path: Path) -> Progress:
+    def resumed(self, path: Path, but: str = "") -> Progress:
         """Read a checkpoint; tensors and plain values only, never code."""
         try:
-            return self.unpack(torch.load(path, map_location=self.device, weights_only=True))
+            return self.unpack(torch.load(path, map_location=self.device, weights_only=True), but)
         except Exception as error:
             # Whatever another kind of file makes torch raise, the user's next step is the same.
             raise InvalidInputError(
@@ -285,10 +285,13 @@ class Start:
     path : Path, optional
         The checkpoint of this training. It is written before any training begins, so that what is resumed begins where
         it would have.
+    chance : dict or None
+        States of generators, where the training begins now: with several processes, each has its own.
     """
 
     kept: dict[str, Any] | None
     path: Path | None
+    chance: dict[str, Tensor] | None = None
 
     @classmethod
     def of(cls, run: TrainingRun, state: Progress, checkpoint: Path | None, name: str) -> Start:
@@ -297,16 +300,20 @@ class Start:
             return cls(copy.deepcopy(run.packed(state)), None)
         path = checkpoint.with_name(f"{checkpoint.stem}.{name}{checkpoint.suffix}")
         # A file without that of the first training is left over from a run whose checkpoint was deleted.
-        if not (checkpoint.exists() and path.exists()):
-            run.save(path, state)
-        return cls(None, path)
+        if checkpoint.exists() and path.exists():
+            return cls(None, path)
+        run.save(path, state)
+        return cls(None, path, run.chance())
 
-    def begin(self, run: TrainingRun) -> Progress:
-        """Take everything back to where the training began, or to where it was interrupted."""
-        if self.path is not None:
-            return run.resumed(self.path)
-        assert self.kept is not None
-        return run.unpack(self.kept)
+    def begin(self, run: TrainingRun, but: str = "") -> Progress:
+        """Take everything, except for the part of this name, back to where the training began or was interrupted."""
+        if self.path is None:
+            assert self.kept is not None
+            return run.unpack(self.kept, but)
+        state = run.resumed(self.path, but)
+        if self.chance is not None and state.epoch == 0:
+            run.set_chance(self.chance)
+        return state
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,12 +361,16 @@ def _judged(looked: HeldOutRisks, references: NDArray[np.float64] | None) -> dic
         raise InvalidInputError("there are no held-out batches. Pass a DataLoader or a list, not a generator.")
     excess = risks if references is None else risks - references
     seen = counts > 0
-    lost = np.flatnonzero(seen & ~np.isfinite(risks))
-    if lost.size:
-        raise DivergedError(f"the held-out risk of context {lost[0]} is {risks[lost[0]]}: training diverged.")
+    _check_risks(looked)
     return {
         "mean_risk": float(risks[seen] @ counts[seen] / counts.sum()),
         "worst_risk": float(np.nanmax(risks)),
         "worst_excess": float(np.nanmax(excess)),
         "worst_context": float(np.nanargmax(excess)),
     }
+
+
+def _check_risks(looked: HeldOutRisks) -> None:
+    lost = np.flatnonzero((looked.counts > 0) & ~np.isfinite(looked.risks))
+    if lost.size:
+        raise DivergedError(f"the held-out risk of context {lost[0]} is {looked.risks[lost[0]]}: training diverged.")

@@ -402,7 +402,7 @@ def plausible_mixes(
 
 def references_of(given: Any, n_contexts: int) -> np.ndarray[Any, Any]:
     """Return reference risks, one for each context; 0 where none are given."""
-    references = np.zeros(n_contexts) if given is None else numbers(given, "reference_risks")
+    references = np.zeros(n_contexts) if given is None else finite_numbers(given, "reference_risks")
     if references.shape != (n_contexts,):
         raise InvalidInputError(f"reference_risks are {len(references)} for {n_contexts} contexts. Pass one for each.")
     return references
@@ -435,7 +435,7 @@ def positive_number(value: Any, name: str) -> float:
     return float(value)
 
 
-def numbers(values: Any, name: str) -> np.ndarray[Any, Any]:
+def finite_numbers(values: Any, name: str) -> np.ndarray[Any, Any]:
     """Return finite numbers, one for each context; raise unless they are."""
     values = on_host(values)
     try:
@@ -448,7 +448,7 @@ def numbers(values: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def _positive(values: Any, name: str) -> np.ndarray[Any, Any]:
-    array = numbers(values, name)
+    array = finite_numbers(values, name)
     if not (array > 0).all():
         c = int(np.flatnonzero(array <= 0)[0])
         raise InvalidInputError(

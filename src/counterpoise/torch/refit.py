@@ -7,17 +7,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, distributed
 
 from counterpoise.torch.averaging import RunningAverage
 from counterpoise.torch.baselines import FixedWeights
 from counterpoise.torch.evaluation import Batches
+from counterpoise.torch.held_out import HeldOutWeights
 from counterpoise.torch.loop import Progress, Start, TrainingRun
+from counterpoise.torch.losses import ContextLoss, are_several
 from counterpoise.torch.rounds import DivergedError
 
 
 @dataclass(frozen=True, eq=False)
 class Refit:
-    """A training from the same start, on all samples, with the weights that another training has found.
+    """A training from the same start, on all samples, for as many epochs as another one took to its best round.
 
     No samples are left to choose a round by, and the parameters after the last step have its noise. So a running
     average of the parameters is kept: over about an epoch, or the one that was asked for.
@@ -25,15 +30,24 @@ class Refit:
     Attributes
     ----------
     run : TrainingRun
-        On all samples, with fixed weights and nobody to judge it.
+        On all samples, with nobody to judge it.
+    shares : ndarray of shape (n_contexts,) or None
+        Of the contexts in all batches; None where they have to be counted.
     start : Start
+        Of the training with the loss that was given.
+    path : Path or None
+        The checkpoint of this training.
     """
 
     run: TrainingRun
+    shares: NDArray[np.float64] | None
     start: Start
+    path: Path | None
 
     @classmethod
-    def before(cls, run: TrainingRun, batches: Batches, checkpoint: Path | None) -> Refit:
+    def before(
+        cls, run: TrainingRun, batches: Batches, shares: NDArray[np.float64] | None, checkpoint: Path | None
+    ) -> Refit:
         """Remember where a training begins.
 
         Parameters
@@ -41,39 +55,72 @@ class Refit:
         batches : iterable of (inputs, targets, contexts)
             Of all samples.
         """
-        loss = FixedWeights(run.loss.counts, sampling=run.loss.sampling, averaging=run.loss.averaging)
         decay = last_epoch_decay(batches) if run.average is None else run.average.decay
-        average = RunningAverage(run.model, decay)
         again = replace(
-            run, loss=loss.to(run.device), batches=batches, held_out=None, patience=None, judge=None, average=average
+            run, batches=batches, held_out=None, patience=None, judge=None, average=RunningAverage(run.model, decay)
         )
-        return cls(again, Start.of(again, Progress(), checkpoint, "refit"))
+        path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.stem}.refit{checkpoint.suffix}")
+        return cls(again, shares, Start.of(again, Progress(), checkpoint, "start"), path)
 
-    def train(self, kept: Progress) -> int | None:
-        """Train for as many epochs as the best round had, and return their number.
+    def train(self, kept: Progress, is_plain: bool) -> int | None:
+        """Train for as many epochs as the best round had, rounded, and return their number.
 
-        Contexts count with the mean of their weights up to that round. Where training diverges, which the other did
-        not, everything is put back, and None returned.
+        A loss that learns from training batches alone begins anew. Weights that followed held-out risks have none to
+        follow: contexts count with their mean up to the best round. Where training diverges, which the other did not,
+        the model and what trains it are put back, and None returned.
 
         Parameters
         ----------
         kept : Progress
             The training whose parameters the model has now.
+        is_plain : bool
+            Whether it is the plain training of a guard.
         """
-        best = kept.best_round
-        epochs = max(1, round(kept.rounds[best]["epoch"]))
-        before = copy.deepcopy({name: part.state_dict() for name, part in self.run.parts.items() if name != "loss"})
-        state = self.start.begin(self.run)
-        loss = self.run.loss
-        assert isinstance(loss, FixedWeights)
-        loss.set_weights(np.mean(kept.weights[: best + 1], axis=0))
+        weights = np.mean(kept.weights[: kept.best_round + 1], axis=0)
+        if not weights.sum() > 0.0:
+            return None
+        epochs = max(1, round(kept.rounds[kept.best_round]["epoch"]))
+        before = copy.deepcopy({name: part.state_dict() for name, part in self.run.parts.items()})
+        fixed = is_plain or isinstance(self.run.loss, HeldOutWeights)
+        loss: ContextLoss = self.run.loss
+        if fixed:
+            loss = FixedWeights(loss.counts, weights, sampling=loss.sampling, averaging=loss.averaging)
+        run = replace(self.run, loss=loss.to(self.run.device), epochs=epochs)
         try:
-            replace(self.run, epochs=epochs).train(state, self.start.path)
-        except DivergedError:
+            run.train(self._begin(run, [float(epochs), float(fixed), *weights.tolist()], fixed), self.path)
+        except BaseException as error:
             for name, part in before.items():
                 self.run.parts[name].load_state_dict(part)
-            return None
+            if isinstance(error, DivergedError):
+                return None
+            raise
         return epochs
+
+    def _begin(self, run: TrainingRun, plan: list[float], fixed: bool) -> Progress:
+        """Go back to the start, or to where this very training was interrupted."""
+        if self.path is not None and self.path.exists():
+            kept = torch.load(self.path, map_location=run.device, weights_only=True)
+            if kept["training"]["plan"] == plan:
+                return run.unpack(kept)
+        state = self.start.begin(run, but="loss" if fixed else "")
+        if run.loss.sampling == "proportional":
+            shares = _counted(run) if self.shares is None or len(self.shares) != run.loss.n_contexts else self.shares
+            run.loss.sampled.copy_(torch.as_tensor(shares))
+            # A look at the batches may draw, and training must not notice.
+            state = self.start.begin(run, but="loss")
+        return replace(state, plan=plan)
+
+
+def _counted(run: TrainingRun) -> NDArray[np.float64]:
+    """Return the shares of contexts in all batches: those that were held out may have had others."""
+    counts = torch.zeros(run.loss.n_contexts, dtype=torch.float64, device=run.device)
+    contexts: Tensor
+    for _, _, contexts in run.batches:
+        counts += torch.bincount(contexts.to(run.device), minlength=run.loss.n_contexts)
+    if are_several():
+        distributed.all_reduce(counts)
+    # A context that is not there is never drawn, and its probability does not matter.
+    return (counts.clamp(min=1e-12) / counts.sum()).cpu().numpy()
 
 
 def last_epoch_decay(batches: Batches) -> float:

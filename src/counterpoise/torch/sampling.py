@@ -30,13 +30,14 @@ class Split:
     Attributes
     ----------
     others, held_out : DataLoader
-    shares : ndarray of shape (n_contexts,)
-        Of the contexts among the others.
+    shares, all_shares : ndarray of shape (n_contexts,)
+        Of the contexts among the others, and among all.
     """
 
     others: DataLoader[Any]
     held_out: DataLoader[Any]
     shares: NDArray[np.float64]
+    all_shares: NDArray[np.float64]
 
 
 def split_off(batches: Any, share: float, seed: int = 0) -> Split:
@@ -77,7 +78,7 @@ def split_off(batches: Any, share: float, seed: int = 0) -> Split:
         shuffled = isinstance(batches.sampler, RandomSampler)
         others = DataLoader(data[0], shuffle=shuffled, drop_last=bool(batches.drop_last), generator=generator, **plain)
     counts = np.bincount(contexts.codes[~judges], minlength=len(contexts.labels))
-    return Split(others, DataLoader(data[1], **plain), counts / counts.sum())
+    return Split(others, DataLoader(data[1], **plain), counts / counts.sum(), contexts.counts / contexts.counts.sum())
 
 
 _KEPT = (

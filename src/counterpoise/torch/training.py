@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
@@ -116,9 +116,9 @@ def fit(
     optimiser's state; ``guard=False`` saves both.
 
     Where ``fit`` has split held-out samples off, the model is then trained once more, from the same start and on all
-    samples, for as many epochs as the best round had and with the mean of the weights up to it, and left with a running
-    average of the parameters over the last epoch. Samples that were held out are thus not lost to the model;
-    ``refit=False`` saves that training.
+    samples, for as many whole epochs as the best round took, and left with a running average of the parameters over the
+    last epoch. Samples that were held out are thus not lost to the model. Weights that followed held-out risks are
+    fixed at their mean up to the best round; any other loss begins anew. ``refit=False`` saves that training.
 
     Parameters
     ----------
@@ -150,7 +150,8 @@ def fit(
         :class:`~counterpoise.torch.HeldOutWeights` has none and there is a guard, they are estimated by
         :func:`~counterpoise.torch.head_references` from the plain network, which is then trained first.
     scheduler : optional
-        Stepped after every epoch.
+        Stepped after every epoch; by the held-out score where it asks for one, and in the last training by the
+        objective.
     row_loss : callable
         Predictions and targets in, one loss per sample out.
     patience : int, optional
@@ -159,17 +160,18 @@ def fit(
         Written after every epoch; a run that finds it goes on from there. The plain training of the guard has a file of
         its own beside it: ``run.plain.pt`` for ``run.pt``.
     progress : callable, optional
-        Called with each epoch's numbers, those of the plain training excepted.
+        Called with each epoch's numbers, those of the plain and the last training excepted.
     guard : bool
         Whether a plain network is trained too, and the better of the two kept. It needs ``held_out`` batches, and does
-        nothing for :class:`~counterpoise.torch.ERMLoss` or a set of a single mix. Candidates are compared in the worst
-        mix of the loss's own set, or of all mixes where it has none. The plain training resets model, optimiser,
-        scheduler and the generators of ``batches`` to where they were; afterwards all but the model are as the training
-        with ``loss`` left them.
+        nothing for :class:`~counterpoise.torch.ERMLoss`, fixed weights or a set of a single mix. Candidates are
+        compared in the worst mix of the loss's own set, or of all mixes where it has none. The plain training resets
+        model, optimiser, scheduler and the generators of ``batches`` to where they were; afterwards all but the model
+        are as the training with ``loss`` left them, until the last training.
     refit : bool or batches, optional
         Whether the model is trained once more on all samples: by default where a share of ``batches`` was held out.
         Where ``held_out`` batches were given, pass those of all samples. Optimiser and scheduler are then left as this
-        training leaves them. With a checkpoint it has a file of its own: ``run.refit.pt``.
+        training leaves them. It needs memory for a running average and a copy of the parameters, and with a checkpoint
+        files of its own: ``run.start.pt`` and ``run.refit.pt``.
     """
     if not (isinstance(epochs, int) and epochs >= 1):
         raise InvalidInputError(f"epochs = {epochs!r}; pass a whole number, 1 or more.")
@@ -178,9 +180,10 @@ def fit(
         held_out = 0.25
     judges: Batches | None
     everything = _everything(refit, batches, held_out)
+    shares = None
     if isinstance(held_out, Real):
         split = split_off(batches, float(held_out))
-        batches, judges = split.others, split.held_out
+        batches, judges, shares = split.others, split.held_out, split.all_shares
         if loss.sampling == "proportional" and len(split.shares) == loss.n_contexts:
             loss.sampled.copy_(torch.as_tensor(split.shares))
     else:
@@ -220,7 +223,7 @@ def fit(
         lacking = isinstance(loss, HeldOutWeights) and loss.lacks_references and reference_risks is None
         plain_first = lacking and _has_heads(run)
         guarded = Guard.before(run, judges, path, in_the_mean=plain_first)
-    again = None if everything is None else Refit.before(run, everything, path)
+    again = None if everything is None else Refit.before(run, everything, shares, path)
     state = run.resumed(path) if path is not None and path.exists() else Progress()
     plain = None
     if isinstance(loss, HeldOutWeights):
@@ -235,7 +238,7 @@ def fit(
     run.train(state, path, progress)
     _warn_if_learnt_by_heart(loss, state)
     choice, kept = (None, state) if guarded is None else guarded.choose(state, plain)
-    refit_epochs = None if again is None else again.train(kept)
+    refit_epochs = None if again is None else again.train(kept, is_plain=kept is not state)
     weights, training_risks, held_out_risks = _by_context(state, loss.n_contexts)
     return History(
         _table(state.rows),
@@ -250,7 +253,7 @@ def fit(
         held_out_risks,
         run.references,
         refit_epochs,
-        kept.best_round if kept.rounds else -1,
+        kept.best_round,
     )
 
 
@@ -259,13 +262,15 @@ def _everything(refit: Batches | bool | None, batches: Batches, held_out: Batche
     was_split = isinstance(held_out, Real)
     if refit is True and not was_split:
         raise InvalidInputError(
-            "refit = True, but fit has split nothing off: held-out batches were given, or none. Pass the batches of "
-            "all samples as refit."
+            "refit = True, but fit has split nothing off. Pass a share as held_out; or held-out batches, and the "
+            "batches of all samples as refit."
         )
     if refit is None or isinstance(refit, bool):
         return batches if was_split and refit is not False else None
     if held_out is None:
-        raise InvalidInputError("refit needs held_out batches, which say how long to train.")
+        raise InvalidInputError("refit needs held_out batches, which say how long to train. Pass these too.")
+    if not isinstance(refit, Iterable) or isinstance(refit, Iterator):
+        raise InvalidInputError(f"refit is {type(refit).__name__}; pass a DataLoader or a list of batches, or a bool.")
     return refit
 
 
