@@ -24,6 +24,7 @@ from counterpoise.torch import (  # noqa: E402
     ContextBatchSampler,
     ERMLoss,
     HeldOutWeights,
+    References,
     RobustLoss,
     context_risks,
     fit,
@@ -309,9 +310,10 @@ def test_iterables_without_a_length_are_judged_at_the_end_of_the_first_epoch():
 
 def test_a_small_context_is_not_taken_to_be_hard():
     risks, counts = np.array([0.2, 0.6, 0.6, 0.1, np.nan]), np.array([300, 100, 20, 20, 0])
-    found = shrunk_references(risks, counts)
+    errors = np.array([0.01, 0.02, 0.1, 0.05, np.nan])
+    found = shrunk_references(References(risks, errors), counts)
     mean = (300 * 0.2 + 100 * 0.6 + 20 * 0.6 + 20 * 0.1) / 440
-    np.testing.assert_allclose(found, [0.2, 0.6, 0.2 * 0.6 + 0.8 * mean, 0.1, mean])
+    np.testing.assert_allclose(found, [0.19, 0.58, 0.2 * 0.6 + 0.8 * mean - 0.1, 0.05, mean])
 
 
 # --- what is split off ------------------------------------------------------------------------------------------

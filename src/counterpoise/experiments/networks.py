@@ -183,7 +183,7 @@ def references(task: Task, seed: int, budget: Budget, counts: Array) -> Array:
     with torch.no_grad():
         own = per_sample(plain.model(inputs), targets)
     found = head_references(features(plain.model, inputs), targets, contexts, task.n_contexts, own_losses=own)
-    return shrunk_references(found.risks, np.bincount(contexts.cpu().numpy(), minlength=task.n_contexts))
+    return shrunk_references(found, np.bincount(contexts.cpu().numpy(), minlength=task.n_contexts))
 
 
 def _chosen(task: Task, seed: int, budget: Budget, loss: Callable[[], ContextLoss], least: Array | None) -> _Kept:

@@ -23,7 +23,7 @@ from counterpoise.torch.averaging import RunningAverage
 from counterpoise.torch.evaluation import Batches, RowLoss, per_sample
 from counterpoise.torch.features import has_features, head_rows
 from counterpoise.torch.guard import Guard, Plain
-from counterpoise.torch.head_references import head_references
+from counterpoise.torch.head_references import References, head_references
 from counterpoise.torch.held_out import HeldOutWeights
 from counterpoise.torch.loop import Progress, TrainingRun
 from counterpoise.torch.losses import ContextLoss, RobustLoss, are_several
@@ -322,7 +322,7 @@ def _plain_references(run: TrainingRun, plain: Plain, batches: Batches) -> NDArr
     losses = per_sample(rows.outputs, rows.targets)
     run.model.load_state_dict(own)
     run.beside.load_state_dict(beside)
-    found = head_references(rows.features, rows.targets, rows.contexts, run.loss.n_contexts, own_losses=losses).risks
+    found = head_references(rows.features, rows.targets, rows.contexts, run.loss.n_contexts, own_losses=losses)
     counts = torch.bincount(rows.contexts, minlength=run.loss.n_contexts).cpu().numpy()
     risks = torch.as_tensor(shrunk_references(found, counts), device=run.device)
     if are_several():
@@ -335,18 +335,21 @@ _ENOUGH = 30
 """Held-out rows of a context from which the standard error of its risk can be taken at its word."""
 
 
-def shrunk_references(risks: NDArray[np.float64], counts: NDArray[Any]) -> NDArray[np.float64]:
+def shrunk_references(found: References, counts: NDArray[Any]) -> NDArray[np.float64]:
     """Return references in which small contexts are not taken to be hard because little is known about them.
 
     A head that few rows are fitted to reaches too little, so what is held out says too high a reference for a small
     context: its excess vanishes, and its weight with it. In proportion to what it lacks to a hundred held-out rows, a
-    context is taken to be no harder than the others on average; one without any rows, wholly.
+    context is taken to be no harder than the others on average; one without any rows, wholly. And every reference is
+    lowered by its standard error, which is about what it is too high by on average: see :func:`head_references`.
     """
-    seen = counts > 0
+    seen, risks = counts > 0, found.risks
     mean = risks[seen] @ counts[seen] / counts.sum()
     known = np.minimum(counts / 100.0, 1.0)
     risks = np.where(seen, risks, mean)
-    return np.asarray(known * risks + (1.0 - known) * np.minimum(risks, mean))
+    # A single row has no standard error.
+    errors = np.where(np.isfinite(found.standard_errors), found.standard_errors, 0.0)
+    return np.asarray(known * risks + (1.0 - known) * np.minimum(risks, mean) - errors)
 
 
 def _warn_if_learnt_by_heart(loss: ContextLoss, state: Progress) -> None:
