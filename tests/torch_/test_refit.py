@@ -212,6 +212,16 @@ def test_an_interrupted_refit_goes_on_to_the_same_network(tmp_path, guard):
     same(longer, trained(weights(), loader(), guard=guard, epochs=9)[0])
 
 
+def test_what_a_deleted_run_has_left_over_is_not_taken_for_this_one(tmp_path):
+    """Equal weights and as many epochs, but other samples."""
+    path, X, y, c = tmp_path / "run.pt", *data()
+    options = {"held_out": 0.25, "epochs": 1}
+    trained(InverseFrequencyLoss(COUNTS), loader((X, 1 - y, c)), checkpoint=path, **options)
+    path.unlink()
+    model, _ = trained(InverseFrequencyLoss(COUNTS), loader(), checkpoint=path, **options)
+    same(model, trained(InverseFrequencyLoss(COUNTS), loader(), **options)[0])
+
+
 def test_what_cannot_be_asked_is_said():
     with pytest.raises(InvalidInputError, match="split nothing off"):
         trained(ERMLoss(COUNTS), loader(), refit=True)

@@ -305,6 +305,11 @@ class Start:
         run.save(path, state)
         return cls(None, path, run.chance())
 
+    @property
+    def begins_now(self) -> bool:
+        """Whether no earlier run wrote this start."""
+        return self.path is None or self.chance is not None
+
     def begin(self, run: TrainingRun, but: str = "") -> Progress:
         """Take everything, except for the part of this name, back to where the training began or was interrupted."""
         if self.path is None:

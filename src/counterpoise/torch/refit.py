@@ -60,7 +60,11 @@ class Refit:
             run, batches=batches, held_out=None, patience=None, judge=None, average=RunningAverage(run.model, decay)
         )
         path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.stem}.refit{checkpoint.suffix}")
-        return cls(again, shares, Start.of(again, Progress(), checkpoint, "start"), path)
+        start = Start.of(again, Progress(), checkpoint, "start")
+        if path is not None and start.begins_now:
+            # Left over from a run whose checkpoint was deleted: the same plan need not mean the same samples.
+            path.unlink(missing_ok=True)
+        return cls(again, shares, start, path)
 
     def train(self, kept: Progress, is_plain: bool) -> int | None:
         """Train for as many epochs as the best round had, rounded, and return their number.

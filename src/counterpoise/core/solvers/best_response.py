@@ -153,7 +153,7 @@ class _Round:
 
 
 def _proposal(rounds: list[_Round], centre: _Round, mixes: ContextSet, shares: Array) -> Array:
-    """Return the weights that maximise the parabola around a round, of those that leave no context without any."""
+    """Return nearly the best weights by the parabola around a round, of those that leave no context without any."""
     bend = _curvature(rounds, 1.0 / np.where(shares > 0.0, shares, 1.0)) if len(shares) <= _MOST_CONTEXTS else None
     if bend is None or not np.isfinite(bend).all():
         return with_least_shares(centre.p + _FIRST_STEP * (centre.worst - centre.p), shares, mixes)
