@@ -166,6 +166,13 @@ class Stack(Protocol):
     def are_accurate(self) -> bool:
         """Tell whether at least half of each matrix is certain, however the products in it were rounded."""
 
+    @property
+    def certain(self) -> Array:
+        """Which share of each is certain where they are estimates, of shape (B,); ones where they are not."""
+
+    def replaced(self, which: NDArray[np.bool_], others: Stack) -> Stack:
+        """Return the stack with others of its kind in some places."""
+
     def product(self, vectors: Array) -> Array:
         """Return each times its own vector, or times one for all: (B, d) or (d,) -> (B, d)."""
 
@@ -198,29 +205,41 @@ class ArrayStack:
     Attributes
     ----------
     matrices : ndarray of shape (B, d, d)
+    share : ndarray of shape (B,), optional
+        How much of each is certain, where they are estimates.
     """
 
     matrices: Array
+    share: Array | None = None
 
     def __len__(self) -> int:
         return len(self.matrices)
 
     def __getitem__(self, keep: NDArray[np.bool_]) -> ArrayStack:
-        return ArrayStack(self.matrices[keep])
+        return ArrayStack(self.matrices[keep], None if self.share is None else self.share[keep])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.matrices, dtype) if copy else np.asarray(self.matrices, dtype)
 
+    @property
+    def certain(self) -> Array:
+        return np.ones(len(self.matrices)) if self.share is None else self.share
+
+    def replaced(self, which: NDArray[np.bool_], others: Stack) -> ArrayStack:
+        matrices, share = self.matrices.copy(), self.certain.copy()
+        matrices[which], share[which] = np.asarray(others), others.certain
+        return ArrayStack(matrices, share)
+
     def plus_diagonal(self, diagonal: Array) -> ArrayStack:
         matrices, along = self.matrices.copy(), np.arange(len(diagonal))
         matrices[:, along, along] += diagonal
-        return ArrayStack(matrices)
+        return ArrayStack(matrices, self.share)
 
     def scaled(self, factors: Array) -> ArrayStack:
-        return ArrayStack(self.matrices * factors[:, None, None])
+        return ArrayStack(self.matrices * factors[:, None, None], self.share)
 
     def below(self) -> ArrayStack:
-        return self
+        return self if self.share is None else ArrayStack(self.matrices * self.share[:, None, None])
 
     def are_accurate(self) -> bool:
         return True
@@ -228,7 +247,7 @@ class ArrayStack:
     def product(self, vectors: Array) -> Array:
         if vectors.ndim == 1:
             return np.asarray(self.matrices @ vectors)
-        return np.asarray(np.einsum("bij,bj->bi", self.matrices, vectors))
+        return np.asarray(np.matmul(self.matrices, vectors[:, :, None])[:, :, 0])
 
     def solve(self, rhs: Array) -> Array:
         return solve_stack(self.matrices, rhs)
@@ -245,10 +264,12 @@ class ArrayStack:
         return np.diagonal(self.matrices, axis1=1, axis2=2).copy()
 
     def absolute_forms(self, vector: Array) -> Array:
-        return np.asarray(np.einsum("i,bij,j->b", vector, np.abs(self.matrices), vector))
+        return np.asarray(np.abs(self.matrices) @ vector @ vector)
 
     def followed_by_zeros(self, n: int) -> ArrayStack:
-        return ArrayStack(np.concatenate([self.matrices, np.zeros((n, *self.matrices.shape[1:]))]))
+        zeros = np.zeros((n, *self.matrices.shape[1:]))
+        share = None if self.share is None else np.append(self.share, np.ones(n))
+        return ArrayStack(np.concatenate([self.matrices, zeros]), share)
 
     def traces(self, other: Stack) -> Array:
         return np.asarray(np.einsum("bij,bji->b", self.matrices, np.asarray(other)))

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import counterpoise as cpo
-from counterpoise.core import path as path_module
+from counterpoise.core import parabolas
 from counterpoise.core.fit import fit_problem
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.path import solve_path
@@ -161,7 +161,7 @@ def test_nothing_changes_once_the_regrets_are_equal():
 
 
 def test_a_problem_too_large_to_keep_its_hessians_is_solved_all_the_same(monkeypatch):
-    monkeypatch.setattr(path_module, "_MOST_ENTRIES", 0)
+    monkeypatch.setattr(parabolas, "MOST_ENTRIES", 0)
     problem, references, centre = posed(Logistic(), "dense")
     for level, (_, _, exact) in zip(
         solve_path(problem, references, KLBall(centre, 0.0), RADII, TOL), solved(Logistic(), "dense"), strict=True
@@ -365,7 +365,7 @@ def test_bad_input_is_named(options, words):
 
 def test_a_bound_above_a_value_that_is_attained_is_not_kept():
     problem, references, centre = posed(Logistic(), "dense")
-    follower = path_module._Follower(problem, references, TOL)
+    follower = parabolas.Follower(problem, references, TOL)
     objective = RobustObjective(problem.oracle, KLBall(centre, 0.1), references)
     point = problem.oracle.at(problem.oracle.start())
     value = objective.upper_bound(point)

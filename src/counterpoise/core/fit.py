@@ -16,6 +16,7 @@ from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import Bounds, LinearOracle
 from counterpoise.core.oracle.kinked import KinkedOracle
 from counterpoise.core.oracle.scalar_blocks import BlockScalarOracle, scalar_form
+from counterpoise.core.parabolas import Follower
 from counterpoise.core.problem import TOO_LARGE, LinearProblem, Reference, ReferenceKind, refusing_overflow
 from counterpoise.core.references import Optimism
 from counterpoise.core.references.specialists import by_products
@@ -51,7 +52,7 @@ __all__ = [
     "settled_reference",
 ]
 
-_LARGE = 2e6
+_LARGE = 2e5
 """Rows times parameters from which a look at the rows costs more than solving a model of them."""
 
 
@@ -307,6 +308,12 @@ def _solve(
     if max_iter is not None:
         options["max_iter"] = max_iter
     best: Solution | None = None
+    if problem.begin is not None and not mixes.is_point and problem.counts.sum() * oracle.n_parameters >= _LARGE:
+        solution = Follower.of(problem, references, tol).tried(mixes)
+        if solution is not None:
+            if callback is not None:
+                callback(Progress(solution.n_iter, solution.certificate))
+            return solution
     for objective, solver_type in _attempts(problem, mixes, references):
         more, start = _head_start(problem, mixes, references, solver_type)
         solution = solver_type(**options, **more).solve(objective, start)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
@@ -17,6 +19,12 @@ Array = NDArray[np.float64]
 MOST_CONTEXTS = 200
 """Contexts up to which a square matrix of them is worth keeping."""
 
+_TELLING = 50
+"""Rows per parameter that tell a quadratic form in the inverse of a Hessian to a few per cent."""
+
+_LEAST_ROWS = 20
+"""Rows of each context that are left among them."""
+
 _DEFINITE = 1e-12
 """Reciprocal condition number, at a unit diagonal, below which rounding takes most digits of what is solved for."""
 
@@ -31,7 +39,8 @@ def context_influence(problem: LinearProblem, solution: Solution) -> Array | Non
     parameters by :math:`-\epsilon H^{-1} G_e` and the risk of :math:`c` by :math:`-\epsilon K_{ce}`. With a parabola in
     place of the risk under a mix :math:`q`, the best parameters for it lower that risk by :math:`q^\top K q / 2`.
 
-    It takes one look at the rows.
+    It takes one look at the rows, or less where the solution has the gradients. Where rows are many, the Hessian is
+    that of a part of them.
 
     Returns
     -------
@@ -49,16 +58,29 @@ def context_influence(problem: LinearProblem, solution: Solution) -> Array | Non
         return None
     # Contexts without rows may have a part in the mix; a refit is for the others.
     weights = weights / weights.sum()
-    point = oracle.at(solution.theta)
+    point = _thinned(oracle).at(solution.theta)
     point.foresee(weights)
     with suited(problem.size), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         try:
-            gradients, hessian = point.jacobian, _without_common_shifts(point.hessian(weights), oracle)
+            known = solution.gradients
+            # Those of all rows, where the Hessian may be that of a part of them.
+            own = point if point.oracle is oracle else oracle.at(solution.theta)
+            gradients = own.jacobian if known is None else known[:n]
+            hessian = _without_common_shifts(point.hessian(weights), oracle)
             half = _whitened(gradients, hessian)
         except ArithmeticError:
             return None
         influence = None if half is None else half.T @ half
     return influence if influence is not None and np.isfinite(influence).all() else None
+
+
+def _thinned(oracle: LinearOracle) -> LinearOracle:
+    """Return the problem of as many rows as tell the Hessian of any mix, where there are more in memory."""
+    if not oracle.rows.at_hand:
+        return oracle
+    enough = oracle.rows.n_rows // (_TELLING * oracle.n_parameters)
+    every = min(enough, int(oracle.rows.sizes.min()) // _LEAST_ROWS)
+    return replace(oracle, rows=oracle.rows.thinned(every)) if every > 1 else oracle
 
 
 def _without_common_shifts(hessian: Array, oracle: LinearOracle) -> Array:

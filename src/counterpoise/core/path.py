@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from counterpoise.core.fit import fit_problem
-from counterpoise.core.objective import Certificate, ReferenceRisks, RobustObjective
+from counterpoise.core.objective import Certificate, ReferenceRisks
 from counterpoise.core.oracle._base import Array
-from counterpoise.core.oracle.constant import with_constants
-from counterpoise.core.oracle.linear import LinearPoint
-from counterpoise.core.oracle.quadratic import QuadraticOracle
+from counterpoise.core.parabolas import Follower, has_parabolas
 from counterpoise.core.problem import LinearProblem, refusing_overflow
-from counterpoise.core.solvers import InteriorPoint, Newton, Solution, Status
-from counterpoise.linalg import Stack, positive_solver
+from counterpoise.core.solvers import Solution, Status
 from counterpoise.sets import Ball, ContextSet, Intersection
 
 Growing = Ball | Intersection
 """A set whose radius makes a path; of an intersection, the radius of its only ball."""
 
-_MOST_ENTRIES = 1 << 25
-"""Entries of all contexts' Hessians together, up to which they are kept (256 MB)."""
-
-_TRIES = 6
 _MOST_FAILURES = 2
 
 _DRAWN_GAP = 1e-3
@@ -34,12 +25,6 @@ _DRAWN_GAP = 1e-3
 
 _VISIBLE = 0.01
 """Share of a whole path's change below which an error is not seen in a plot of it."""
-
-_FIRST_STEPS = 10
-"""Newton steps towards the first solution."""
-
-_MOST_STEPS = 6
-"""Newton steps after which the worst-case value is taken to have a kink nearby."""
 
 
 def solve_path(
@@ -62,7 +47,7 @@ def solve_path(
     radii : ndarray
         Ascending and distinct.
     """
-    if not _has_parabolas(problem):
+    if not has_parabolas(problem):
         yield from _bisect(problem, references, ball, radii, tol)
         return
     for solutions in solve_chains(problem, references, [[ball.resized(radius) for radius in radii]], tol):
@@ -79,8 +64,8 @@ def solve_chains(
     chains : iterable of sequences of ContextSet
         The solutions of one are where the next begins.
     """
-    follower, failures = _Follower(problem, references, tol), 0
-    follows = _has_parabolas(problem)
+    follower, failures = Follower.of(problem, references, tol), 0
+    follows = has_parabolas(problem)
     for chain in chains:
         # What is proven of a chain is proven of larger sets, and of no other chain.
         follower.lower, solutions = -math.inf, []
@@ -94,13 +79,6 @@ def solve_chains(
                     follower.restart(solution)
             solutions.append(solution)
         yield solutions
-
-
-def _has_parabolas(problem: LinearProblem) -> bool:
-    """Tell whether risks are smooth, and the Hessians of all contexts small enough to be kept."""
-    oracle = problem.oracle
-    smooth = oracle.loss.third_order is not None and oracle.forms_hessian
-    return bool(smooth and oracle.n_contexts * oracle.n_parameters**2 <= _MOST_ENTRIES)
 
 
 @refusing_overflow()
@@ -183,122 +161,3 @@ def _largest_share(ball: Growing, inside: Array, beyond: Array) -> float:
 def _reach(radius: float) -> float:
     """Return how far a set reaches, on a scale along which solutions move evenly: a point 0, the simplex 1."""
     return math.sqrt(-math.expm1(-radius * math.log(2.0)))
-
-
-@dataclass(eq=False)
-class _Follower:
-    """Where the path is: the last point, the point whose Hessians are kept, and what is proven."""
-
-    problem: LinearProblem
-    references: ReferenceRisks
-    tol: float
-    point: LinearPoint | None = None
-    anchor: LinearPoint | None = None
-    hessians: Stack | None = None
-    lower: float = -math.inf
-    last: Solution | None = None
-    kinked: bool = False
-    scale: float | None = None
-
-    def tried(self, ball: ContextSet) -> Solution | None:
-        """Return the solution for a set that contains those before; None also where numbers grow too large."""
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            try:
-                return self.solve(ball)
-            except ArithmeticError:
-                return None
-
-    def solve(self, ball: ContextSet) -> Solution | None:
-        """Return the solution for a set that contains those before; None where parabolas do not lead to it."""
-        objective = self.problem.objective(ball, self.references)
-        oracle: Any = objective.oracle
-        if self.point is None:
-            # A place to begin is enough; where bounds bind, the worst-case value has kinks at which Newton steps go on.
-            self._look(oracle.at(Newton(tol=1e-3, max_iter=_FIRST_STEPS).solve(objective).theta))
-        elif self.last is not None:
-            solution = self._certified(objective, self.point, self.last.p_worst, 0)
-            if solution is not None:
-                # A larger set changes nothing once the regrets it could play off are equal.
-                return solution
-        for attempt in range(_TRIES):
-            assert self.point is not None
-            assert self.anchor is not None
-            assert self.hessians is not None
-            model = QuadraticOracle(
-                self.point.theta, self.point.risks, self.point.jacobian, self.hessians, oracle.typical_risk
-            )
-            parabolas = RobustObjective(model, ball, objective.references)
-            theta, p = self._solve(parabolas, ball)
-            point = oracle.at(theta)
-            if not np.isfinite(point.risks).all():
-                return None
-            share = point.curvature_share(self.anchor)
-            p = ball.project(p)
-            curvature = share * self.hessians.mixed(p)
-            bound = objective.lower_bound(point, p, curvature)
-            self.point = point
-            solution = self._certified(objective, point, p, attempt + 1, bound)
-            if solution is not None:
-                return solution
-            if attempt > 0 or share < 0.5:
-                self._look(self.point)
-        return None
-
-    def restart(self, solution: Solution) -> None:
-        """Go on from a solution that was found in another way."""
-        oracle: Any = with_constants(self.problem.oracle, self.problem.unseen)
-        self.point, self.last = oracle.at(solution.theta), solution
-        self.lower = max(self.lower, solution.certificate.lower)
-
-    def _certified(
-        self, objective: RobustObjective, point: LinearPoint, p: Array, n_iter: int, bound: float = -math.inf
-    ) -> Solution | None:
-        """Return a point as the solution, if a bound found there or earlier proves it."""
-        upper = objective.upper_bound(point)
-        # Above the value at this very point it is no bound but a failure of arithmetic. Otherwise it is kept: sets are
-        # nested, so what bounds the optimum of a smaller one bounds those after it.
-        if bound <= upper + 1e-9 * (self.scale or 0.0):
-            self.lower = max(self.lower, bound)
-        # The scale changes little from level to level; far from done, the last one will do.
-        if self.scale is not None and upper - self.lower > 3.0 * self.tol * self.scale:
-            return None
-        self.scale = max(objective.scale(point), np.finfo(np.float64).tiny)
-        certificate = Certificate(min(self.lower, upper), upper, "global", self.scale)
-        if certificate.gap > self.tol * self.scale:
-            return None
-        self.last = Solution.of(objective, point, p, certificate, Status.CERTIFIED, n_iter)
-        return self.last
-
-    def _solve(self, parabolas: RobustObjective, ball: ContextSet) -> tuple[Array, Array]:
-        """Return the solution of a problem whose risks are parabolas, and the distribution that goes with it."""
-        if self.scale is None:
-            self.scale = parabolas.scale(parabolas.oracle.at(parabolas.oracle.start()))
-        answer = None if self.kinked else _newton(parabolas, ball, 0.1 * self.tol * self.scale)
-        if answer is not None:
-            return answer
-        self.kinked = True
-        solution = InteriorPoint(tol=0.1 * self.tol, warm=True).solve(parabolas)
-        return solution.theta, solution.p_worst
-
-    def _look(self, point: LinearPoint) -> None:
-        """Compute the Hessians at a point."""
-        self.point = self.anchor = point
-        self.hessians = point.context_hessians()
-
-
-def _newton(objective: RobustObjective, ball: ContextSet, accuracy: float) -> tuple[Array, Array] | None:
-    """Solve a problem whose risks are parabolas by Newton steps on the worst-case value; None near a kink of it."""
-    point = objective.oracle.at(objective.oracle.start())
-    for _ in range(_MOST_STEPS):
-        worst = objective.worst_case(point)
-        p, jacobian = worst.distribution, point.jacobian
-        gradient, hessian = p @ jacobian, point.hessian(p)
-        # The minimum under p, which no step from here can undercut, is this far below.
-        if 0.5 * float(gradient @ positive_solver(hessian)(gradient)) <= accuracy:
-            return point.theta, p
-        bend = ball.sensitivity(worst, objective.scores(point))
-        if bend is None:
-            return None
-        step = positive_solver(hessian + jacobian.T @ bend @ jacobian)(gradient)
-        point = objective.oracle.at(point.theta - step)
-    return None

@@ -185,6 +185,11 @@ class LinearProblem:
     def _specialists(self) -> dict[float, Specialists]:
         return {}
 
+    @property
+    def begin(self) -> LinearPoint | None:
+        """Where specialists began, with the Hessian of every context's risk; None as long as that is not known."""
+        return next((one.begin for one in self._specialists.values() if one.begin is not None), None)
+
     def optimism(self, tol: float, mixes: ContextSet) -> Optimism | None:
         """Return how much of what contexts gain by their in-sample references is noise, where that prevails.
 
@@ -196,8 +201,8 @@ class LinearProblem:
         rows = np.maximum(self.counts, self.contexts.counts)
         with suited(self.size), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
-                if sketch is not None and sketch.oracle is self.oracle and self.oracle.rows.at_hand:
-                    most = most_optimism(sketch, specialists, rows)
+                if specialists.begin is not None:
+                    most = most_optimism(specialists.begin, specialists, rows)
                     if most.is_finite and not most.prevails(mixes):
                         return None
                 begin = None if sketch is None else sketch.theta

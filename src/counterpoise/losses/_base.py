@@ -57,6 +57,10 @@ class Loss(ABC):
     def gradient(self, target: Array, prediction: Array) -> Array:
         """Return the derivative in the prediction; a subgradient where there is a kink."""
 
+    def value_and_gradient(self, target: Array, prediction: Array) -> tuple[Array, Array]:
+        """Return both, where they share work at less than the price of both."""
+        return self.value(target, prediction), self.gradient(target, prediction)
+
     @abstractmethod
     def curvature(self, target: Array, prediction: Array) -> Array:
         """Return the second derivative in the prediction: (n,), or (n, n_outputs, n_outputs)."""

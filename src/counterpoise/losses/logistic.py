@@ -44,6 +44,14 @@ class Logistic(Loss):
         small = np.exp(-np.abs(z))
         return sign * np.where(z < 0.0, small, 1.0) / (1.0 + small)
 
+    def value_and_gradient(self, target: Array, prediction: Array) -> tuple[Array, Array]:
+        """Return both with one exponential."""
+        sign = 1.0 - 2.0 * target
+        z = sign * prediction
+        small = np.exp(-np.abs(z))
+        value = np.log1p(small) + np.maximum(z, 0.0)
+        return value, sign * np.where(z < 0.0, small, 1.0) / (1.0 + small)
+
     def curvature(self, target: Array, prediction: Array) -> Array:
         """Return ``sigma(z) sigma(-z)``."""
         small = np.exp(-np.abs(prediction))

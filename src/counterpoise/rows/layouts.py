@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -23,6 +24,32 @@ _MANY_ROWS = 64
 
 _LONG = 512
 """Rows of a padded group from which its Gram product is taken alone, in pieces that stay in the cache."""
+
+_STRIP_ENTRIES = 1 << 18
+"""Entries of X that are read twice in a row, the second time from the cache (2 MB)."""
+
+_SHORTEST_STRIP = 512
+"""Rows of a strip, however wide: fewer are dearer to call for than to read."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Rows that follow each other, cut where groups begin.
+
+    Attributes
+    ----------
+    first, last : int
+        Where the rows begin and end in the flat sequence.
+    place : int
+        Where they begin in X.
+    pieces : slice
+        Which pieces of groups they are, among those of all strips.
+    """
+
+    first: int
+    last: int
+    place: int
+    pieces: slice
 
 
 @dataclass(frozen=True)
@@ -109,7 +136,7 @@ class Layout(ABC):
         """Return every group's ``rows' X``: (n, K) -> (B, K, d)."""
 
     @abstractmethod
-    def _gram(self, weight: Array) -> Array:
+    def _gram(self, weight: Array, every: Codes | None = None) -> Array:
         """Return every group's ``[X 1]' diag(weight) [X 1]``: (n,) -> (B, width, width)."""
 
     def product(self, theta: Array) -> Array:
@@ -128,15 +155,23 @@ class Layout(ABC):
             out[:, :, -1] = self.total(rows)
         return out.reshape(self.n_groups, -1)
 
-    def gram(self, curvature: Array) -> Array:
-        """Return every group's ``sum_i curvature_i (x) [x_i 1] [x_i 1]'``: (n,) or (n, K, K) -> (B, P, P)."""
+    def gram(self, curvature: Array, every: Codes | None = None) -> Array:
+        """Return every group's ``sum_i curvature_i (x) [x_i 1] [x_i 1]'``: (n,) or (n, K, K) -> (B, P, P).
+
+        Parameters
+        ----------
+        every : ndarray of shape (B,), optional
+            Sum over one row in so many of each group, where groups lie as they are in X.
+        """
         shape, n = self.coefficients, self.n_groups
         if shape.n_outputs == 1:
-            return self._gram(curvature.reshape(-1))
+            return self._gram(curvature.reshape(-1), every)
         blocks = np.empty((n, shape.n_outputs, shape.width, shape.n_outputs, shape.width))
         for k in range(shape.n_outputs):
             for m in range(k + 1):
-                blocks[:, k, :, m, :] = blocks[:, m, :, k, :] = self._gram(np.ascontiguousarray(curvature[:, k, m]))
+                blocks[:, k, :, m, :] = blocks[:, m, :, k, :] = self._gram(
+                    np.ascontiguousarray(curvature[:, k, m]), every
+                )
         return blocks.reshape(n, shape.n_parameters, shape.n_parameters)
 
 
@@ -181,6 +216,83 @@ class Grouped(Layout):
     def _goes_one_by_one(self) -> bool:
         """Whether groups are multiplied one after the other; else all at once."""
         return not self._is_everything or int(self.sizes.sum()) >= _MANY_ROWS * self.n_groups
+
+    @property
+    def is_read_in_strips(self) -> bool:
+        """Whether groups are dense and long enough to be read strip by strip."""
+        return self._goes_one_by_one and not sparse.issparse(self.X)
+
+    @cached_property
+    def _pieces(self) -> tuple[Codes, Codes, Codes]:
+        """The group of each piece that strips cut groups into, and where it begins and ends in the flat sequence."""
+        longest = max(_SHORTEST_STRIP, _STRIP_ENTRIES // max(self.coefficients.n_features, 1))
+        n_pieces = -(-self.sizes // longest)
+        group = np.repeat(np.arange(self.n_groups), n_pieces)
+        place = np.arange(len(group)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
+        first = self._starts[group] + place * longest
+        return group, first, np.minimum(first + longest, (self._starts + self.sizes)[group])
+
+    @cached_property
+    def strips(self) -> list[Strip]:
+        """All rows, in strips that stay in the cache: a piece of a long group, or several short ones."""
+        longest = max(_SHORTEST_STRIP, _STRIP_ENTRIES // max(self.coefficients.n_features, 1))
+        group, first, last = self._pieces
+        # Groups of a subset need not follow each other in X.
+        shift = self.first[group] - self._starts[group]
+        strips: list[Strip] = []
+        begin = 0
+        for k in range(1, len(group) + 1):
+            if k < len(group) and last[k] - first[begin] <= longest and shift[k] == shift[begin]:
+                continue
+            strips.append(Strip(int(first[begin]), int(last[k - 1]), int(first[begin] + shift[begin]), slice(begin, k)))
+            begin = k
+        return strips
+
+    def look(self, theta: Array, rows: Callable[[slice, Array], Array]) -> Array:
+        """Return every group's ``sum_i r_i (x) [x_i 1]``, where ``r_i`` follows from the row's prediction: (B, P).
+
+        Each strip is read once from memory: predictions, what follows from them, and its sums.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (B, P), or (1, P) for all groups
+        rows : callable
+            Called with a slice of the flat sequence and the predictions there, (m, K); returns ``r``, of the same
+            shape. Threads may call it for different strips at once.
+        """
+        shape, (group, first, last) = self.coefficients, self._pieces
+        d, matrix = shape.n_features, theta.reshape(len(theta), shape.n_outputs, shape.width)
+        sums = np.empty((len(group), shape.n_outputs, shape.width))
+
+        def read(strips: slice) -> None:
+            for strip in self.strips[strips]:
+                X = self.X[strip.place : strip.place + strip.last - strip.first]
+                cuts = [
+                    (k, slice(first[k] - strip.first, last[k] - strip.first))
+                    for k in range(strip.pieces.start, strip.pieces.stop)
+                ]
+                if len(matrix) == 1:
+                    z = X @ matrix[0, :, :d].T
+                    z = z + matrix[0, :, -1] if shape.fit_intercept else z
+                else:
+                    z = np.empty((len(X), shape.n_outputs))
+                    for k, own in cuts:
+                        b = group[k]
+                        np.matmul(X[own], matrix[b, :, :d].T, out=z[own])
+                        if shape.fit_intercept:
+                            z[own] += matrix[b, :, -1]
+                r = rows(slice(strip.first, strip.last), z)
+                across = r.T
+                for k, own in cuts:
+                    sums[k, :, :d] = across[:, own] @ X[own]
+                    if shape.fit_intercept:
+                        sums[k, :, -1] = r[own].sum(axis=0)
+
+        entries = int(self.sizes.sum()) * d
+        spread(read, parts(len(self.strips), entries))
+        return np.asarray(np.add.reduceat(sums, np.searchsorted(group, np.arange(self.n_groups)), axis=0)).reshape(
+            self.n_groups, -1
+        )
 
     def total(self, rows: Array) -> Array:
         if self.n_groups == 1:
@@ -240,12 +352,19 @@ class Grouped(Layout):
             out[:, k] = product.toarray() if sparse.issparse(product) else product
         return out
 
-    def _gram(self, weight: Array) -> Array:
+    def _gram(self, weight: Array, every: Codes | None = None) -> Array:
         width = self.coefficients.width
         out = np.empty((self.n_groups, width, width))
         for b, group in enumerate(self._spans):
-            out[b] = weighted_gram(self._view(group), weight[group[1] : group[2]], self.coefficients.fit_intercept)
+            X, own = self._view(group), weight[group[1] : group[2]]
+            if every is not None and every[b] > 1:
+                X, own = X[:: every[b]], own[:: every[b]]
+            out[b] = weighted_gram(X, own, self.coefficients.fit_intercept)
         return out
+
+    def thin_total(self, rows: Array, every: Codes) -> Array:
+        """Sum one row in so many of each group: (n,) -> (B,)."""
+        return np.array([rows[start:end:step].sum() for (_, start, end), step in zip(self._spans, every, strict=True)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,7 +394,7 @@ class Padded(Layout):
     def _gather(self, rows: Array) -> Array:
         return np.asarray(rows.reshape(*self.X.shape[:2], -1).transpose(0, 2, 1) @ self.X)
 
-    def _gram(self, weight: Array) -> Array:
+    def _gram(self, weight: Array, every: Codes | None = None) -> Array:
         n, length, d = self.X.shape
         width, with_intercept = self.coefficients.width, self.coefficients.fit_intercept
         weight, out = weight.reshape(n, length), np.empty((n, width, width))
@@ -362,7 +481,7 @@ class Shared(Layout):
             out[groups] = (rows[flat].reshape(n, m * outputs).T @ self._view(own)).reshape(m, outputs, -1)
         return out
 
-    def _gram(self, weight: Array) -> Array:
+    def _gram(self, weight: Array, every: Codes | None = None) -> Array:
         width = self.coefficients.width
         out = np.empty((self.n_groups, width, width))
         for own, groups, flat, shape in self._spans:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from counterpoise.contexts import Contexts
+from counterpoise.linalg import ArrayStack, Stack
 from counterpoise.losses import Loss
 from counterpoise.rows._base import Array, Codes, Mask
 from counterpoise.rows.layouts import Coefficients, Grouped, Layout, Padded
@@ -29,6 +30,18 @@ BATCH_ENTRIES = 1 << 21
 
 STRIP = 128
 """Rows of a context from which it is not padded."""
+
+_WIDE = 64
+"""Parameters from which a Hessian over all rows costs many looks at them."""
+
+_TELLING = 24
+"""Rows per parameter that tell a Hessian well enough to take steps with."""
+
+_NOISY = 2000
+"""Rows that tell how much their gradients vary, to a few per cent."""
+
+_AT_ONCE = 1 << 14
+"""Rows of which something is worked out at once, so that it stays in the cache (128 KB)."""
 
 _FEW = 16
 """Contexts for which padding does not pay, however short."""
@@ -147,13 +160,17 @@ class MemoryRows:
 
     def above_lowest(self, constant: float) -> float:
         """Return how far the mean loss of a constant prediction is above the lowest, on average over contexts."""
-        outputs = self.loss.n_outputs
-        shape = (len(self.target), outputs) if outputs > 1 else len(self.target)
-        rows, lowest = self.loss.value(self.target, np.full(shape, constant)), self.loss.lowest(self.target)
-        above = np.where(np.isfinite(lowest), rows - lowest, np.abs(rows))
-        # A perfect constant leaves nothing above the floor; rounding is then relative to the floor itself.
-        size = np.maximum(np.abs(rows), np.where(np.isfinite(lowest), np.abs(lowest), 0.0))
-        return float(self.weight @ (above + 1e-3 * size)) / self.n_contexts
+        outputs, total = self.loss.n_outputs, 0.0
+        for first in range(0, len(self.target), _AT_ONCE):
+            target, weight = self.target[first : first + _AT_ONCE], self.weight[first : first + _AT_ONCE]
+            shape = (len(target), outputs) if outputs > 1 else len(target)
+            rows, lowest = self.loss.value(target, np.full(shape, constant)), self.loss.lowest(target)
+            known = np.isfinite(lowest)
+            above = np.where(known, rows - lowest, np.abs(rows))
+            # A perfect constant leaves nothing above the floor; rounding is then relative to the floor itself.
+            size = np.maximum(np.abs(rows), np.where(known, np.abs(lowest), 0.0))
+            total += float(weight @ (above + 1e-3 * size))
+        return total / self.n_contexts
 
     def drift(self, direction: Array) -> Array:
         """Return how fast each risk of a hinged loss changes in the end along a direction."""
@@ -175,7 +192,27 @@ class MemoryRows:
 
     def at(self, theta: Array, expecting: Array | None = None) -> MemorySums:
         """Return sums at one theta, or at one for each context."""
-        return self.whole.at(theta)
+        sums, shape = self.whole.at(theta), self.coefficients
+        matrix = theta.reshape(-1, shape.width)
+        if theta.ndim == 1 and not matrix[:, : shape.n_features].any():
+            # A constant prediction, where references begin, does not need the features.
+            constant = matrix[:, -1] if shape.fit_intercept else np.zeros(shape.n_outputs)
+            each = np.tile(constant, (len(self.target), 1))
+            vars(sums)["predictions"] = each[:, 0] if shape.n_outputs == 1 else each
+        return sums
+
+    def known_at(self, theta: Array, values: Array, gradients: Array) -> MemorySums:
+        """Return sums at one theta that have been computed already, part by part."""
+        sums = self.whole.at(theta)
+        vars(sums).update(values=values, gradients=gradients)
+        return sums
+
+    def fill_predictions(self, sums: MemorySums, parts: list[tuple[Codes, Array]]) -> None:
+        """Let sums know the predictions of all rows, which parts have computed."""
+        predictions = np.empty((len(self.target), *parts[0][1].shape[1:]))
+        for contexts, own in parts:
+            predictions[self.places(contexts)] = own
+        vars(sums)["predictions"] = predictions
 
     def finish(self) -> None:
         """Nothing was kept."""
@@ -220,14 +257,25 @@ class MemoryRows:
             for first in range(0, len(same), step):
                 yield np.sort(same[first : first + step])
 
+    def batches(self, among: Mask) -> list[Codes]:
+        """Return some contexts in batches whose rows fit into the cache; a longer context is one of its own."""
+        contexts = np.flatnonzero(among)
+        entries = np.cumsum(self.sizes[contexts] * self.coefficients.n_features)
+        return [part for part in np.split(contexts, np.flatnonzero(np.diff(entries // BATCH_ENTRIES)) + 1) if part.size]
+
     def grouped(self, contexts: Codes) -> MemoryPart:
         """Return some contexts as they lie."""
         if len(contexts) == self.n_contexts:
             return self.whole
         layout = Grouped(self.X, self.coefficients, self.starts[contexts], self.sizes[contexts])
-        one = slice(self.starts[contexts[0]], self.starts[contexts[0] + 1])
-        rows: Any = one if len(contexts) == 1 else np.isin(self.owner, contexts)
+        rows = self.places(contexts)
         return MemoryPart(layout, self.target[rows], self.weight[rows], self.loss, self._reach_of_theta)
+
+    def places(self, contexts: Codes) -> slice | Mask:
+        """Return where the rows of some contexts are."""
+        if contexts[-1] - contexts[0] == len(contexts) - 1:
+            return slice(self.starts[contexts[0]], self.starts[contexts[-1] + 1])
+        return np.isin(self.owner, contexts)
 
     def padded(self, contexts: Codes) -> MemoryPart:
         """Return some contexts filled up to one length with rows of no weight."""
@@ -414,12 +462,40 @@ class MemorySums:
     @cached_property
     def values(self) -> Array:
         """Mean losses of contexts."""
+        if self._is_new and isinstance(self.part.layout, Grouped) and self.part.layout.is_read_in_strips:
+            return self._look(self.part.layout)[0]
         return self.part.layout.total(self.part.weight * self.losses)
 
     @cached_property
     def gradients(self) -> Array:
         """Their gradients."""
+        if self._is_new and isinstance(self.part.layout, Grouped) and self.part.layout.is_read_in_strips:
+            return self._look(self.part.layout)[1]
         return self.part.layout.gather(self.part.weight[:, None] * self.row_slopes)
+
+    @property
+    def _is_new(self) -> bool:
+        """Whether no row has been looked at here."""
+        return not self.cut and "predictions" not in vars(self)
+
+    def _look(self, layout: Grouped) -> tuple[Array, Array]:
+        """Return values and gradients by one pass over the rows, and keep what else it brings."""
+        target, weight, loss, known = self.part.target, self.part.weight, self.part.loss, vars(self)
+        n, outputs = len(weight), loss.n_outputs
+        predictions, slopes = np.empty((n, outputs)), np.empty((n, outputs))
+        weighted = np.empty(n)
+
+        def rows(flat: slice, z: Array) -> Array:
+            predictions[flat] = z
+            value, slope = loss.value_and_gradient(target[flat], z[:, 0] if outputs == 1 else z)
+            np.multiply(weight[flat], value, out=weighted[flat])
+            slopes[flat] = slope.reshape(z.shape)
+            return weight[flat, None] * slopes[flat]
+
+        known["gradients"] = layout.look(np.atleast_2d(self.theta), rows)
+        known["values"], known["row_slopes"] = layout.total(weighted), slopes
+        known["predictions"] = predictions[:, 0] if outputs == 1 else predictions
+        return known["values"], known["gradients"]
 
     @cached_property
     def sizes(self) -> Array:
@@ -441,11 +517,33 @@ class MemorySums:
         return self.part.layout.gram(_scaled(self.curvature, self.part.weight))
 
     @property
+    def rough_hessians(self) -> Stack | None:
+        """The same by as many rows as tell it well enough, where parameters are many; None where all are needed.
+
+        What some rows bend is part of what all of them do, and that part is certain.
+        """
+        layout, size = self.part.layout, self.part.coefficients.n_parameters
+        if size < _WIDE or not isinstance(layout, Grouped) or not layout.is_read_in_strips:
+            return None
+        every = np.maximum(layout.sizes // (_TELLING * size), 1)
+        if (every == 1).all():
+            return None
+        share = layout.thin_total(self.part.weight, every)
+        return ArrayStack(layout.gram(_scaled(self.curvature, self.part.weight), every) / share[:, None, None], share)
+
+    @property
     def moments(self) -> Array:
-        """The mean product of every context's row gradients, computed whenever it is asked for."""
-        slopes = self.row_slopes
+        """The mean product of every context's row gradients, computed whenever it is asked for.
+
+        Of a long context some rows tell it: what is asked for is how much noise there is, and more or less.
+        """
+        slopes, layout = self.row_slopes, self.part.layout
         squares = slopes[:, :, None] * slopes[:, None, :]
-        return self.part.layout.gram(_scaled(squares[:, 0, 0] if slopes.shape[1] == 1 else squares, self.part.weight))
+        scaled = _scaled(squares[:, 0, 0] if slopes.shape[1] == 1 else squares, self.part.weight)
+        if not isinstance(layout, Grouped) or not layout.is_read_in_strips:
+            return layout.gram(scaled)
+        every = np.maximum(layout.sizes // max(_NOISY, 4 * self.part.coefficients.n_parameters), 1)
+        return layout.gram(scaled, every) / layout.thin_total(self.part.weight, every)[:, None, None]
 
     def majorant(self, weights: Array) -> Array | None:
         """Return a matrix that lies above the Hessian of a mixture wherever theta is; None if none."""
@@ -493,6 +591,12 @@ class MemorySums:
         """Return how far the predictions of any row are from those elsewhere; with several outputs, their range."""
         change = self.predictions - other.predictions
         return float((np.abs(change) if change.ndim == 1 else np.ptp(change, axis=1)).max())
+
+    def moved_from(self, predictions: Array) -> Array:
+        """Return how far the predictions of any row of a context are from others; with several outputs, their range."""
+        change = self.predictions - predictions
+        far = np.abs(change) if change.ndim == 1 else np.ptp(change, axis=1)
+        return -self.part.layout.least(-far)
 
     def centred(self, weights: Array | None) -> MemorySums:
         """Return sums with the intercepts brought to their own minimum, of a mixture or of every context."""

@@ -18,6 +18,9 @@ _BLOCK_ENTRIES = 1 << 15
 LARGEST_BLOCK = 1 << 20
 """The same where a block has as many rows as columns."""
 
+_LONG_ROW = 1 << 10
+"""Entries of a row along which maxima are quick."""
+
 _FEW_COLUMNS = 24
 """Columns up to which a general product beats the one of a matrix by itself."""
 
@@ -98,11 +101,19 @@ def _dense_gram(X: Array, weight: Array) -> Array:
 
 def largest_entries(X: Array) -> Array:
     """Return the largest absolute value of each column, block by block."""
-    largest = np.zeros(X.shape[1])
-    step = max(1, _BLOCK_ENTRIES // max(X.shape[1], 1))
-    for first in range(0, len(X), step):
-        np.maximum(largest, np.abs(X[first : first + step]).max(axis=0), out=largest)
-    return largest
+    n, d = X.shape
+    if d == 0:
+        return np.zeros(0)
+    # Several rows side by side are one long row, along which maxima are taken many at a time.
+    side_by_side = max(1, _LONG_ROW // d) if X.flags.c_contiguous else 1
+    largest = np.zeros(side_by_side * d)
+    whole = n - n % side_by_side
+    wide = X[:whole].reshape(-1, side_by_side * d)
+    step = max(1, _BLOCK_ENTRIES // wide.shape[1])
+    for first in range(0, len(wide), step):
+        np.maximum(largest, np.abs(wide[first : first + step]).max(axis=0), out=largest)
+    largest = largest.reshape(side_by_side, d).max(axis=0)
+    return np.maximum(largest, np.abs(X[whole:]).max(axis=0, initial=0.0))
 
 
 def gathered(X: Any, order: NDArray[np.intp]) -> Any:

@@ -166,6 +166,11 @@ class PointWithConstants:
         """Return about how far below its value a lower bound will be."""
         return float(self.point.shortfall(gradient))
 
+    def is_proven_by(self, p: Array, curvature: Array) -> bool:
+        """Tell whether a matrix bounds the minimum of ``sum_c p_c risk_c`` without another look."""
+        own = self.oracle.own(p)
+        return bool(not own.any() or self.point.is_proven_by(own, curvature))
+
     def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
         """Bound the minimum of ``sum_c p_c risk_c`` from below."""
         own = self.oracle.own(p)

@@ -11,7 +11,7 @@ import numpy as np
 
 from counterpoise.contexts import Contexts
 from counterpoise.core.oracle._base import Array, BasePoint, Bounds
-from counterpoise.core.oracle.bounds import lower_bounds
+from counterpoise.core.oracle.bounds import lower_bounds, promised_at_most
 from counterpoise.linalg import ArrayStack, Stack, as_stack
 from counterpoise.losses import Loss
 from counterpoise.rows import Codes, Coefficients, Mask, MemoryRows, Part, Slopes, Sums
@@ -196,6 +196,7 @@ class LinearPoint(BasePoint):
     oracle: LinearOracle
     theta: Array
     _expecting: Array | None = field(default=None, repr=False)
+    _hessians: Stack | None = field(default=None, repr=False)
 
     def foresee(self, p: Array) -> None:
         """Let the look that brings the risks bring this mixture's Hessian too, where that saves a pass."""
@@ -225,9 +226,20 @@ class LinearPoint(BasePoint):
         matrix = self.sums.majorant(p)
         return None if matrix is None else self.oracle.ridge.added(matrix, float(p.sum()))
 
+    @classmethod
+    def known(cls, oracle: LinearOracle, sums: Any, hessians: Stack) -> LinearPoint:
+        """Return a point at which the rows have been looked at, and the Hessian of every context's risk is there."""
+        point = cls(oracle, sums.theta, _hessians=hessians)
+        vars(point)["sums"] = sums
+        return point
+
     def context_hessians(self) -> Stack:
-        """Return the Hessian of every context's risk."""
-        return self.oracle.ridge.added_to_each(as_stack(self.sums.hessians))
+        """Return the Hessian of every context's risk, or an estimate that knows how much of it is certain."""
+        if self._hessians is None:
+            sums: Any = self.sums
+            rough = sums.rough_hessians if self.oracle.rows.at_hand else None
+            self._hessians = self.oracle.ridge.added_to_each(as_stack(sums.hessians) if rough is None else rough)
+        return self._hessians
 
     def curvature_share(self, other: LinearPoint) -> float:
         """Return how much of any Hessian at the other point is certainly left at this one.
@@ -255,6 +267,11 @@ class LinearPoint(BasePoint):
         if self.oracle.forms_hessian or self.oracle.alpha == 0.0:
             return 0.0
         return float(np.sum(np.square(gradient * self.oracle.coefficients.penalised)) / (2.0 * self.oracle.alpha))
+
+    def is_proven_by(self, p: Array, curvature: Array) -> bool:
+        """Tell whether a matrix below the Hessian of ``sum_c p_c risk_c`` bounds its minimum without another look."""
+        mixture = Mixture(self.oracle, self.sums, p)
+        return bool(np.isfinite(promised_at_most(mixture, mixture.gradient, ArrayStack(curvature[None])))[0])
 
     def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
         """Bound the minimum of ``sum_c p_c risk_c`` from below, by what is known here."""
@@ -397,10 +414,13 @@ class EachContext:
         """Its Hessian."""
         return self.ridge.added_to_each(as_stack(self.sums.hessians))
 
-    @property
+    @cached_property
     def rough_hessian(self) -> Stack:
-        """Its Hessian by products as quick as rows elsewhere allow; the stack knows how far off it may be."""
-        rough = self.ridge.added_to_each(self.sums.rough_hessians)
+        """Its Hessian by fewer rows, or by quicker products where rows are elsewhere; the stack knows what is certain."""
+        known = self.sums.rough_hessians
+        if known is None:
+            return self.hessian
+        rough = self.ridge.added_to_each(known)
         return rough if rough.are_accurate() else self.hessian
 
     @property

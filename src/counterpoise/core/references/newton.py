@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,6 +31,9 @@ _PATIENCE = 12
 _DONE = 1e-3
 """Share of what contexts are to come to, from which on they move no more."""
 
+_LITTLE = 1e-2
+"""Share of a Hessian that is too little for a proof: the steps that it asks for cost more than another Hessian."""
+
 _POOR = 0.3
 """Share of the squared Newton decrement that may be left by a step with a Hessian that serves."""
 
@@ -55,8 +59,8 @@ class Curvature(Protocol):
     def direction(self, at: EachContext) -> Array:
         """Return Newton directions, of shape (B, P)."""
 
-    def share(self, at: EachContext) -> Array:
-        """Return how much of each Hessian that is known is certainly left here."""
+    def share(self, at: EachContext, ready: Mask) -> Array:
+        """Return how much of each Hessian that is known is certainly left here; some contexts are to be proven."""
 
     def bounds(self, at: EachContext, ready: Mask, share: Array) -> Array:
         """Bound the minima of some contexts from below."""
@@ -110,7 +114,7 @@ def minimise(
         patient = policy.waits and n_iter < _PATIENCE
         if patient and not (-0.5 * slope <= accuracy).all():
             ready[:] = False
-        if ready.any() and ((share := policy.share(at)) > 0.0).any():
+        if ready.any() and ((share := policy.share(at, ready)) > 0.0).any():
             enough = -0.5 * slope <= share * accuracy
             ready &= (enough | (n_iter == _MAX_ITER - 1)) & (enough.all() | (not patient))
             if ready.any():
@@ -156,7 +160,7 @@ class Fresh:
         """Return Newton directions."""
         return -at.hessian.solve(at.gradient)
 
-    def share(self, at: EachContext) -> Array:
+    def share(self, at: EachContext, ready: Mask) -> Array:
         """All of it is left: it is the one here."""
         return np.ones(len(at.theta))
 
@@ -210,7 +214,7 @@ class Near:
     def _direction(gradient: Array, inverse: Array) -> Array:
         return -(inverse @ gradient[:, :, None])[:, :, 0]
 
-    def share(self, at: EachContext) -> Array:
+    def share(self, at: EachContext, ready: Mask) -> Array:
         """Take the Hessian for the one here."""
         return np.ones(len(at.theta))
 
@@ -235,73 +239,91 @@ class Near:
 
 
 class Kept:
-    """One Hessian of one context of many rows, for which it costs several gradients: it is kept while it serves.
+    """Hessians of contexts where they begin: they cost several gradients, and each is kept while it serves.
 
-    Steps correct it by what gradients have shown since (BFGS); and a share of it, known from how far predictions have
-    moved, is below the Hessian wherever the proof is given.
+    Steps correct them by what gradients have shown since (BFGS); a context for which its own has ceased to serve gets a
+    new one. A share of each, known from how far the predictions of its rows have moved, is below the Hessian wherever
+    a proof is given.
 
     Parameters
     ----------
-    alike : ndarray of shape (P, P)
-        The inverse of a Hessian that may be like this one: with it the first step is taken, so that the context's own
-        Hessian is that of a better point.
+    at : EachContext
+        The contexts, where they begin.
+    hessian : Stack
+        Their Hessians there, or estimates that know how much of them is certain.
     """
 
     is_thrifty = True
     polishes = False
     waits = False
 
-    def __init__(self, alike: Array) -> None:
-        self.alike: Array | None = alike
-        self.inverse: Array | None = None
-        self.before = np.inf
+    def __init__(self, at: EachContext, hessian: Stack) -> None:
+        self.part: Any = at.part
+        self.base = at.sums.predictions
+        self.hessian, self.inverse = hessian, hessian.inverse()
+        self.before = np.full(len(hessian), np.inf)
+        self.shown: list[tuple[Array, Array]] = []
 
     def direction(self, at: EachContext) -> Array:
-        """Return the direction; with a new Hessian where the last one has ceased to serve."""
-        if self.alike is not None:
-            return -at.gradient @ self.alike
-        if self.inverse is not None:
-            direction = -at.gradient @ self.inverse
-            self.promised = -0.5 * float(at.gradient[0] @ direction[0])
-            if self.promised <= _POOR * self.before:
-                return direction
-        self.hessian, self.base, self.before = at.hessian, at.sums, np.inf
-        self.inverse = np.asarray(self.hessian.inverse())[0]
-        direction = -at.gradient @ self.inverse
-        self.promised = -0.5 * float(at.gradient[0] @ direction[0])
+        """Return directions; with a new Hessian where the last one has ceased to serve."""
+        direction = self._direction(at)
+        poor = ~(self.promised <= _POOR * self.before)
+        return self._direction(at) if poor.any() and self._renew(at, poor) else direction
+
+    def _direction(self, at: EachContext) -> Array:
+        direction = -_two_loops(self.inverse.product, self.shown, at.gradient)
+        self.promised = -0.5 * np.einsum("bd,bd->b", at.gradient, direction)
         return direction
 
-    def share(self, at: EachContext) -> Array:
-        """Return how much of the Hessian is certainly left here; nothing as long as there is none."""
-        if self.alike is not None:
-            return np.zeros(1)
+    def _renew(self, at: EachContext, which: Mask) -> bool:
+        """Take the Hessians of some contexts from here on; tell whether any of them is another one."""
+        rows = self.part.layout.each(which)
+        here = at.sums.predictions[rows]
+        if np.array_equal(here, self.base[rows]):
+            return False
+        some = at if which.all() else at.subset(which)
+        self.hessian = self.hessian.replaced(which, some.rough_hessian)
+        self.inverse = self.inverse.replaced(which, self.hessian[which].inverse())
+        self.base = self.base.copy()
+        self.base[rows] = here
+        self.before[which] = np.inf
+        # What gradients have shown is about the old ones.
+        self.shown = [(np.where(which[:, None], 0.0, change), bend) for change, bend in self.shown]
+        return True
+
+    def share(self, at: EachContext, ready: Mask) -> Array:
+        """Return how much of each Hessian is certainly left here; with a new one for those of which too little is."""
+        left = self._left(at)
+        little = ready & (left < _LITTLE)
+        left = self._left(at) if little.any() and self._renew(at, little) else left
+        return left * self.hessian.certain
+
+    def _left(self, at: EachContext) -> Array:
+        """Return how much of the curvature of each Hessian's rows is certainly left here."""
         third_order = at.loss.third_order
         assert third_order is not None
-        return np.exp(-third_order * np.array([at.sums.moved(self.base)]))
+        return np.exp(-third_order * at.sums.moved_from(self.base))
 
     def bounds(self, at: EachContext, ready: Mask, share: Array) -> Array:
-        """Bound the minimum from below."""
-        return at.bounds(self.hessian.scaled(share))
+        """Bound the minima of some contexts from below."""
+        some = at if ready.all() else at.subset(ready)
+        return some.bounds(self.hessian[ready].scaled(share[ready]))
 
     def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
-        """Take the step; where it leads uphill, a shorter one."""
-        there = at.at(at.theta + direction)
-        moved = np.ones(1, dtype=bool)
-        if self.alike is not None:
-            self.alike = None
-            return (there if there.value[0] < at.value[0] else at), moved
-        if not _have_flattened(there, direction, np.array([self.promised])).all():
-            there, moved = _line_search(at, direction, slope)
-            if not moved.all():
-                return at, moved
-        change, bend = there.theta[0] - at.theta[0], there.gradient[0] - at.gradient[0]
-        assert self.inverse is not None
-        self.inverse, self.before = _corrected(self.inverse[None], change[None], bend[None])[0], self.promised
+        """Take the steps; where one leads uphill, shorter ones."""
+        there, moved = _line_search(at, direction, slope)
+        self.shown.append((there.theta - at.theta, there.gradient - at.gradient))
+        self.before = self.promised
         return there, moved
 
     def subset(self, keep: Mask) -> Kept:
-        """Go on with the only context there is."""
-        return self
+        """Go on with some of the contexts."""
+        some = object.__new__(Kept)
+        some.part, some.base = self.part.subset(keep), self.base[self.part.layout.each(keep)]
+        some.hessian, some.inverse = self.hessian[keep], self.inverse[keep]
+        some.before, some.promised = self.before[keep], self.promised[keep]
+        some.shown = [(change[keep], bend[keep]) for change, bend in self.shown]
+        return some
 
 
 class Lazy:
@@ -329,7 +351,7 @@ class Lazy:
     def direction(self, at: EachContext) -> Array:
         """Return directions; with new Hessians where those that are kept would take more steps than these cost."""
         if self.hessian is not None:
-            direction = -_two_loops(self.hessian, self.shown, at.gradient)
+            direction = -_two_loops(self.hessian.solve, self.shown, at.gradient)
             self.promised = -0.5 * np.einsum("bd,bd->b", at.gradient, direction)
             if self._steps_left() <= _WORTH:
                 return direction
@@ -352,7 +374,7 @@ class Lazy:
         # Nothing is known of the rate before the second step.
         return float(np.max(np.where(np.isfinite(self.before), left, 0.0), initial=0.0))
 
-    def share(self, at: EachContext) -> Array:
+    def share(self, at: EachContext, ready: Mask) -> Array:
         """Return how much of each Hessian is certainly left here."""
         third_order = at.loss.third_order
         assert third_order is not None
@@ -401,7 +423,7 @@ class Lazy:
         return some
 
 
-def _two_loops(hessian: Stack, shown: list[tuple[Array, Array]], gradient: Array) -> Array:
+def _two_loops(solve: Callable[[Array], Array], shown: list[tuple[Array, Array]], gradient: Array) -> Array:
     """Solve with Hessians that are corrected by moves and how these changed the gradients (BFGS, by two loops)."""
     passed: list[tuple[Array, Array, Array, Array]] = []
     for change, bend in reversed(shown):
@@ -411,7 +433,7 @@ def _two_loops(hessian: Stack, shown: list[tuple[Array, Array]], gradient: Array
         size = over * np.einsum("bd,bd->b", change, gradient)
         gradient = gradient - size[:, None] * bend
         passed.append((change, bend, over, size))
-    step = hessian.solve(gradient)
+    step = solve(gradient)
     for change, bend, over, size in reversed(passed):
         step = step + (size - over * np.einsum("bd,bd->b", bend, step))[:, None] * change
     return step

@@ -17,7 +17,7 @@ import numpy as np
 from counterpoise.core.oracle._base import Array
 from counterpoise.core.oracle.linear import EachContext, LinearOracle, LinearPoint
 from counterpoise.core.references.specialists import Specialists, too_large_to_join
-from counterpoise.linalg import as_stack, positive_solver
+from counterpoise.linalg import Stack, as_stack, positive_solver
 from counterpoise.rows import Codes
 from counterpoise.rows.blocks import in_memory
 from counterpoise.rows.hinged import LeastSquares
@@ -118,6 +118,8 @@ def measure_optimism(
     shares, rows = counts / counts.sum(), counts if rows is None else rows
     if too_large_to_join(oracle).any() or (oracle.loss.is_hinged and oracle.loss.softness == 0.0):
         return _by_size(oracle, specialists, shares, rows)
+    known = specialists.begin
+    begin = begin if known is None else known.theta
     theta = _parabolas(oracle, specialists.theta, shares) if begin is None else begin
     values, above, noise = (np.empty(oracle.n_contexts) for _ in range(3))
     gradients, total = np.empty((oracle.n_contexts, oracle.n_parameters)), np.zeros((oracle.n_parameters,) * 2)
@@ -125,9 +127,10 @@ def measure_optimism(
     kept = oracle.n_contexts * oracle.n_parameters**2 <= _MOST_ENTRIES
     for contexts, make in oracle.rows.parts():
         at = EachContext(make(), oracle.alpha, np.tile(theta, (len(contexts), 1)))
-        values[contexts], gradients[contexts], hessians = at.value, at.gradient, at.hessian
-        above[contexts] = at.above
-        noise[contexts] = _noise(at) / rows[contexts]
+        some = np.isin(np.arange(oracle.n_contexts), contexts)
+        hessians = at.hessian if known is None else known.context_hessians()[some]
+        values[contexts], gradients[contexts], above[contexts] = at.value, at.gradient, at.above
+        noise[contexts] = _noise(at, hessians) / rows[contexts]
         total += hessians.mixed(shares[contexts])
         places.append((contexts, hessians if kept else None))
     if kept:
@@ -160,9 +163,9 @@ def _of_few_rows(noise: Array, excess: Array, rows: Array) -> Array:
     return np.where(rows < 2.0, np.maximum(noise, excess), noise)
 
 
-def _noise(at: EachContext) -> Array:
+def _noise(at: EachContext, hessians: Stack) -> Array:
     """Return the expected gain of a fit to noise in each context, times its rows."""
-    hessians, moments, mean = at.hessian, as_stack(at.sums.moments), at.sums.gradients
+    moments, mean = as_stack(at.sums.moments), at.sums.gradients
     inverse = hessians.inverse()
     # The variance of the slopes over what the curvature says it is: 1 for a likelihood that holds.
     ridge, size = at.alpha * at.penalised, 1.0 / np.maximum(at.reach, 1e-300) ** 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,24 +18,31 @@ from counterpoise.core.references.kinked import Programs, solve_programs
 from counterpoise.core.references.newton import Kept, Lazy, minimise
 from counterpoise.core.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver, TruncatedNewton
 from counterpoise.core.solvers.interior_point import rough_erm
-from counterpoise.linalg import pseudo_inverse, solve_stack
+from counterpoise.linalg import ArrayStack, Stack, solve_stack
 from counterpoise.rows import Codes, Coefficients
 from counterpoise.rows.blocks import in_memory
+from counterpoise.rows.layouts import Grouped
 from counterpoise.rows.memory import BATCH_ENTRIES, MemoryPart
 from counterpoise.sets import KLBall
-from counterpoise.threads import one_thread, spread
+from counterpoise.threads import spread
 
-MANY_ROWS = 400_000
-"""Rows from which a first answer is sought with a part of them."""
+SKETCHED = 10_000
+"""Rows of which a first answer is sought, where there are at least twice as many."""
+
+_SKETCHED_ENTRIES = 1 << 19
+"""Entries of them, where parameters are many."""
+
+_PER_PARAMETER = 15
+"""Rows for each parameter, at the least."""
 
 LONG = 512
 """Rows of a context from which its Hessian may be kept."""
 
-THINNED = 10
-"""One row in so many, where a part of the rows is taken."""
-
 _CLOSE = 0.1
 """Share of the accuracy asked for, as a goal of steps whose Hessians are kept: less than all of them is certain."""
+
+MOST_ENTRIES = 1 << 25
+"""Entries of all contexts' Hessians together, up to which they are kept (256 MB)."""
 
 Found = tuple[Array, Array, Array]
 """Least risks, their lower bounds, and where they are reached."""
@@ -50,10 +57,14 @@ class Specialists:
     risks : ReferenceRisks
         What each reaches in its own context.
     theta : ndarray of shape (n_contexts, n_parameters)
+    begin : LinearPoint, optional
+        Where all of them began, with the Hessian of every context's risk: about the best parameters for all rows. None
+        where they did not begin at one point, or Hessians are too large to be kept.
     """
 
     risks: ReferenceRisks
     theta: Array
+    begin: LinearPoint | None = None
 
 
 def reference_risks(oracle: LinearOracle, tol: float, sketch: LinearPoint | None = None) -> ReferenceRisks:
@@ -84,16 +95,23 @@ def fit_specialists(oracle: LinearOracle, tol: float, begin: LinearPoint | Array
     if joined.size:
         some = oracle if joined.size == oracle.n_contexts else oracle.subset(joined)
         own = begin[joined] if isinstance(begin, np.ndarray) else begin
-        upper[joined], lower[joined], theta[joined] = _solve_together(some, tol, own)
-    return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), theta)
+        begun = _Beginning.of(some, own) if not alone.any() else None
+        upper[joined], lower[joined], theta[joined] = _solve_together(some, tol, own, begun)
+    common = begun.point if joined.size and begun is not None else None
+    return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), theta, common)
 
 
-def _solve_together(oracle: LinearOracle, tol: float, begin: LinearPoint | Array | None) -> Found:
+def _solve_together(
+    oracle: LinearOracle, tol: float, begin: LinearPoint | Array | None, begun: _Beginning | None
+) -> Found:
     """Minimise risks part by part; once more where the references themselves have to set the scale."""
     floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, 0.0)
     flat = oracle.at(oracle.start())
     scale = max(float(np.mean(np.abs(flat.risks - floor))), 1e-3 * oracle.typical_risk)
-    upper, lower, theta = (_kinked if oracle.loss.is_hinged else _smooth)(flat, tol, scale, begin)
+    if oracle.loss.is_hinged:
+        upper, lower, theta = _kinked(flat, tol, scale, begin)
+    else:
+        upper, lower, theta = _smooth(flat, tol, scale, begin, begun)
     reached = max(float(np.mean(np.abs(upper - floor))), 1e-3 * oracle.typical_risk)
     # Data that every context fits (nearly) perfectly. No accuracy is finer than that of a hundredth of the scale.
     lacking = upper - lower > 1e-2 * tol * reached
@@ -117,7 +135,9 @@ def sketched(oracle: LinearOracle, counts: Array) -> LinearPoint | None:
     if not (oracle.rows.knows_predictions and oracle.forms_hessian) or oracle.loss.is_hinged:
         return None
     rows = oracle.rows
-    some = replace(oracle, rows=rows.thinned(THINNED)) if rows.n_rows >= MANY_ROWS else oracle
+    few = min(SKETCHED, _SKETCHED_ENTRIES // oracle.n_parameters)
+    every = rows.n_rows // max(few, _PER_PARAMETER * oracle.n_parameters) if rows.at_hand else 1
+    some = replace(oracle, rows=rows.thinned(every)) if every > 1 else oracle
     nothing = ReferenceRisks.exactly(np.zeros(len(counts)))
     point = rough_erm(RobustObjective(some, KLBall(counts / counts.sum(), 0.0), nothing), some.start())
     assert isinstance(point, LinearPoint)
@@ -135,8 +155,47 @@ def _kinked(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
     return _in_order(found)
 
 
-def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
-    """Minimise every risk by Newton steps, part by part: the longest contexts one by one.
+@dataclass(eq=False)
+class _Beginning:
+    """What parts have found where all contexts begin: every risk to second order, at the price of a few copies."""
+
+    oracle: LinearOracle
+    theta: Array
+    parts: list[tuple[Codes, EachContext, Stack]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, oracle: LinearOracle, begin: Any) -> _Beginning | None:
+        """Return nothing yet; None where it could not be used, or kept."""
+        if not isinstance(begin, LinearPoint) or oracle.loss.third_order is None or not oracle.rows.at_hand:
+            return None
+        kept = oracle.n_contexts * oracle.n_parameters**2 <= MOST_ENTRIES
+        return cls(oracle, begin.theta) if kept else None
+
+    def add(self, contexts: Codes, there: EachContext, hessian: Stack) -> None:
+        """Take what is known of some contexts."""
+        self.parts.append((contexts, there, hessian))
+
+    @property
+    def point(self) -> LinearPoint | None:
+        """The point, once all parts are there."""
+        rows, shape = self.oracle.rows, self.oracle.coefficients
+        if sum(len(contexts) for contexts, _, _ in self.parts) < rows.n_contexts:
+            return None
+        n, size = rows.n_contexts, shape.n_parameters
+        values, certain, gradients = np.empty(n), np.empty(n), np.empty((n, size))
+        matrices = np.empty((n, size, size))
+        for contexts, there, hessian in self.parts:
+            values[contexts], gradients[contexts] = there.sums.values, there.sums.gradients
+            matrices[contexts], certain[contexts] = np.asarray(hessian), hessian.certain
+        sums = rows.known_at(self.theta, values, gradients)
+        places: list[Any] = [there.part for _, there, _ in self.parts]
+        if all(isinstance(part.layout, Grouped) for part in places):
+            rows.fill_predictions(sums, [(contexts, there.sums.predictions) for contexts, there, _ in self.parts])
+        return LinearPoint.known(self.oracle, sums, ArrayStack(matrices, certain))
+
+
+def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any, begun: _Beginning | None = None) -> Found:
+    """Minimise every risk by Newton steps, part by part: long contexts with Hessians that are kept.
 
     They begin at a point that all share (a LinearPoint), or at parameters of their own (an array), or at a constant
     prediction (``flat``) where that is better.
@@ -150,22 +209,23 @@ def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
             return EachContext(part, oracle.alpha, own)
         theta = np.tile(sketch.theta, (len(contexts), 1)) if sketch is not None else begin[contexts]
         there = EachContext(part, oracle.alpha, theta)
+        if begun is not None:
+            begun.add(contexts, there, there.rough_hessian)
         better = there.value < flat.risks[contexts] if sketch is not None else np.ones(len(own), dtype=bool)
         return there if better.all() else there.at(np.where(better[:, None], theta, own))
 
     longest = np.zeros(oracle.n_contexts, dtype=bool)
     found: list[tuple[Codes, Found]] = []
-    if sketch is not None and rows.at_hand and len(rows.target) >= MANY_ROWS and not sparse.issparse(rows.X):
+    if sketch is not None and rows.at_hand and not sparse.issparse(rows.X):
         longest = (rows.sizes >= max(LONG, 4 * oracle.n_parameters)) & (oracle.loss.third_order is not None)
     if sketch is not None and longest.any():
-        alike = pseudo_inverse(sketch.hessian(rows.sizes / rows.sizes.sum())[None])[0]
-        # Each step is too short for threads. A twentieth of what is asked of the fit will do, where more is a look at
-        # many rows.
-        with one_thread():
-            found += [
-                (k, minimise(at(k, rows.grouped(k)), 5.0 * tol, scale, Kept(alike)))
-                for k in np.flatnonzero(longest)[:, None]
-            ]
+
+        def keep(contexts: Codes) -> tuple[Codes, Found]:
+            begin = at(contexts, rows.grouped(contexts))
+            # A twentieth of what is asked of the fit will do, where more is a look at many rows.
+            return contexts, minimise(begin, 5.0 * tol, scale, Kept(begin, begin.rough_hessian))
+
+        found += spread(keep, rows.batches(longest))
 
     def solve(chosen: tuple[Codes, Any]) -> tuple[Codes, Found]:
         contexts, make = chosen

@@ -52,6 +52,8 @@ class Solution:
     n_iter : int
     risks, scores : ndarray of shape (n_contexts,)
         Risks at theta, and risks less references.
+    gradients : ndarray of shape (n_contexts, n_parameters), optional
+        Gradients of the risks at theta, where the solver knows them.
     """
 
     theta: Array
@@ -62,6 +64,7 @@ class Solution:
     n_iter: int
     risks: Array
     scores: Array
+    gradients: Array | None = None
 
     @classmethod
     def of(
