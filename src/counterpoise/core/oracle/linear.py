@@ -416,7 +416,7 @@ class EachContext:
 
     @cached_property
     def rough_hessian(self) -> Stack:
-        """Its Hessian by fewer rows, or by quicker products where rows are elsewhere; the stack knows what is certain."""
+        """Its Hessian by some rows, or by quick products where rows are elsewhere; the stack knows what is certain."""
         known = self.sums.rough_hessians
         if known is None:
             return self.hessian

@@ -34,7 +34,7 @@ _DONE = 1e-3
 _LITTLE = 1e-2
 """Share of a Hessian that is too little for a proof: the steps that it asks for cost more than another Hessian."""
 
-_POOR = 0.3
+_POOR = 0.6
 """Share of the squared Newton decrement that may be left by a step with a Hessian that serves."""
 
 

@@ -29,7 +29,7 @@ from counterpoise.threads import spread
 SKETCHED = 10_000
 """Rows of which a first answer is sought, where there are at least twice as many."""
 
-_SKETCHED_ENTRIES = 1 << 19
+_SKETCHED_ENTRIES = 1 << 18
 """Entries of them, where parameters are many."""
 
 _PER_PARAMETER = 15
@@ -209,9 +209,9 @@ def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any, begun: _Beg
             return EachContext(part, oracle.alpha, own)
         theta = np.tile(sketch.theta, (len(contexts), 1)) if sketch is not None else begin[contexts]
         there = EachContext(part, oracle.alpha, theta)
+        better = there.value < flat.risks[contexts] if sketch is not None else np.ones(len(own), dtype=bool)
         if begun is not None:
             begun.add(contexts, there, there.rough_hessian)
-        better = there.value < flat.risks[contexts] if sketch is not None else np.ones(len(own), dtype=bool)
         return there if better.all() else there.at(np.where(better[:, None], theta, own))
 
     longest = np.zeros(oracle.n_contexts, dtype=bool)
@@ -221,9 +221,13 @@ def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any, begun: _Beg
     if sketch is not None and longest.any():
 
         def keep(contexts: Codes) -> tuple[Codes, Found]:
-            begin = at(contexts, rows.grouped(contexts))
+            there = EachContext(rows.grouped(contexts), oracle.alpha, np.tile(sketch.theta, (len(contexts), 1)))
+            # The look that brings values and gradients comes first: it reads the rows once for both.
+            known = there.value is not None and there.rough_hessian
+            if begun is not None:
+                begun.add(contexts, there, known)
             # A twentieth of what is asked of the fit will do, where more is a look at many rows.
-            return contexts, minimise(begin, 5.0 * tol, scale, Kept(begin, begin.rough_hessian))
+            return contexts, minimise(there, 5.0 * tol, scale, Kept(there, known))
 
         found += spread(keep, rows.batches(longest))
 
