@@ -88,7 +88,7 @@ def test_size_and_offset_of_the_scores_do_not_matter(problem, exponent, offset):
 def test_sensitivity_is_the_derivative_of_the_least_favourable_distribution(problem):
     ball, scores = problem
     worst = ball.worst_case(scores)
-    matrix = ball.sensitivity(worst, scores)
+    matrix = np.asarray(ball.sensitivity(worst, scores))
     if matrix is None:
         assert worst.multiplier == 0.0 or (worst.distribution > 0).sum() == 1
         return

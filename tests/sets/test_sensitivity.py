@@ -26,7 +26,8 @@ def smooth_problems(draw):
 
 
 def sensitivity(ball, scores):
-    return ball.sensitivity(ball.worst_case(scores), scores)
+    found = ball.sensitivity(ball.worst_case(scores), scores)
+    return None if found is None else np.asarray(found)
 
 
 def central_differences(function, scores, size):

@@ -179,6 +179,6 @@ def _newton(objective: RobustObjective, ball: ContextSet, accuracy: float) -> tu
         bend = ball.sensitivity(worst, objective.scores(point))
         if bend is None:
             return None
-        step = positive_solver(hessian + jacobian.T @ bend @ jacobian)(gradient)
+        step = positive_solver(hessian + bend.form(jacobian))(gradient)
         point = objective.oracle.at(point.theta - step)
     return None

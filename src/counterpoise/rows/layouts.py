@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from counterpoise.rows.products import LARGEST_BLOCK, some_rows, weighted_gram
+from counterpoise.rows.products import LARGEST_BLOCK, short_grams, some_rows, weighted_gram
 from counterpoise.threads import WORTHWHILE, parts, spread
 
 Array = NDArray[np.float64]
@@ -24,6 +24,9 @@ _MANY_ROWS = 64
 
 _LONG = 512
 """Rows of a padded group from which its Gram product is taken alone, in pieces that stay in the cache."""
+
+_SHORT = 2048
+"""Rows of a group up to which its Gram product is so short that groups next to each other share what surrounds it."""
 
 _STRIP_ENTRIES = 1 << 18
 """Entries of X that are read twice in a row, the second time from the cache (2 MB)."""
@@ -222,10 +225,15 @@ class Grouped(Layout):
         """Whether groups are dense and long enough to be read strip by strip."""
         return self._goes_one_by_one and not sparse.issparse(self.X)
 
+    @property
+    def _longest_strip(self) -> int:
+        """Rows of a strip, at most."""
+        return max(_SHORTEST_STRIP, _STRIP_ENTRIES // max(self.coefficients.n_features, 1))
+
     @cached_property
     def _pieces(self) -> tuple[Codes, Codes, Codes]:
         """The group of each piece that strips cut groups into, and where it begins and ends in the flat sequence."""
-        longest = max(_SHORTEST_STRIP, _STRIP_ENTRIES // max(self.coefficients.n_features, 1))
+        longest = self._longest_strip
         n_pieces = -(-self.sizes // longest)
         group = np.repeat(np.arange(self.n_groups), n_pieces)
         place = np.arange(len(group)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
@@ -235,8 +243,7 @@ class Grouped(Layout):
     @cached_property
     def strips(self) -> list[Strip]:
         """All rows, in strips that stay in the cache: a piece of a long group, or several short ones."""
-        longest = max(_SHORTEST_STRIP, _STRIP_ENTRIES // max(self.coefficients.n_features, 1))
-        group, first, last = self._pieces
+        longest, (group, first, last) = self._longest_strip, self._pieces
         # Groups of a subset need not follow each other in X.
         shift = self.first[group] - self._starts[group]
         strips: list[Strip] = []
@@ -285,8 +292,8 @@ class Grouped(Layout):
                 across = r.T
                 for k, own in cuts:
                     sums[k, :, :d] = across[:, own] @ X[own]
-                    if shape.fit_intercept:
-                        sums[k, :, -1] = r[own].sum(axis=0)
+                if shape.fit_intercept:
+                    sums[strip.pieces, :, -1] = np.add.reduceat(r, first[strip.pieces] - strip.first, axis=0)
 
         entries = int(self.sizes.sum()) * d
         spread(read, parts(len(self.strips), entries))
@@ -353,13 +360,24 @@ class Grouped(Layout):
         return out
 
     def _gram(self, weight: Array, every: Codes | None = None) -> Array:
-        width = self.coefficients.width
+        width, with_intercept = self.coefficients.width, self.coefficients.fit_intercept
         out = np.empty((self.n_groups, width, width))
-        for b, group in enumerate(self._spans):
+        short = (
+            self.sizes <= _SHORT if every is None and self.is_read_in_strips else np.zeros(self.n_groups, dtype=bool)
+        )
+        for strip in self.strips if short.any() else ():
+            groups, begin = self._pieces[0][strip.pieces], self._pieces[1][strip.pieces] - strip.first
+            if short[groups].all():
+                X = self.X[strip.place : strip.place + strip.last - strip.first]
+                short_grams(X, weight[strip.first : strip.last], groups, begin, with_intercept, out)
+            else:
+                short[groups] = False
+        for b in np.flatnonzero(~short):
+            group = self._spans[b]
             X, own = self._view(group), weight[group[1] : group[2]]
             if every is not None and every[b] > 1:
                 X, own = X[:: every[b]], own[:: every[b]]
-            out[b] = weighted_gram(X, own, self.coefficients.fit_intercept)
+            out[b] = weighted_gram(X, own, with_intercept)
         return out
 
     def thin_total(self, rows: Array, every: Codes) -> Array:

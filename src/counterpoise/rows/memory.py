@@ -207,11 +207,14 @@ class MemoryRows:
         vars(sums).update(values=values, gradients=gradients)
         return sums
 
-    def fill_predictions(self, sums: MemorySums, parts: list[tuple[Codes, Array]]) -> None:
-        """Let sums know the predictions of all rows, which parts have computed."""
-        predictions = np.empty((len(self.target), *parts[0][1].shape[1:]))
+    def fill_predictions(self, sums: MemorySums, parts: list[tuple[Codes, MemorySums]]) -> None:
+        """Let sums know the predictions of all rows, which those of parts do."""
+        predictions = np.empty((len(self.target), *parts[0][1].predictions.shape[1:]))
         for contexts, own in parts:
-            predictions[self.places(contexts)] = own
+            found = own.predictions
+            if isinstance(own.part.layout, Padded):
+                found = found[(np.arange(own.part.layout.X.shape[1]) < self.sizes[contexts][:, None]).ravel()]
+            predictions[self.places(contexts)] = found
         vars(sums)["predictions"] = predictions
 
     def finish(self) -> None:

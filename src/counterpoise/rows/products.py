@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ LARGEST_BLOCK = 1 << 20
 _LONG_ROW = 1 << 10
 """Entries of a row along which maxima are quick."""
 
-_FEW_COLUMNS = 24
+FEW_COLUMNS = 24
 """Columns up to which a general product beats the one of a matrix by itself."""
 
 
@@ -79,13 +80,33 @@ def weighted_gram(X: Any, weight: Array, with_intercept: bool) -> Array:
     return gram
 
 
+def short_grams(
+    X: Array, weight: Array, groups: NDArray[np.intp], begin: NDArray[np.intp], with_intercept: bool, out: Array
+) -> None:
+    """Write ``X' diag(weight) X`` of groups that follow each other, as :func:`weighted_gram` returns it.
+
+    Parameters
+    ----------
+    groups, begin : ndarray of int
+        The place of each in ``out``, and where it begins in X.
+    out : ndarray of shape (n, width, width)
+    """
+    n, d = X.shape
+    scaled = X * weight[:, None]
+    for group, (first, last) in zip(groups.tolist(), pairwise([*begin.tolist(), n]), strict=True):
+        np.matmul(X[first:last].T, scaled[first:last], out=out[group, :d, :d])
+    if with_intercept:
+        out[groups, d, :d] = out[groups, :d, d] = np.add.reduceat(scaled, begin, axis=0)
+        out[groups, d, d] = np.add.reduceat(weight, begin)
+
+
 def _dense_gram(X: Array, weight: Array) -> Array:
     """Return ``X' diag(weight) X``, block by block."""
     n, d = X.shape
     # Fewer rows than columns would cost more in sums of products than they save.
     step = max(1, min(max(_BLOCK_ENTRIES // max(d, 1), d), LARGEST_BLOCK // max(d, 1)))
     # A matrix by itself, transposed, is half the work, if not where columns are few.
-    root = np.sqrt(weight) if d > _FEW_COLUMNS and n and weight.min() >= 0.0 else None
+    root = np.sqrt(weight) if d > FEW_COLUMNS and n and weight.min() >= 0.0 else None
     if n <= step:
         part = X * (weight if root is None else root)[:, None]
         return np.asarray((X if root is None else part).T @ part)

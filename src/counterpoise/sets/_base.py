@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets._geometry import Array, Constraints, Geometry
 from counterpoise.sets.likeliest import Likeliest, along_central_path, likeliest
+from counterpoise.sets.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     from counterpoise.sets.intersection import Intersection
@@ -185,7 +186,7 @@ class ContextSet(ABC):
         p = 0.75 * self.p_hat + 0.25 * self.worst_case(scores).distribution
         return WorstCase(p, float(p @ scores), math.inf, math.inf, self.p_hat)
 
-    def sensitivity(self, worst: WorstCase, scores: Array) -> Array | None:
+    def sensitivity(self, worst: WorstCase, scores: Array) -> Sensitivity | None:
         r"""Return the derivative of the least favourable distribution in the scores, :math:`\partial p^* / \partial s`.
 
         It is the Hessian of the worst-case value. None where there is none, or none is known.

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoise.sets._base import Ball, WorstCase
 from counterpoise.sets._geometry import Array, Constraints
 from counterpoise.sets.kl import KLBall
+from counterpoise.sets.sensitivity import Sensitivity
 
 _SMALLEST_VARIANCE = 1e-290
 """A smaller variance of scores may be rounding, or have lost digits to underflow."""
@@ -110,10 +111,10 @@ class Chi2Ball(Ball):
         """Return ``p`` with nothing negative, and nothing where nothing was seen unless the radius is infinite."""
         return np.where(self.support, np.maximum(p, 0.0), 0.0)
 
-    def sensitivity(self, worst: WorstCase, scores: Array) -> Array | None:
+    def sensitivity(self, worst: WorstCase, scores: Array) -> Sensitivity | None:
         """Return the derivative of the least favourable distribution in the scores; None where scores agree."""
         if self.is_point:
-            return np.zeros((len(scores), len(scores)))
+            return Sensitivity.none(len(scores))
         shares = np.where(worst.distribution > 0.0, self.p_hat, 0.0)
         mass = float(shares.sum())
         from_mean = shares * (scores - float(shares @ scores) / mass)
@@ -121,8 +122,9 @@ class Chi2Ball(Ball):
         if not (worst.multiplier > 0.0 and math.isfinite(worst.multiplier) and variance > 0.0):
             return None
         # From p = p_hat (s - low) / (2 multiplier) where that is positive, with sum p = 1 and the distance held.
-        fixed = np.outer(shares, shares) / mass + np.outer(from_mean, from_mean) / variance
-        return (np.diag(shares) - fixed) / (2.0 * worst.multiplier)
+        over = 2.0 * worst.multiplier
+        fixed = np.stack([shares, from_mean], axis=1)
+        return Sensitivity(shares / over, fixed, -fixed / (over * np.array([mass, variance])))
 
     def worst_row(self, scores: Array) -> tuple[Array, float, float, float] | None:
         """Return distribution, value, nu and multiplier for one score vector; None where a probability vanishes."""

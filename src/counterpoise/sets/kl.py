@@ -14,6 +14,7 @@ from counterpoise.sets._base import SMALLEST, Ball, WorstCase, positive
 from counterpoise.sets._geometry import Array, Constraints
 from counterpoise.sets._likeliest_in_kl import within_kl
 from counterpoise.sets._one_row import LARGEST_SCORE, SMALLEST_SHARE, log1p_minus, tilt_of_one
+from counterpoise.sets.sensitivity import Sensitivity
 
 _NATS = math.log(2.0)
 """Nats in a bit."""
@@ -43,11 +44,11 @@ class KLBall(Ball):
     unit: ClassVar[str] = "a number of bits"
     measure: ClassVar[str] = " bits"
 
-    def sensitivity(self, worst: WorstCase, scores: Array) -> Array | None:
+    def sensitivity(self, worst: WorstCase, scores: Array) -> Sensitivity | None:
         """Return the derivative of the least favourable distribution in the scores; None where scores agree."""
         p, nu, multiplier = worst.distribution, worst.nu, worst.multiplier
         if self.is_point:
-            return np.zeros((p.size, p.size))
+            return Sensitivity.none(p.size)
         distance = nu - scores
         if not (multiplier > 0.0 and math.isfinite(multiplier) and (distance > 0.0).all()) or (self.p_hat == 0).any():
             return None
@@ -59,8 +60,7 @@ class KLBall(Ball):
         if not excess > 1e-12:
             return None
         shift = (multiplier * rate - p) / excess
-        matrix = np.diag(rate) - np.outer(p, rate) + np.outer(total * p - rate, shift)
-        return 0.5 * (matrix + matrix.T)
+        return Sensitivity(rate, np.stack([-p, total * p - rate], axis=1), np.stack([rate, shift], axis=1))
 
     def divergence(self, p: ArrayLike) -> float:
         """Return ``D(p_hat || p)`` in bits."""

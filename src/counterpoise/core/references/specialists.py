@@ -21,7 +21,6 @@ from counterpoise.core.solvers.interior_point import rough_erm
 from counterpoise.linalg import ArrayStack, Stack, solve_stack
 from counterpoise.rows import Codes, Coefficients
 from counterpoise.rows.blocks import in_memory
-from counterpoise.rows.layouts import Grouped
 from counterpoise.rows.memory import BATCH_ENTRIES, MemoryPart
 from counterpoise.sets import KLBall
 from counterpoise.threads import spread
@@ -35,7 +34,7 @@ _SKETCHED_ENTRIES = 1 << 18
 _PER_PARAMETER = 15
 """Rows for each parameter, at the least."""
 
-LONG = 512
+LONG = 128
 """Rows of a context from which its Hessian may be kept."""
 
 _CLOSE = 0.1
@@ -188,9 +187,7 @@ class _Beginning:
             values[contexts], gradients[contexts] = there.sums.values, there.sums.gradients
             matrices[contexts], certain[contexts] = np.asarray(hessian), hessian.certain
         sums = rows.known_at(self.theta, values, gradients)
-        places: list[Any] = [there.part for _, there, _ in self.parts]
-        if all(isinstance(part.layout, Grouped) for part in places):
-            rows.fill_predictions(sums, [(contexts, there.sums.predictions) for contexts, there, _ in self.parts])
+        rows.fill_predictions(sums, [(contexts, there.sums) for contexts, there, _ in self.parts])
         return LinearPoint.known(self.oracle, sums, ArrayStack(matrices, certain))
 
 
