@@ -40,6 +40,9 @@ LONG = 128
 _CLOSE = 0.1
 """Share of the accuracy asked for, as a goal of steps whose Hessians are kept: less than all of them is certain."""
 
+_HARDLY_WORSE = 0.1
+"""Share of the risk of a constant prediction by which parameters may be worse, and still be where to begin."""
+
 MOST_ENTRIES = 1 << 25
 """Entries of all contexts' Hessians together, up to which they are kept (256 MB)."""
 
@@ -206,11 +209,15 @@ def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any, begun: _Beg
             return EachContext(part, oracle.alpha, own)
         theta = np.tile(sketch.theta, (len(contexts), 1)) if sketch is not None else begin[contexts]
         there = EachContext(part, oracle.alpha, theta)
-        better = there.value < flat.risks[contexts] if sketch is not None else np.ones(len(own), dtype=bool)
+        if sketch is None:
+            return there
+        # The look that brings values comes before the Hessian: it reads rows once for all.
+        good = there.value < flat.risks[contexts] + _HARDLY_WORSE * (flat.risks[contexts] - floor[contexts])
         if begun is not None:
             begun.add(contexts, there, there.rough_hessian)
-        return there if better.all() else there.at(np.where(better[:, None], theta, own))
+        return there if good.all() else there.at(np.where(good[:, None], theta, own))
 
+    floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, flat.risks)
     longest = np.zeros(oracle.n_contexts, dtype=bool)
     found: list[tuple[Codes, Found]] = []
     if sketch is not None and rows.at_hand and not sparse.issparse(rows.X):
@@ -218,13 +225,9 @@ def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any, begun: _Beg
     if sketch is not None and longest.any():
 
         def keep(contexts: Codes) -> tuple[Codes, Found]:
-            there = EachContext(rows.grouped(contexts), oracle.alpha, np.tile(sketch.theta, (len(contexts), 1)))
-            # The look that brings values and gradients comes first: it reads the rows once for both.
-            known = there.value is not None and there.rough_hessian
-            if begun is not None:
-                begun.add(contexts, there, known)
+            there = at(contexts, rows.grouped(contexts))
             # A twentieth of what is asked of the fit will do, where more is a look at many rows.
-            return contexts, minimise(there, 5.0 * tol, scale, Kept(there, known))
+            return contexts, minimise(there, 5.0 * tol, scale, Kept(there, there.rough_hessian))
 
         found += spread(keep, rows.batches(longest))
 
