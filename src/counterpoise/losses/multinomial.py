@@ -63,6 +63,18 @@ class Multinomial(Loss):
         slopes[np.arange(len(target)), target.astype(np.intp)] = -slopes.sum(axis=1)
         return slopes
 
+    def value_and_gradient(self, target: Array, prediction: Array) -> tuple[Array, Array]:
+        """Return both with one exponential of each class."""
+        others = self._against_target(target, prediction)
+        top = np.maximum(others.max(axis=1), 0.0)
+        others -= top[:, None]
+        slopes = np.exp(others, out=others)
+        total = slopes.sum(axis=1)
+        value = top + np.log1p(total + np.expm1(-top))
+        slopes /= (total + np.exp(-top))[:, None]
+        slopes[np.arange(len(target)), target.astype(np.intp)] = -slopes.sum(axis=1)
+        return value, slopes
+
     def curvature(self, target: Array, prediction: Array) -> Array:
         """Return ``diag(q) - q q'`` of the probabilities ``q``."""
         mass = np.exp(prediction - prediction.max(axis=1, keepdims=True))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from counterpoise.rows.products import LARGEST_BLOCK, short_grams, some_rows, weighted_gram
+from counterpoise.rows.products import FEW_COLUMNS, LARGEST_BLOCK, short_grams, some_rows, weighted_gram
 from counterpoise.threads import WORTHWHILE, parts, spread
 
 Array = NDArray[np.float64]
@@ -139,7 +139,7 @@ class Layout(ABC):
         """Return every group's ``rows' X``: (n, K) -> (B, K, d)."""
 
     @abstractmethod
-    def _gram(self, weight: Array, every: Codes | None = None) -> Array:
+    def _gram(self, weight: Array) -> Array:
         """Return every group's ``[X 1]' diag(weight) [X 1]``: (n,) -> (B, width, width)."""
 
     def product(self, theta: Array) -> Array:
@@ -158,23 +158,15 @@ class Layout(ABC):
             out[:, :, -1] = self.total(rows)
         return out.reshape(self.n_groups, -1)
 
-    def gram(self, curvature: Array, every: Codes | None = None) -> Array:
-        """Return every group's ``sum_i curvature_i (x) [x_i 1] [x_i 1]'``: (n,) or (n, K, K) -> (B, P, P).
-
-        Parameters
-        ----------
-        every : ndarray of shape (B,), optional
-            Sum over one row in so many of each group, where groups lie as they are in X.
-        """
+    def gram(self, curvature: Array) -> Array:
+        """Return every group's ``sum_i curvature_i (x) [x_i 1] [x_i 1]'``: (n,) or (n, K, K) -> (B, P, P)."""
         shape, n = self.coefficients, self.n_groups
         if shape.n_outputs == 1:
-            return self._gram(curvature.reshape(-1), every)
+            return self._gram(curvature.reshape(-1))
         blocks = np.empty((n, shape.n_outputs, shape.width, shape.n_outputs, shape.width))
         for k in range(shape.n_outputs):
             for m in range(k + 1):
-                blocks[:, k, :, m, :] = blocks[:, m, :, k, :] = self._gram(
-                    np.ascontiguousarray(curvature[:, k, m]), every
-                )
+                blocks[:, k, :, m, :] = blocks[:, m, :, k, :] = self._gram(np.ascontiguousarray(curvature[:, k, m]))
         return blocks.reshape(n, shape.n_parameters, shape.n_parameters)
 
 
@@ -359,12 +351,12 @@ class Grouped(Layout):
             out[:, k] = product.toarray() if sparse.issparse(product) else product
         return out
 
-    def _gram(self, weight: Array, every: Codes | None = None) -> Array:
+    def _gram(self, weight: Array) -> Array:
         width, with_intercept = self.coefficients.width, self.coefficients.fit_intercept
         out = np.empty((self.n_groups, width, width))
-        short = (
-            self.sizes <= _SHORT if every is None and self.is_read_in_strips else np.zeros(self.n_groups, dtype=bool)
-        )
+        short = np.zeros(self.n_groups, dtype=bool)
+        if self.is_read_in_strips and self.coefficients.n_features <= FEW_COLUMNS:
+            short = self.sizes <= min(_SHORT, self._longest_strip)
         for strip in self.strips if short.any() else ():
             groups, begin = self._pieces[0][strip.pieces], self._pieces[1][strip.pieces] - strip.first
             if short[groups].all():
@@ -374,15 +366,8 @@ class Grouped(Layout):
                 short[groups] = False
         for b in np.flatnonzero(~short):
             group = self._spans[b]
-            X, own = self._view(group), weight[group[1] : group[2]]
-            if every is not None and every[b] > 1:
-                X, own = X[:: every[b]], own[:: every[b]]
-            out[b] = weighted_gram(X, own, with_intercept)
+            out[b] = weighted_gram(self._view(group), weight[group[1] : group[2]], with_intercept)
         return out
-
-    def thin_total(self, rows: Array, every: Codes) -> Array:
-        """Sum one row in so many of each group: (n,) -> (B,)."""
-        return np.array([rows[start:end:step].sum() for (_, start, end), step in zip(self._spans, every, strict=True)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -412,7 +397,7 @@ class Padded(Layout):
     def _gather(self, rows: Array) -> Array:
         return np.asarray(rows.reshape(*self.X.shape[:2], -1).transpose(0, 2, 1) @ self.X)
 
-    def _gram(self, weight: Array, every: Codes | None = None) -> Array:
+    def _gram(self, weight: Array) -> Array:
         n, length, d = self.X.shape
         width, with_intercept = self.coefficients.width, self.coefficients.fit_intercept
         weight, out = weight.reshape(n, length), np.empty((n, width, width))
@@ -499,7 +484,7 @@ class Shared(Layout):
             out[groups] = (rows[flat].reshape(n, m * outputs).T @ self._view(own)).reshape(m, outputs, -1)
         return out
 
-    def _gram(self, weight: Array, every: Codes | None = None) -> Array:
+    def _gram(self, weight: Array) -> Array:
         width = self.coefficients.width
         out = np.empty((self.n_groups, width, width))
         for own, groups, flat, shape in self._spans:

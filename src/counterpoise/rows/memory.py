@@ -402,6 +402,16 @@ class MemoryPart:
         rows = self.layout.each(keep)
         return replace(self, layout=self.layout.subset(keep), target=self.target[rows], weight=self.weight[rows])
 
+    def thinned(self, layout: Grouped, every: Codes) -> tuple[MemoryPart, Codes]:
+        """Return one row in so many of each context with the weights they have, and where they are."""
+        sizes = -(-layout.sizes // every)
+        starts = np.cumsum(sizes) - sizes
+        place = (np.arange(int(sizes.sum())) - np.repeat(starts, sizes)) * np.repeat(every, sizes)
+        rows = place + np.repeat(np.cumsum(layout.sizes) - layout.sizes, sizes)
+        X = layout.X[place + np.repeat(layout.first, sizes)]
+        some = Grouped(X, self.coefficients, starts, sizes)
+        return replace(self, layout=some, target=self.target[rows], weight=self.weight[rows]), rows
+
     def condensed(self) -> tuple[MemoryPart, Array] | None:
         """Return the same contexts in as many features as they have rows, where these are fewer, and the old features.
 
@@ -525,14 +535,12 @@ class MemorySums:
 
         What some rows bend is part of what all of them do, and that part is certain.
         """
-        layout, size = self.part.layout, self.part.coefficients.n_parameters
-        if size < _WIDE or not isinstance(layout, Grouped) or not layout.is_read_in_strips:
+        shape = self.part.coefficients
+        thin = self._thinned(_TELLING * shape.width) if shape.n_parameters >= _WIDE else None
+        if thin is None:
             return None
-        every = np.maximum(layout.sizes // (_TELLING * size), 1)
-        if (every == 1).all():
-            return None
-        share = layout.thin_total(self.part.weight, every)
-        return ArrayStack(layout.gram(_scaled(self.curvature, self.part.weight), every) / share[:, None, None], share)
+        share = thin.part.layout.total(thin.part.weight)
+        return ArrayStack(thin.hessians / share[:, None, None], share)
 
     @property
     def moments(self) -> Array:
@@ -540,13 +548,27 @@ class MemorySums:
 
         Of a long context some rows tell it: what is asked for is how much noise there is, and more or less.
         """
-        slopes, layout = self.row_slopes, self.part.layout
+        thin = self._thinned(max(_NOISY, 4 * self.part.coefficients.width)) or self
+        slopes, part = thin.row_slopes, thin.part
         squares = slopes[:, :, None] * slopes[:, None, :]
-        scaled = _scaled(squares[:, 0, 0] if slopes.shape[1] == 1 else squares, self.part.weight)
+        scaled = _scaled(squares[:, 0, 0] if slopes.shape[1] == 1 else squares, part.weight)
+        return part.layout.gram(scaled) / part.layout.total(part.weight)[:, None, None]
+
+    def _thinned(self, enough: int) -> MemorySums | None:
+        """Return sums over so many rows of each context at the least, where any has twice as many; None for none.
+
+        The weights of a context then add up to its part of the rows.
+        """
+        layout = self.part.layout
         if not isinstance(layout, Grouped) or not layout.is_read_in_strips:
-            return layout.gram(scaled)
-        every = np.maximum(layout.sizes // max(_NOISY, 4 * self.part.coefficients.n_parameters), 1)
-        return layout.gram(scaled, every) / layout.thin_total(self.part.weight, every)[:, None, None]
+            return None
+        every = np.maximum(layout.sizes // enough, 1)
+        if (every == 1).all():
+            return None
+        part, rows = self.part.thinned(layout, every)
+        sums = MemorySums(part, self.theta, self.cut)
+        vars(sums)["predictions"] = self.predictions[rows]
+        return sums
 
     def majorant(self, weights: Array) -> Array | None:
         """Return a matrix that lies above the Hessian of a mixture wherever theta is; None if none."""
