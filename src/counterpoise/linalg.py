@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Protocol
 
 import numpy as np
@@ -166,13 +167,6 @@ class Stack(Protocol):
     def are_accurate(self) -> bool:
         """Tell whether at least half of each matrix is certain, however the products in it were rounded."""
 
-    @property
-    def certain(self) -> Array:
-        """Which share of each is certain where they are estimates, of shape (B,); ones where they are not."""
-
-    def replaced(self, which: NDArray[np.bool_], others: Stack) -> Stack:
-        """Return the stack with others of its kind in some places."""
-
     def product(self, vectors: Array) -> Array:
         """Return each times its own vector, or times one for all: (B, d) or (d,) -> (B, d)."""
 
@@ -188,8 +182,11 @@ class Stack(Protocol):
     def diagonals(self) -> Array:
         """Return the diagonals: (B, d)."""
 
-    def absolute_forms(self, vector: Array) -> Array:
-        """Return ``vector' |matrix_b| vector``, absolute values taken entry by entry: (d,) -> (B,)."""
+    def absolute_forms(self, vector: Array, n_outputs: int = 1) -> Array:
+        """Return ``vector' |matrix_b| vector``, absolute values taken entry by entry: (d,) -> (B,).
+
+        With several outputs, each of which has a block of the vector: the largest for a difference of two outputs.
+        """
 
     def followed_by_zeros(self, n: int) -> Stack:
         """Return the stack with so many matrices of zeros after it."""
@@ -223,9 +220,11 @@ class ArrayStack:
 
     @property
     def certain(self) -> Array:
+        """How much of each is certain: all of it, unless they are estimates."""
         return np.ones(len(self.matrices)) if self.share is None else self.share
 
-    def replaced(self, which: NDArray[np.bool_], others: Stack) -> ArrayStack:
+    def replaced(self, which: NDArray[np.bool_], others: ArrayStack) -> ArrayStack:
+        """Return the stack with others in some places."""
         matrices, share = self.matrices.copy(), self.certain.copy()
         matrices[which], share[which] = np.asarray(others), others.certain
         return ArrayStack(matrices, share)
@@ -263,8 +262,16 @@ class ArrayStack:
     def diagonals(self) -> Array:
         return np.diagonal(self.matrices, axis1=1, axis2=2).copy()
 
-    def absolute_forms(self, vector: Array) -> Array:
-        return np.asarray(np.abs(self.matrices) @ vector @ vector)
+    def absolute_forms(self, vector: Array, n_outputs: int = 1) -> Array:
+        if n_outputs == 1:
+            return np.asarray(np.abs(self.matrices) @ vector @ vector)
+        width = len(vector) // n_outputs
+        one, blocks = vector[:width], self.matrices.reshape(-1, n_outputs, width, n_outputs, width)
+        largest = np.zeros(len(self.matrices))
+        for k, m in combinations(range(n_outputs), 2):
+            apart = blocks[:, k, :, k] + blocks[:, m, :, m] - blocks[:, k, :, m] - blocks[:, m, :, k]
+            np.maximum(largest, np.abs(apart) @ one @ one, out=largest)
+        return largest
 
     def followed_by_zeros(self, n: int) -> ArrayStack:
         zeros = np.zeros((n, *self.matrices.shape[1:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -179,9 +180,17 @@ class TorchStack:
     def diagonals(self) -> Array:
         return host(torch.diagonal(self.matrices, dim1=1, dim2=2))
 
-    def absolute_forms(self, vector: Array) -> Array:
-        along = self._there(vector)
-        return host(self.matrices.abs() @ along @ along)
+    def absolute_forms(self, vector: Array, n_outputs: int = 1) -> Array:
+        if n_outputs == 1:
+            along = self._there(vector)
+            return host(self.matrices.abs() @ along @ along)
+        width = len(vector) // n_outputs
+        one, blocks = self._there(vector[:width]), self.matrices.reshape(-1, n_outputs, width, n_outputs, width)
+        largest = self.matrices.new_zeros(len(self.matrices))
+        for k, m in combinations(range(n_outputs), 2):
+            apart = blocks[:, k, :, k] + blocks[:, m, :, m] - blocks[:, k, :, m] - blocks[:, m, :, k]
+            largest = torch.maximum(largest, apart.abs() @ one @ one)
+        return host(largest)
 
     def followed_by_zeros(self, n: int) -> TorchStack:
         zeros = self.matrices.new_zeros(n, *self.matrices.shape[1:])

@@ -129,7 +129,8 @@ def promised_at_most(problems: Any, gradient: Array, curvature: Stack) -> Array:
 
     The problems have a smooth loss that is generalised self-concordant; see :func:`self_concordant`.
     """
-    return self_concordant(gradient, _size(problems), curvature, problems.reach, problems.loss.third_order)
+    loss = problems.loss
+    return self_concordant(gradient, _size(problems), curvature, problems.reach, loss.third_order, loss.n_outputs)
 
 
 def _is_worth_a_pass(problems: Problems, gradient: Array, curvature: Stack, share: float) -> bool:
@@ -189,7 +190,8 @@ def _truncated(problems: Problems, third_order: float) -> Array:
         if before is not None and np.array_equal(rest.gradient, before):
             continue
         before = rest.gradient
-        left = self_concordant(rest.gradient, _size(rest), rest.hessian, problems.reach, third_order)
+        outputs = problems.loss.n_outputs
+        left = self_concordant(rest.gradient, _size(rest), rest.hessian, problems.reach, third_order, outputs)
         best = np.maximum(best, rest.value - left)
     return best
 
@@ -226,7 +228,9 @@ def balanced_bounds(slopes: Slopes, problems: Ridged) -> Array:
     return np.where((free <= _BALANCED * size).all(axis=1), value, -np.inf)
 
 
-def self_concordant(gradient: Array, size: Array, curvature: Stack | Array, reach: Array, third_order: float) -> Array:
+def self_concordant(
+    gradient: Array, size: Array, curvature: Stack | Array, reach: Array, third_order: float, n_outputs: int = 1
+) -> Array:
     r"""Bound for a generalised self-concordant function.
 
     It is :math:`F(\theta) = \sum_i w_i \ell_i(x_i^\top \theta)` plus a quadratic, with
@@ -248,10 +252,13 @@ def self_concordant(gradient: Array, size: Array, curvature: Stack | Array, reac
         :math:`\max_i |x_{ij}|`; it gives :math:`\max_i \|x_i\|^2_{H^{-1}} \le` ``reach @ abs(inverse) @ reach``.
     third_order : float
         :math:`m`.
+    n_outputs : int
+        Predictions per row. Of several, what counts is how far a step moves any two of them apart: what all of them have
+        in common changes no loss.
     """
     # Next to a vanishing curvature the numbers overflow, and infinity is what they mean.
     with np.errstate(over="ignore", invalid="ignore"):
-        decrement, stretch = _decrement_and_stretch(gradient, size, as_stack(curvature), reach)
+        decrement, stretch = _decrement_and_stretch(gradient, size, as_stack(curvature), reach, n_outputs)
         slope = third_order * stretch
         q = decrement * slope
         # q + (1-q) log(1-q) = q^2/2 + q^3/6 + ... cancels for small q; there the remainder is below q^4/6.
@@ -261,7 +268,9 @@ def self_concordant(gradient: Array, size: Array, curvature: Stack | Array, reac
     return np.where(np.isnan(q), np.inf, np.where(q < 1e-3, series, np.where(q < 1.0, exact, np.inf)))
 
 
-def _decrement_and_stretch(gradient: Array, size: Array, curvature: Stack, reach: Array) -> tuple[Array, Array]:
+def _decrement_and_stretch(
+    gradient: Array, size: Array, curvature: Stack, reach: Array, n_outputs: int
+) -> tuple[Array, Array]:
     """Return the Newton decrement, and how far a unit step can move a prediction; NaN where neither means anything.
 
     A gradient that points where there is no curvature at all promises a decrease without end. Up to rounding it does
@@ -273,6 +282,6 @@ def _decrement_and_stretch(gradient: Array, size: Array, curvature: Stack, reach
     left = np.abs(gradient - curvature.product(step))
     known = (left <= _ROUNDING * size).all(axis=1) & np.isfinite(step).all(axis=1)
     decrement2 = np.einsum("bi,bi->b", gradient, step)
-    stretch2 = inverse.absolute_forms(reach)
+    stretch2 = inverse.absolute_forms(reach, n_outputs)
     decrement, stretch = (np.sqrt(np.maximum(x, 0.0)) for x in (decrement2, stretch2))
     return np.where(known, decrement, np.nan), np.where(known, stretch, np.nan)

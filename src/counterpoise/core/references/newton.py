@@ -11,7 +11,7 @@ import numpy as np
 from counterpoise.core.oracle._base import Array
 from counterpoise.core.oracle.bounds import promised_at_most
 from counterpoise.core.oracle.linear import EachContext
-from counterpoise.linalg import Stack, solve_stack
+from counterpoise.linalg import ArrayStack, Stack, solve_stack
 from counterpoise.rows import Mask
 
 _MAX_ITER = 200
@@ -260,7 +260,8 @@ class Kept:
     def __init__(self, at: EachContext, hessian: Stack) -> None:
         self.part: Any = at.part
         self.base = at.sums.predictions
-        self.hessian, self.inverse = hessian, hessian.inverse()
+        self.hessian = in_memory(hessian)
+        self.inverse = self.hessian.inverse()
         self.before = np.full(len(hessian), np.inf)
         self.shown: list[tuple[Array, Array]] = []
 
@@ -282,7 +283,7 @@ class Kept:
         if np.array_equal(here, self.base[rows]):
             return False
         some = at if which.all() else at.subset(which)
-        self.hessian = self.hessian.replaced(which, some.rough_hessian)
+        self.hessian = self.hessian.replaced(which, in_memory(some.rough_hessian))
         self.inverse = self.inverse.replaced(which, self.hessian[which].inverse())
         self.base = self.base.copy()
         self.base[rows] = here
@@ -421,6 +422,12 @@ class Lazy:
         some.before, some.promised = self.before[keep], self.promised[keep]
         some.shown = [(change[keep], bend[keep]) for change, bend in self.shown]
         return some
+
+
+def in_memory(stack: Stack) -> ArrayStack:
+    """Return a stack of rows in memory, which is there too."""
+    assert isinstance(stack, ArrayStack)
+    return stack
 
 
 def _two_loops(solve: Callable[[Array], Array], shown: list[tuple[Array, Array]], gradient: Array) -> Array:

@@ -15,12 +15,11 @@ from counterpoise.core.oracle.kinked import KinkedOracle
 from counterpoise.core.oracle.linear import EachContext, LinearOracle, LinearPoint
 from counterpoise.core.oracle.scalar_blocks import scalar_form
 from counterpoise.core.references.kinked import Programs, solve_programs
-from counterpoise.core.references.newton import Kept, Lazy, minimise
+from counterpoise.core.references.newton import Kept, Lazy, in_memory, minimise
 from counterpoise.core.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver, TruncatedNewton
 from counterpoise.core.solvers.interior_point import rough_erm
 from counterpoise.linalg import ArrayStack, Stack, solve_stack
-from counterpoise.rows import Codes, Coefficients
-from counterpoise.rows.blocks import in_memory
+from counterpoise.rows import Codes, Coefficients, blocks
 from counterpoise.rows.memory import BATCH_ENTRIES, MemoryPart
 from counterpoise.sets import KLBall
 from counterpoise.threads import spread
@@ -151,8 +150,8 @@ def _kinked(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
     oracle, found = flat.oracle, []
     for contexts, make in oracle.rows.parts():
         part = make()
-        blocks = in_memory(oracle.rows, part) if isinstance(part, MemoryPart) else oracle.rows.blocks
-        programs = Programs.start(blocks, oracle, len(contexts))
+        homes = blocks.in_memory(oracle.rows, part) if isinstance(part, MemoryPart) else oracle.rows.blocks
+        programs = Programs.start(homes, oracle, len(contexts))
         found.append((contexts, solve_programs(programs, part.lowest, tol, scale)))
     return _in_order(found)
 
@@ -163,7 +162,7 @@ class _Beginning:
 
     oracle: LinearOracle
     theta: Array
-    parts: list[tuple[Codes, EachContext, Stack]] = field(default_factory=list)
+    parts: list[tuple[Codes, EachContext, ArrayStack]] = field(default_factory=list)
 
     @classmethod
     def of(cls, oracle: LinearOracle, begin: Any) -> _Beginning | None:
@@ -175,7 +174,7 @@ class _Beginning:
 
     def add(self, contexts: Codes, there: EachContext, hessian: Stack) -> None:
         """Take what is known of some contexts."""
-        self.parts.append((contexts, there, hessian))
+        self.parts.append((contexts, there, in_memory(hessian)))
 
     @property
     def point(self) -> LinearPoint | None:
@@ -188,7 +187,7 @@ class _Beginning:
         matrices = np.empty((n, size, size))
         for contexts, there, hessian in self.parts:
             values[contexts], gradients[contexts] = there.sums.values, there.sums.gradients
-            matrices[contexts], certain[contexts] = np.asarray(hessian), hessian.certain
+            matrices[contexts], certain[contexts] = hessian.matrices, hessian.certain
         sums = rows.known_at(self.theta, values, gradients)
         rows.fill_predictions(sums, [(contexts, there.sums) for contexts, there, _ in self.parts])
         return LinearPoint.known(self.oracle, sums, ArrayStack(matrices, certain))
