@@ -27,6 +27,11 @@ _LITTLE = 1e-2
 _POOR = 0.3
 """Share of the way to the optimum that a try with kept Hessians may leave."""
 
+_CLOSEST = 1e-14
+"""Accuracy, relative to the scale, beyond which a model is not solved."""
+
+_TINY = float(np.finfo(np.float64).tiny)
+
 _FIRST_STEPS = 10
 """Newton steps towards the first solution."""
 
@@ -55,6 +60,7 @@ class Follower:
     last: Solution | None = None
     kinked: bool = False
     scale: float | None = None
+    share: float = 1.0
 
     @classmethod
     def of(cls, problem: LinearProblem, references: ReferenceRisks, tol: float) -> Follower:
@@ -100,9 +106,10 @@ class Follower:
             point = oracle.at(theta)
             if not np.isfinite(point.risks).all():
                 return None
-            share = point.curvature_share(self.anchor)
-            p = ball.project(p)
-            curvature = share * self.hessians.below().mixed(p)
+            share, p = point.curvature_share(self.anchor), ball.project(p)
+            below = self.hessians.below().mixed(p)
+            curvature = share * below
+            self.share = share * float(np.trace(below)) / max(float(np.trace(self.hessians.mixed(p))), _TINY)
             # What else bounds a minimum takes more looks than another try.
             bound = objective.lower_bound(point, p, curvature) if point.is_proven_by(p, curvature) else -math.inf
             self.point = point
@@ -153,11 +160,13 @@ class Follower:
         """Return the solution of a problem whose risks are parabolas, and the distribution that goes with it."""
         if self.scale is None:
             self.scale = parabolas.scale(parabolas.oracle.at(parabolas.oracle.start()))
-        answer = None if self.kinked else _newton(parabolas, ball, 0.1 * self.tol * self.scale)
+        # A proof has no more of the Hessians than is certain of them.
+        close = max(0.1 * self.share * self.tol, _CLOSEST)
+        answer = None if self.kinked else _newton(parabolas, ball, close * self.scale)
         if answer is not None:
             return answer
         self.kinked = True
-        solution = InteriorPoint(tol=0.1 * self.tol, warm=True).solve(parabolas)
+        solution = InteriorPoint(tol=close, warm=True).solve(parabolas)
         return solution.theta, solution.p_worst
 
     def _look(self, point: LinearPoint) -> None:

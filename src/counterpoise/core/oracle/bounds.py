@@ -253,8 +253,8 @@ def self_concordant(
     third_order : float
         :math:`m`.
     n_outputs : int
-        Predictions per row. Of several, what counts is how far a step moves any two of them apart: what all of them have
-        in common changes no loss.
+        Predictions per row. Of several, what counts is how far a step moves any two of them apart: what they have in
+        common changes no loss.
     """
     # Next to a vanishing curvature the numbers overflow, and infinity is what they mean.
     with np.errstate(over="ignore", invalid="ignore"):
