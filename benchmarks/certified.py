@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
-
-from timing import Result, below
+from timing import Result, proven
 
 # The evaluation is the tests', which are no package of the environment.
 sys.path.append(str(Path(__file__).parents[1]))
-from tests.referees.certificates import Judged, check_certificate  # noqa: E402
+from tests.referees.certificates import Judged, check_certificate
 
 _ALONE = 3
 """Contexts, the largest and the smallest ones, whose references another library tries to beat."""
@@ -50,10 +49,9 @@ class Fits:
 
     def verified(self, work: str) -> Result:
         """Return a line about the largest gap, which is missed if a gap or the evaluation of a certificate is bad."""
-        gap = max(model.certificate_.relative_gap / model.tol for model in self.models.values())
+        gap = max(model.certificate_.relative_gap for model in self.models.values())
         complaints = {complaint for model in self.models.values() if (complaint := self.complaint(model))}
-        line = below(work, "its tolerance, verified independently", gap, 1.0, note="; ".join(sorted(complaints)))
-        return line if not complaints else below(work, line.against, np.inf, 1.0, note=line.note)
+        return proven(work, gap, min(model.tol for model in self.models.values()), "; ".join(sorted(complaints)))
 
     def complaint(self, model: Any) -> str:
         """Return what is wrong with a certificate, in words; nothing if it holds."""

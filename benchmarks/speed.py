@@ -22,10 +22,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from threadpoolctl import threadpool_info
-
 import speed_family
+import speed_peers
+import speed_scale
+import speed_whole
 from shapes import FAMILY
+from threadpoolctl import threadpool_info
 from timing import HEADINGS, Asked, Result, read, verdict, write
 
 Study = Callable[[Asked], Iterator[Result]]
@@ -33,6 +35,20 @@ Study = Callable[[Asked], Iterator[Result]]
 STUDIES: dict[str, Study] = {
     "family": speed_family.family,
     "memory": speed_family.memory,
+    "many-contexts": speed_scale.many_contexts,
+    "multinomial": speed_scale.multinomial,
+    "sparse": speed_scale.sparse_rows,
+    "growth": speed_scale.growth,
+    "compare": speed_whole.compare,
+    "any-learner": speed_whole.any_learner,
+    "path": speed_whole.path,
+    "passes": speed_whole.passes,
+    "conic": speed_peers.conic,
+    "libraries": speed_peers.libraries,
+    "first-order": speed_peers.first_order,
+    "group-dro": speed_peers.group_dro,
+    "worst-case": speed_peers.worst_case,
+    "import": speed_peers.imports,
 }
 
 BY_THREADS = ("family",)
@@ -102,7 +118,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.simplefilter("ignore")
     options.out.mkdir(exist_ok=True)
     if not options.inside:
-        print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+        print(
+            f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+        )
         print(HEADINGS, flush=True)
     if options.threads:
         results = in_processes(options)

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sklearn.linear_model import LogisticRegression
-
-import counterpoise as cpo
 from certified import Fits
 from shapes import FAMILY, Shape
-from timing import Asked, Call, Result, at_most, below, measured
+from sklearn.linear_model import LogisticRegression
+from timing import Asked, Call, Result, alone, at_most, measured
+
+import counterpoise as cpo
 
 ALPHA = 1e-4
 """The ridge of both sides."""
@@ -66,7 +66,7 @@ def memory(asked: Asked, shapes: Sequence[Shape] = FAMILY) -> Iterator[Result]:
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         extra, size = (float(number) / 1e6 for number in said.split()[-2:])
         title = f"peak memory beyond X (MB), {shape.toy() if asked.toy else shape}"
-        yield below(title, f"{MEMORY:g} times the size of X (MB)", extra, MEMORY * size, note=f"{extra / size:.2f} X")
+        yield at_most(title, "size of X (MB)", alone(extra), alone(size), MEMORY)
 
 
 def _in_status(name: str) -> int:

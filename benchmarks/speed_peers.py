@@ -1,4 +1,4 @@
-"""Speed against peers that solve the same problem, or one like it: conic programs, other libraries, other algorithms."""
+"""Speed against peers that solve the same problem, or one like it: conic programs, libraries, other algorithms."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from certified import Fits
+from timing import Asked, Call, Result, Times, at_most, faster
 
 import counterpoise as cpo
-from certified import Fits
 from rows import logistic_rows
-from timing import Asked, Call, Result, Times, at_most, faster
 
 HERE = Path(__file__).parent
 
 
-def conic(repeats: int, peers: str) -> Iterator[Result]:
+def conic(asked: Asked) -> Iterator[Result]:
     """A whole fit against CVXPY and Clarabel on the same objective."""
     import cvxpy as cp
 
-    X, y, contexts = logistic_rows(10_000, 20, 10)
-    alpha = 1e-3
+    X, y, contexts = logistic_rows(200, 3, 3) if asked.toy else logistic_rows(10_000, 20, 10)
+    alpha, fits = 1e-3, Fits("logistic", X, y, contexts)
     reached: dict[str, Any] = {}
 
     def ours() -> None:
-        reached["ours"] = certified(cpo.RobustLogisticRegression(alpha=alpha).fit(X, y, contexts=contexts))
+        reached["ours"] = fits.keep(cpo.RobustLogisticRegression(alpha=alpha).fit(X, y, contexts=contexts))
 
     def theirs() -> None:
         model = reached["ours"]
@@ -47,27 +48,31 @@ def conic(repeats: int, peers: str) -> Iterator[Result]:
         problem = cp.Problem(cp.Minimize(nu - 2.0**-model.radius_ * mean), constraints)
         reached["theirs"] = problem.solve(solver=cp.CLARABEL)
 
-    ours_seconds, their_seconds = side_by_side(ours, theirs, repeats, in_a_row=10)
+    mine, other = asked.turns(ours, theirs, in_a_row=10)
     assert reached["ours"].certificate_.upper <= reached["theirs"] + 1e-6 * abs(reached["theirs"])
-    yield faster("robust fit, n=10k, d=20, C=10", "CVXPY + Clarabel, same objective", ours_seconds, their_seconds, 100)
+    yield faster("robust fit, n=10k, d=20, C=10", "CVXPY + Clarabel, same objective", mine, other, 100)
+    yield fits.verified("certificate, n=10k, d=20, C=10")
 
 
-def libraries(repeats: int, peers: str) -> Iterator[Result]:
+def libraries(asked: Asked) -> Iterator[Result]:
     """A whole fit against other libraries, in their own environment."""
     X, y, contexts = logistic_rows(50_000, 20, 10)
     # What is loaded at the first use is no part of a fit.
     cpo.RobustLogisticRegression().fit(X[:2000], y[:2000], contexts=contexts[:2000])
+    # Peers look at the clock on the wall themselves.
+    asked, fits = replace(asked, clock="wall"), Fits("logistic", X, y, contexts)
     for name, title in (
         ("dro", "dro 0.4.3 GroupDRO"),
         ("fairlearn", "fairlearn 0.15 ExponentiatedGradient, BoundedGroupLoss"),
     ):
         mine, other = [], []
-        for _ in range(min(repeats, 3)):
-            mine.append(seconds(lambda: certified(cpo.RobustLogisticRegression().fit(X, y, contexts=contexts))))
-            command = [peers, str(HERE / "peers.py"), name, str(len(y))]
+        for _ in range(min(asked.repeats, 3)):
+            mine.append(asked.seconds(lambda: fits.keep(cpo.RobustLogisticRegression().fit(X, y, contexts=contexts))))
+            command = [asked.peers, str(HERE / "peers.py"), name, str(len(y))]
             said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             other.append(json.loads(said.splitlines()[-1])["seconds"])
-        yield faster("robust fit, n=50k, d=20, C=10", title, statistics.median(mine), statistics.median(other), 100)
+        yield faster("robust fit, n=50k, d=20, C=10", title, Times(tuple(mine)), Times(tuple(other)), 100)
+    yield fits.verified("certificate, n=50k, d=20, C=10")
 
 
 def _paper_task() -> Any:
@@ -93,7 +98,7 @@ def _paper_objective(data: Any, criterion: str, confidence: float) -> tuple[Any,
     return RobustObjective(problem.oracle, ball, references), best
 
 
-def first_order(repeats: int, peers: str) -> Iterator[Result]:
+def first_order(asked: Asked) -> Iterator[Result]:
     """The time to 1e-6 of the optimum, against the paper's Algorithm 1 at its step."""
     from counterpoise.core.solvers import GradientDescent, InteriorPoint, Newton
 
@@ -101,52 +106,49 @@ def first_order(repeats: int, peers: str) -> Iterator[Result]:
     objective, best = _paper_objective(data, "excess", 0.99)
     erm = Newton(tol=1e-8).solve(_centre(objective)).theta
     # How many steps it takes is found first, without a clock.
-    steps = 100
-    while steps < 2_000_000:
+    steps, most = 100, 200 if asked.toy else 2_000_000
+    while steps < most:
         reached = GradientDescent(step_size=0.01, max_iter=steps, tol=0.0).solve(objective, erm)
         if objective.value(objective.oracle.at(reached.theta)) - best <= 1e-6 * abs(best):
             break
         steps *= 2
-    ours, theirs = side_by_side(
+    ours, theirs = asked.turns(
         lambda: InteriorPoint(tol=1e-6).solve(objective),
         lambda: GradientDescent(step_size=0.01, max_iter=steps, tol=0.0).solve(objective, erm),
-        repeats,
         in_a_row=20,
     )
-    note = f"Algorithm 1, step .01 ({steps:,} steps{'' if steps < 2_000_000 else ', not reached'})"
+    note = f"Algorithm 1, step .01 ({steps:,} steps{'' if steps < most else ', not reached'})"
     yield faster("to 1e-6 of the optimum, paper's classification", note, ours, theirs, 50)
 
 
 def _centre(objective: Any) -> Any:
-    from dataclasses import replace
-
     return replace(objective, mixes=cpo.KLBall(objective.mixes.p_hat, 0.0))
 
 
-def group_dro(repeats: int, peers: str) -> Iterator[Result]:
+def group_dro(asked: Asked) -> Iterator[Result]:
     """Minimax risk against online group DRO."""
     from counterpoise.core.solvers import GroupDRO, InteriorPoint
 
     data = _paper_task()
     objective, best = _paper_objective(data, "risk", 1.0)
-    reached = {}
+    reached, steps = {}, 200 if asked.toy else 20_000
 
     def ours() -> None:
         reached["ours"] = InteriorPoint(tol=1e-10).solve(objective).theta
 
     def theirs() -> None:
-        solver = GroupDRO(tol=0.0, step_size=0.1, p_step_size=0.1, max_iter=20_000)
+        solver = GroupDRO(tol=0.0, step_size=0.1, p_step_size=0.1, max_iter=steps)
         reached["theirs"] = solver.solve(objective).theta
 
-    ours_seconds, their_seconds = side_by_side(ours, theirs, repeats, in_a_row=20)
+    mine, other = asked.turns(ours, theirs, in_a_row=20)
     off = {name: objective.value(objective.oracle.at(theta)) - best for name, theta in reached.items()}
     # What is left above the optimum is rounding, or it is less than theirs.
     assert off["ours"] <= max(off["theirs"], 1e-10), off
-    title = f"online group DRO, 20,000 steps of .1 (ends {off['theirs']:.0e} above the optimum)"
-    yield faster("minimax risk, paper's classification", title, ours_seconds, their_seconds, 500)
+    title = f"online group DRO, {steps:,} steps of .1 (ends {off['theirs']:.0e} above the optimum)"
+    yield faster("minimax risk, paper's classification", title, mine, other, 500)
 
 
-def worst_case(repeats: int, peers: str) -> Iterator[Result]:
+def worst_case(asked: Asked) -> Iterator[Result]:
     """The least favourable distribution, against a conic solver and against passes over the vector."""
     import cvxpy as cp
 
@@ -163,20 +165,23 @@ def worst_case(repeats: int, peers: str) -> Iterator[Result]:
         inside = cp.sum(cp.multiply(p_hat, np.log(p_hat) - cp.log(p))) <= 0.1 * np.log(2.0)
         found["theirs"] = cp.Problem(cp.Maximize(p @ scores), [inside, cp.sum(p) == 1]).solve(solver=cp.CLARABEL)
 
-    mine, other = side_by_side(ours, theirs, max(repeats, 5), in_a_row=100)
+    mine, other = asked.turns(ours, theirs, repeats=max(asked.repeats, 5), in_a_row=100)
     assert abs(found["ours"] - found["theirs"]) <= 1e-6
     yield faster("least favourable distribution, C=1,000", "CVXPY + Clarabel", mine, other, 1000)
-    many = rng.dirichlet(np.full(1_000_000, 2.0))
-    values, large = rng.standard_normal(1_000_000), cpo.KLBall(many, 0.1)
-    mine, other = side_by_side(lambda: large.worst_case(values), lambda: np.log(many), max(repeats, 9))
+    size = 1000 if asked.toy else 1_000_000
+    many = rng.dirichlet(np.full(size, 2.0))
+    values, large = rng.standard_normal(size), cpo.KLBall(many, 0.1)
+    repeats = max(asked.repeats, 9)
+    mine, other = asked.turns(lambda: large.worst_case(values), lambda: np.log(many), repeats=repeats)
     yield at_most("least favourable distribution, C=1,000,000", "one np.log pass", mine, other, 15)
 
 
-def imports(repeats: int, peers: str) -> Iterator[Result]:
+def imports(asked: Asked) -> Iterator[Result]:
     """The import against scikit-learn's linear models."""
 
-    def importing(name: str) -> Callable[[], Any]:
+    def importing(name: str) -> Call:
         return lambda: subprocess.run([sys.executable, "-c", f"import {name}"], check=True)
 
-    ours, theirs = side_by_side(importing("counterpoise"), importing("sklearn.linear_model"), max(repeats, 9))
+    repeats = 1 if asked.toy else max(asked.repeats, 9)
+    ours, theirs = asked.turns(importing("counterpoise"), importing("sklearn.linear_model"), repeats=repeats)
     yield at_most("import counterpoise", "import sklearn.linear_model", ours, theirs, 1.2)

@@ -104,7 +104,7 @@ class Result:
     ratio, low, high : float
         Median and range over the turns.
     target : str
-        What the ratio is to be; "measured" where there is no target.
+        What the ratio is to be; "measured" where there is no target, "proven" where it is a gap.
     met : bool
     threads : int
         Threads that both might use.
@@ -133,13 +133,18 @@ class Result:
         ).rstrip()
 
 
+PROVEN = "proven"
+"""The target of lines about certificates."""
+
 HEADINGS = f"{'work':<58} {'against':<50} th {'ours':>9} {'theirs':>9} {'ratio':>8} {'range':<18} target"
 
 
 def at_most(work: str, against: str, ours: Times, theirs: Times, limit: float, **more: Any) -> Result:
     """Return a line whose target is a share of the peer's time."""
     ratio, low, high = ours.over(theirs)
-    return Result(work, against, ours.median, theirs.median, ratio, low, high, f"<= {limit:g} x", ratio <= limit, **more)
+    return Result(
+        work, against, ours.median, theirs.median, ratio, low, high, f"<= {limit:g} x", ratio <= limit, **more
+    )
 
 
 def faster(work: str, against: str, ours: Times, theirs: Times, times: float) -> Result:
@@ -154,10 +159,15 @@ def measured(work: str, against: str, ours: Times, theirs: Times) -> Result:
     return Result(work, against, ours.median, theirs.median, *ours.over(theirs), "measured", True)
 
 
-def below(work: str, against: str, ours: float, limit: float, note: str = "", ratio: float | None = None) -> Result:
-    """Return a line about one number that is to be at most another."""
-    ratio = ours / limit if ratio is None else ratio
-    return Result(work, against, ours, limit, ratio, ratio, ratio, "<= 1 x", bool(ours <= limit), note=note)
+def alone(number: float) -> Times:
+    """Return a number that was found once, and needs no turns."""
+    return Times((number,))
+
+
+def proven(work: str, gap: float, tol: float, complaint: str = "") -> Result:
+    """Return a line about a gap, relative to its tolerance, and about what is wrong with its certificate."""
+    ratio, good = gap / tol, not complaint and gap <= tol
+    return Result(work, "gap and tolerance", gap, tol, ratio, ratio, ratio, PROVEN, good, note=complaint)
 
 
 def write(path: Path, results: Iterable[Result]) -> None:
