@@ -179,9 +179,11 @@ def worst_case(asked: Asked) -> Iterator[Result]:
 def imports(asked: Asked) -> Iterator[Result]:
     """The import against scikit-learn's linear models."""
 
-    def importing(name: str) -> Call:
-        return lambda: subprocess.run([sys.executable, "-c", f"import {name}"], check=True)
+    def importing(statement: str) -> Call:
+        return lambda: subprocess.run([sys.executable, "-c", statement], check=True)
 
     repeats = 1 if asked.toy else max(asked.repeats, 9)
-    ours, theirs = asked.turns(importing("counterpoise"), importing("sklearn.linear_model"), repeats=repeats)
-    yield at_most("import counterpoise", "import sklearn.linear_model", ours, theirs, 1.2)
+    # What a user waits for is a model: the package itself loads its parts when they are asked for.
+    for ours in ("import counterpoise", "from counterpoise import RobustLogisticRegression"):
+        theirs = "from sklearn.linear_model import LogisticRegression"
+        yield at_most(ours, theirs, *asked.turns(importing(ours), importing(theirs), repeats=repeats), 1.2)

@@ -40,7 +40,8 @@ def many_contexts(asked: Asked) -> Iterator[Result]:
         few, *more = asked.turns(*(fit(count) for count in counts), repeats=repeats, warm=False)
         for count, times in zip(counts[1:], more, strict=True):
             work = f"{count:,} contexts, n={n:,}, d={X.shape[1]}"
-            yield at_most(work, f"the same rows in {counts[0]} contexts", times, few, 2.5)
+            found = next(iter(fits[count].models.values())).reference_
+            yield at_most(work, f"the same rows in {counts[0]} contexts", times, few, 2.5, note=f"{found} references")
         for count in counts:
             yield fits[count].verified(f"certificate, {count:,} contexts, n={n:,}")
 

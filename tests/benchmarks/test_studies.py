@@ -1,10 +1,8 @@
 """Studies that are run by hand, in small, so that none rots."""
 
 import contextlib
-import csv
 import re
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -255,22 +253,6 @@ def test_passes_on_a_cluster_are_counted_for_each_model(study, capsys, monkeypat
     cluster.main(["--only", "passes", "--scale", "0.002"])
     found = re.findall(r"(Robust\w+) +\d+ passes", capsys.readouterr().out)
     assert found == ["RobustLinearRegression", "RobustPoissonRegressor"]
-
-
-@pytest.mark.parametrize("name", ["family", "many-contexts", "sparse", "compare", "any-learner", "path", "passes"])
-def test_speed_keeps_a_table_of_ratios_and_of_proofs(study, capsys, tmp_path, name):
-    speed = study("speed")
-    with warnings.catch_warnings():
-        code = speed.main(["--only", name, "--repeats", "1", "--toy", "--out", str(tmp_path)])
-    with (tmp_path / "speed.csv").open(newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert lines
-    assert all(float(line["ratio"]) > 0 for line in lines)
-    assert not [line["note"] for line in lines if line["target"] == "to end"]
-    assert not [line["note"] for line in lines if line["work"].startswith("certificate") and line["met"] != "True"]
-    missed = [line for line in lines if line["met"] != "True"]
-    assert code == bool(missed)
-    assert capsys.readouterr().out.count("MISSED") == len(missed)
 
 
 def test_rows_are_drawn_as_described(study):

@@ -182,8 +182,7 @@ def check_certificate(rows: Judged, model, certified: bool, seed: int, others: I
         room = slack + max(1e-5, params["tol"]) * certificate.scale
         assert not certificate.upper > upper + room, "upper is far above the objective"
     # The certificate vouches for references where they are a part of the objective.
-    solved = isinstance(params["reference"], str) and params["reference"] == "in-sample"
-    vouched = certified and solved and params["criterion"] == "excess"
+    vouched = certified and model.reference_ == "in-sample" and params["criterion"] == "excess"
     for other in (*_around(coef, intercept, params["fit_intercept"], seed), *others):
         there, doubt = rows.risks(*other, params["alpha"])
         if not (np.abs(there) < 1e300).all():
