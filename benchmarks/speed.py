@@ -125,7 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.threads:
         results = in_processes(options)
     else:
-        threads = max((pool["num_threads"] for pool in threadpool_info()), default=1)
+        pools = threadpool_info()
+        threads = max((pool["num_threads"] for pool in pools), default=1)
+        said = ", ".join(f"{Path(pool['filepath']).name.split('-')[0]} {pool['num_threads']}" for pool in pools)
+        print(f"# pools of threads: {said}", flush=True)
         asked = Asked(options.repeats, options.peers, options.toy, options.clock, threads)
         chosen = [shape for shape in FAMILY if shape.name in options.shapes]
         narrowed = {name: partial(STUDIES[name], shapes=chosen) for name in ("family", "memory")}
