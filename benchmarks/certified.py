@@ -75,7 +75,7 @@ class Fits:
         codes, counts = self._rows.codes, np.bincount(self._rows.codes)
         by_size = np.argsort(counts)
         alone = {*by_size[:_ALONE].tolist(), *by_size[-_ALONE:].tolist()}
-        mixes = [model.context_weights_, *(np.eye(len(counts))[c] for c in sorted(alone))]
+        mixes = [model.context_weights_, *((np.arange(len(counts)) == c).astype(float) for c in sorted(alone))]
         found = []
         for mix in mixes:
             rows = np.flatnonzero(mix[codes] > 0.0)

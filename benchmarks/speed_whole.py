@@ -76,10 +76,12 @@ def any_learner(asked: Asked) -> Iterator[Result]:
     rng = np.random.default_rng(0)
     contexts = rng.permutation(np.arange(n) % n_contexts)
     X, common, own = rng.standard_normal((n, d)), rng.standard_normal(d), rng.standard_normal((n_contexts, d))
+    # Trees stop early from 10,000 rows on, unless told not to; a fit to all rows would then cost less than one to some.
+    trees = CountedTrees(max_iter=5 if asked.toy else 100, early_stopping=False, random_state=0)
     for kind, spread in (("contexts differ", 1.0), ("contexts alike", 0.0)):
         z = X @ common + spread * np.einsum("nd,nd->n", X, own[contexts])
         y = (rng.random(n) < 1.0 / (1.0 + np.exp(-1.5 * z / z.std()))).astype(int)
-        for learner in (CountedTrees(max_iter=5 if asked.toy else 100, random_state=0), CountedLogistic()):
+        for learner in (trees, CountedLogistic()):
             counted: dict[str, int] = {}
 
             def robust() -> None:
@@ -87,10 +89,11 @@ def any_learner(asked: Asked) -> Iterator[Result]:
                 cpo.ContextRobust(clone(learner)).fit(X, y, contexts=contexts)  # noqa: B023
                 counted["fits"] = type(learner).fits  # noqa: B023
 
-            ours, theirs = asked.turns(robust, lambda: clone(learner).fit(X, y))  # noqa: B023
-            name = type(learner).__bases__[0].__name__
-            work = f"ContextRobust({name}), {kind}, n={n:,}, C={n_contexts}"
-            note = f"{counted['fits']} fits, most of them on some of the rows"
+            clone(learner).fit(X[:500], y[:500])
+            ours, theirs = asked.turns(robust, lambda: clone(learner).fit(X, y), warm=False)  # noqa: B023
+            name = "boosted trees" if learner is trees else "logistic regression"
+            work = f"ContextRobust, {name}, {kind}, n={n:,}, C={n_contexts}"
+            note = f"{counted['fits']} fits, most of them to some of the rows"
             yield at_most(work, "a plain fit", ours, theirs, 10, note=note)
 
 
@@ -105,12 +108,11 @@ def path(asked: Asked) -> Iterator[Result]:
             model = models[name](radius="agrawal")
             kind, parameters = ("logistic", {}) if name == "logistic" else ("pinball", {"quantile": model.quantile})
             fits = Fits(kind, X, y, contexts, parameters)
-            worst: list[float] = []
+            along: list[Any] = []
 
             def levels() -> None:
-                found = cpo.confidence_path(model, X, y, contexts=contexts, levels=50)  # noqa: B023
-                assert len(found["gap"]) >= 50
-                worst.append(max(one.certificate_.relative_gap for one in found.models))  # noqa: B023
+                along[:] = cpo.confidence_path(model, X, y, contexts=contexts, levels=50).models  # noqa: B023
+                assert len(along) >= 50  # noqa: B023
 
             ours, theirs = asked.turns(
                 levels,
@@ -119,8 +121,12 @@ def path(asked: Asked) -> Iterator[Result]:
             )
             work = f"50-level path, {name}, n={n:,}, d={d}, C={n_contexts}"
             yield at_most(work, "one fit", ours, theirs, 5)
-            yield proven(f"largest gap, {work}", max(worst), model.tol)
-            yield fits.verified(f"certificate of the fit, {work}")
+            gap = max(one.certificate_.relative_gap for one in along)
+            # With kinks, levels are promised to be within what can be seen in a picture of the path.
+            tol = model.tol if name == "logistic" else 1e-3
+            wrong = {fits.complaint(one) for one in (along[0], along[len(along) // 2], along[-1])} - {""}
+            yield proven(f"largest gap, {work}", gap, tol, "; ".join(sorted(wrong)))
+            yield fits.verified(f"certificate, {name}, n={n:,}, d={d}, C={n_contexts}")
 
 
 def passes(asked: Asked) -> Iterator[Result]:

@@ -134,7 +134,7 @@ class Result:
         ends = f"({self.low:.3g} to {self.high:.3g})" if self.low < self.high else ""
         met = "" if self.target == "measured" else "met" if self.met else "MISSED"
         return (
-            f"{self.work:<58} {self.against:<50} {self.threads:>2} {self.ours:>9.4g} {self.theirs:>9.4g} "
+            f"{self.work:<66} {self.against:<50} {self.threads:>2} {self.ours:>9.4g} {self.theirs:>9.4g} "
             f"{self.ratio:>8.3g} {ends:<18} {self.target:<18} {met} {self.note}"
         ).rstrip()
 
@@ -142,7 +142,7 @@ class Result:
 PROVEN = "proven"
 """The target of lines about certificates."""
 
-HEADINGS = f"{'work':<58} {'against':<50} th {'ours':>9} {'theirs':>9} {'ratio':>8} {'range':<18} target"
+HEADINGS = f"{'work':<66} {'against':<50} th {'ours':>9} {'theirs':>9} {'ratio':>8} {'range':<18} target"
 
 
 def at_most(work: str, against: str, ours: Times, theirs: Times, limit: float, **more: Any) -> Result:
