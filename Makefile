@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
-.PHONY: sets guard draws later-year published calibrated calibrated-table bench-check stress lowest bare check audit
+.PHONY: sets guard draws later-year published calibrated calibrated-table bench-check bench-profile stress lowest bare check audit
 .PHONY: references bench-commands watch networks hooks format clean
 
 help:  ## list the targets
@@ -109,6 +109,9 @@ bench-commands: $(VENV)/.core  ## time and memory of every command on 400 to 5,0
 coverage: $(VENV)/.test $(VENV)-peers/.done  ## whether intervals, tests and claims hold as often as they say (an hour)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/coverage.py --jobs $(shell nproc) \
 		--peers $(VENV)-peers/bin/python $(COVERAGE_STUDIES)
+
+bench-profile: $(VENV)/.test  ## what a whole fit spends its time on, beside what memory and BLAS allow (2 minutes; SHAPE="near noise")
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/profile_fit.py $(if $(SHAPE),--shape $(SHAPE))
 
 bench-check:  ## whether ratios have become worse: OLD=old.csv against NEW=bench/speed.csv
 	$(PYTHON) benchmarks/regression.py $(OLD) $(or $(NEW),bench/speed.csv)
