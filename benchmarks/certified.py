@@ -17,9 +17,6 @@ from timing import Result, proven
 sys.path.append(str(Path(__file__).parents[1]))
 from tests.referees.certificates import Judged, check_certificate
 
-_ALONE = 3
-"""Contexts, the largest and the smallest ones, whose references another library tries to beat."""
-
 
 @dataclass
 class Fits:
@@ -69,15 +66,13 @@ class Fits:
         return Judged(self.kind, self.X, y, codes, np.ones(len(y)), self.parameters)
 
     def _rivals(self, model: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return where scikit-learn comes to: in the least favourable mix, and in some contexts alone."""
+        """Return where scikit-learn comes to: in the least favourable mix, the largest and the smallest context."""
         if self.kind != "logistic" or sparse.issparse(self.X):
             return []
         codes, counts = self._rows.codes, np.bincount(self._rows.codes)
-        by_size = np.argsort(counts)
-        alone = {*by_size[:_ALONE].tolist(), *by_size[-_ALONE:].tolist()}
-        mixes = [model.context_weights_, *((np.arange(len(counts)) == c).astype(float) for c in sorted(alone))]
+        alone = [(np.arange(len(counts)) == c).astype(float) for c in (np.argmax(counts), np.argmin(counts))]
         found = []
-        for mix in mixes:
+        for mix in (model.context_weights_, *alone):
             rows = np.flatnonzero(mix[codes] > 0.0)
             if np.unique(self.y[rows]).size < 2:
                 continue

@@ -93,6 +93,12 @@ TABLE = (
     Entry("checks of the input", "counterpoise.rows.products", "largest_entries"),
     Entry("contexts encoded", "counterpoise.contexts", "encode"),
     Entry("contexts encoded", "counterpoise.contexts", "Contexts.grouping_order"),
+    Entry("small dense algebra", "counterpoise.linalg", "positive_solver"),
+    Entry("small dense algebra", "counterpoise.linalg", "solve_stack"),
+    Entry("small dense algebra", "counterpoise.linalg", "pseudo_inverse"),
+    Entry("small dense algebra", "counterpoise.linalg", "spectrum"),
+    Entry("small dense algebra", "counterpoise.linalg", "ArrayStack.solve"),
+    Entry("small dense algebra", "counterpoise.linalg", "ArrayStack.inverse"),
     Entry("between looks: references", "counterpoise.core.references.newton", "minimise"),
     Entry("between looks: robust problem", "counterpoise.core.fit", "fit_problem"),
 )

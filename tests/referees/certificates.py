@@ -123,16 +123,14 @@ class Judged:
         first = np.searchsorted(self.codes[order], np.arange(self.codes.max() + 1))
         return np.add.reduceat((weight * rows)[order], first) / np.add.reduceat(weight[order], first)
 
-    def _products(self, coef, absolute=False):
-        """Return the products of rows and coefficients, some rows at a time."""
-        out, size = np.empty((self.X.shape[0], len(coef)), np.longdouble), np.abs if absolute else np.asarray
-        coef = size(np.asarray(coef, np.longdouble)).T
+    def _products(self, coef):
+        """Return the products of rows and coefficients, and those of their sizes, some rows at a time."""
+        out = np.empty((2, self.X.shape[0], len(coef)), np.longdouble)
         step = max(1, _BLOCK // max(self.X.shape[1], 1))
-        for first in range(0, len(out), step):
+        for first in range(0, out.shape[1], step):
             block = self.X[first : first + step]
-            block = abs(block) if absolute else block
             wide = block.astype(np.longdouble) if sparse.issparse(block) else np.asarray(block, np.longdouble)
-            out[first : first + step] = wide @ coef
+            out[0, first : first + step], out[1, first : first + step] = wide @ coef.T, abs(wide) @ abs(coef).T
         return out
 
     def risks(self, coef, intercept, alpha):
@@ -140,8 +138,8 @@ class Judged:
         with np.errstate(all="ignore"):
             coef, y = np.atleast_2d(np.asarray(coef, np.longdouble)), np.asarray(self.y, np.longdouble)
             intercept = np.atleast_1d(np.asarray(intercept, np.longdouble))
-            z = self._products(coef) + intercept
-            off = 1e-13 * (self._products(coef, absolute=True) + np.abs(intercept))
+            z, sizes = self._products(coef)
+            z, off = z + intercept, 1e-13 * (sizes + np.abs(intercept))
             z, off = (z[:, 0], off[:, 0]) if z.shape[1] == 1 else (z, off.max(axis=1, keepdims=True))
             kind, ridge = self.kind, np.longdouble(alpha) * (coef**2).sum()
             off = off if kind in ("logistic", "multinomial", "poisson") else off + 1e-14 * np.abs(y)
