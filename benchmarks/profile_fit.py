@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import cProfile
 import pstats
+import resource
 import statistics
 import sys
 import time
@@ -210,48 +211,67 @@ class Floor:
         return (1.0 + looks) * self.read + units[READS[2]] * self.gram + units[READS[3]] * self.write
 
 
-def report(shape: Shape) -> None:
-    """Profile one fit, and print the table."""
-    clock = time.process_time
-    X, y, contexts = shape.rows()
-    few = slice(0, 2000)
-    robust().fit(X[few], y[few], contexts=contexts[few])
-    floor = Floor.of(X, clock)
+@dataclass(frozen=True)
+class Profile:
+    """One shape: seconds of a fit, of these in the kernel, of a fit that is watched, what it did, and the floor."""
 
-    def fit() -> float:
-        start = clock()
-        robust().fit(X, y, contexts=contexts)
-        return clock() - start
+    shape: Shape
+    plain: float
+    kernel: float
+    watched: float
+    meter: Meter
+    floor: Floor
+    calls: cProfile.Profile
 
-    def watched() -> tuple[float, Meter]:
-        meter = Meter(clock)
-        with meter.watching():
-            return fit(), meter
+    @classmethod
+    def of(cls, shape: Shape) -> Profile:
+        """Fit a few times as it is, a few times watched, and once under Python's own profiler."""
+        clock = time.process_time
+        X, y, contexts = shape.rows()
+        few = slice(0, 2000)
+        robust().fit(X[few], y[few], contexts=contexts[few])
+        floor = Floor.of(X, clock)
 
-    plain = statistics.median(fit() for _ in range(REPEATS))
-    whole, meter = sorted((watched() for _ in range(REPEATS)), key=lambda pair: pair[0])[REPEATS // 2]
-    profile = cProfile.Profile(clock)
-    profile.runcall(fit)
-    print(
-        f"{shape}: {plain:.3f} s of the processor, {whole:.3f} s while watched; one thread, medians of {REPEATS} fits"
-    )
-    print(f"{'what':<34}{'seconds':>9}{'share':>8}{'calls':>8}{'units of X':>12}{'s per unit':>12}")
-    for does in dict.fromkeys(entry.does for entry in TABLE):
-        units = f"{meter.entries[does] / X.size:.2f}" if does in READS else ""
-        each = f"{meter.seconds[does] * X.size / meter.entries[does]:.4f}" if meter.entries[does] else ""
-        seconds = meter.seconds[does]
-        print(f"{does:<34}{seconds:>9.3f}{seconds / whole:>8.1%}{meter.calls[does]:>8}{units:>12}{each:>12}")
-    rest = whole - sum(meter.seconds.values())
-    print(f"{'the rest':<34}{rest:>9.3f}{rest / whole:>8.1%}")
-    gigabytes, least = X.nbytes / 1e9, floor.least(meter, X.size)
-    print(f"reading X once ({gigabytes:.2f} GB): {floor.read:.4f} s, {gigabytes / floor.read:.1f} GB/s")
-    print(f"a Gram product of all rows: {floor.gram:.4f} s")
-    print(f"a copy of X: {floor.write:.4f} s into memory that is there, {floor.fresh:.4f} s into memory that is new")
-    print(f"floor of these looks, Grams and copies, each row read once for both products: {least:.3f} s")
-    print(f"the fit takes {plain / least:.2f} times its floor, and {plain / floor.read:.1f} times reading X once")
-    print("largest functions, by their own seconds:")
-    for line in _largest(profile):
-        print(f"  {line}")
+        def fit() -> float:
+            start = clock()
+            robust().fit(X, y, contexts=contexts)
+            return clock() - start
+
+        def watched() -> tuple[float, Meter]:
+            meter = Meter(clock)
+            with meter.watching():
+                return fit(), meter
+
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_stime
+        plain = statistics.median(fit() for _ in range(REPEATS))
+        kernel = (resource.getrusage(resource.RUSAGE_SELF).ru_stime - before) / REPEATS
+        seconds, meter = sorted((watched() for _ in range(REPEATS)), key=lambda pair: pair[0])[REPEATS // 2]
+        calls = cProfile.Profile(clock)
+        calls.runcall(fit)
+        return cls(shape, plain, kernel, seconds, meter, floor, calls)
+
+    def show(self) -> None:
+        """Print the table."""
+        meter, floor, size = self.meter, self.floor, self.shape.n * self.shape.d
+        print(f"{self.shape}: {self.plain:.3f} s of the processor, {self.watched:.3f} s while watched, one thread")
+        print(f"medians of {REPEATS} fits; the kernel takes {self.kernel:.3f} s of each on average, for new memory")
+        print(f"{'what':<34}{'seconds':>9}{'share':>8}{'calls':>8}{'units of X':>12}{'s per unit':>12}")
+        for does in dict.fromkeys(entry.does for entry in TABLE):
+            units = f"{meter.entries[does] / size:.2f}" if does in READS else ""
+            each = f"{meter.seconds[does] * size / meter.entries[does]:.4f}" if meter.entries[does] else ""
+            seconds = meter.seconds[does]
+            print(f"{does:<34}{seconds:>9.3f}{seconds / self.watched:>8.1%}{meter.calls[does]:>8}{units:>12}{each:>12}")
+        rest = self.watched - sum(meter.seconds.values())
+        print(f"{'the rest':<34}{rest:>9.3f}{rest / self.watched:>8.1%}")
+        gigabytes, least = 8e-9 * size, floor.least(meter, size)
+        print(f"reading X once ({gigabytes:.2f} GB): {floor.read:.4f} s, {gigabytes / floor.read:.1f} GB/s")
+        print(f"a Gram product of all rows: {floor.gram:.4f} s")
+        print(f"a copy of X: {floor.write:.4f} s into memory that is there, {floor.fresh:.4f} s into new memory")
+        print(f"floor of these looks, Grams and copies, each row read once for both products: {least:.3f} s")
+        print(f"the fit takes {self.plain / least:.2f} times its floor, {self.plain / floor.read:.1f} reads of X")
+        print("largest functions, by their own seconds:")
+        for line in _largest(self.calls):
+            print(f"  {line}")
 
 
 def _largest(profile: cProfile.Profile, n: int = 14) -> list[str]:
@@ -275,7 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with threadpool_limits(1):
         for shape in FAMILY:
             if shape.name in options.shape:
-                report(shape.toy() if options.toy else shape)
+                Profile.of(shape.toy() if options.toy else shape).show()
 
 
 if __name__ == "__main__":
