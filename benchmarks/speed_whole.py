@@ -11,7 +11,7 @@ from confidence_path import data as rows_of_a_path
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from timing import Asked, Result, Times, alone, at_most, proven
+from timing import Asked, Result, Times, alone, at_most, measured, proven
 
 import counterpoise as cpo
 from rows import logistic_rows
@@ -90,11 +90,18 @@ def any_learner(asked: Asked) -> Iterator[Result]:
                 counted["fits"] = type(learner).fits  # noqa: B023
 
             clone(learner).fit(X[:500], y[:500])
-            ours, theirs = asked.turns(robust, lambda: clone(learner).fit(X, y), warm=False)  # noqa: B023
+            ours, theirs, weighted = asked.turns(
+                robust,
+                lambda: clone(learner).fit(X, y),  # noqa: B023
+                lambda: clone(learner).fit(X, y, np.ones(n)),  # noqa: B023
+                warm=False,
+            )
             name = "boosted trees" if learner is trees else "logistic regression"
             work = f"ContextRobust, {name}, {kind}, n={n:,}, C={n_contexts}"
             note = f"{counted['fits']} fits, most of them to some of the rows"
             yield at_most(work, "a plain fit", ours, theirs, 10, note=note)
+            # Some learners take far longer as soon as rows have weights, even equal ones.
+            yield measured(work, "a plain fit with weights of one", ours, weighted)
 
 
 def path(asked: Asked) -> Iterator[Result]:
