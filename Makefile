@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
-.PHONY: sets guard draws later-year published calibrated calibrated-table bench-check stress lowest bare check audit
+.PHONY: sets guard draws later-year published calibrated calibrated-table bench-check bench-profile stress lowest bare check audit
 .PHONY: references bench-commands watch networks hooks format clean
 
 help:  ## list the targets
@@ -98,9 +98,10 @@ $(VENV)-peers/.done:
 	touch $@
 
 THREADS ?= $(shell nproc)
+BENCH_THREADS ?= 1 2
 
-bench: $(VENV)/.test $(VENV)-peers/.done  ## speed against every peer, as ratios, into bench/ (10 minutes; THREADS=1 pins them)
-	OMP_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) $(BIN)/python benchmarks/speed.py --peers $(VENV)-peers/bin/python
+bench: $(VENV)/.test $(VENV)-peers/.done  ## speed against every peer, into bench/; fails where a target is missed (45 minutes; ONLY="family import")
+	$(BIN)/python benchmarks/speed.py --peers $(VENV)-peers/bin/python --threads $(BENCH_THREADS) $(if $(ONLY),--only $(ONLY))
 
 bench-commands: $(VENV)/.core  ## time and memory of every command on 400 to 5,000,000 rows (15 minutes; ROWS="400 20000")
 	OMP_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) $(BIN)/python benchmarks/commands.py $(if $(ROWS),--rows $(ROWS))
@@ -108,6 +109,9 @@ bench-commands: $(VENV)/.core  ## time and memory of every command on 400 to 5,0
 coverage: $(VENV)/.test $(VENV)-peers/.done  ## whether intervals, tests and claims hold as often as they say (an hour)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/coverage.py --jobs $(shell nproc) \
 		--peers $(VENV)-peers/bin/python $(COVERAGE_STUDIES)
+
+bench-profile: $(VENV)/.test  ## what a whole fit spends its time on, beside what memory and BLAS allow (2 minutes; SHAPE="near noise")
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/profile_fit.py $(if $(SHAPE),--shape $(SHAPE))
 
 bench-check:  ## whether ratios have become worse: OLD=old.csv against NEW=bench/speed.csv
 	$(PYTHON) benchmarks/regression.py $(OLD) $(or $(NEW),bench/speed.csv)

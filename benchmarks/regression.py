@@ -18,15 +18,21 @@ def read(path: Path) -> dict[str, tuple[float, bool]]:
     """Return the ratio of every line, and whether less is better."""
     with path.open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
+    # How much smaller than its tolerance a gap happens to be says nothing.
+    lines = [line for line in lines if line["target"].startswith(("<", ">", "measured"))]
     # Names of the fastest peer may change; what was done does not, unless one work has several peers.
-    works = [line["work"] for line in lines]
-    return {
-        line["work"] if works.count(line["work"]) == 1 else f"{line['work']}, {line['against']}": (
-            float(line["ratio"]),
-            line["target"].startswith("<"),
-        )
-        for line in lines
-    }
+    works = [_work(line) for line in lines]
+    names = [
+        work if works.count(work) == 1 else f"{work}, {line['against']}"
+        for work, line in zip(works, lines, strict=True)
+    ]
+    ratios = [(float(line["ratio"]), not line["target"].startswith(">")) for line in lines]
+    return dict(zip(names, ratios, strict=True))
+
+
+def _work(line: dict[str, str]) -> str:
+    """Return what was done, and with how many threads, where that is said."""
+    return f"{line['work']}, {line['threads']} threads" if line.get("threads") else line["work"]
 
 
 def worse_by(old: float, new: float, less_is_better: bool) -> float:

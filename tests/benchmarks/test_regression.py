@@ -69,3 +69,17 @@ def test_a_file_that_is_no_table_is_usage(tmp_path):
         [sys.executable, str(SCRIPT), tmp_path / "no.csv", tmp_path / "no.csv"], capture_output=True, check=False
     )
     assert done.returncode == 2
+
+
+def test_threads_are_compared_with_the_same_number_of_them_and_gaps_not_at_all(tmp_path):
+    head = [*HEAD, "threads"]
+    for name, ratios in (("old", (1.0, 3.0, 1e-9)), ("new", (1.1, 1.2, 0.9))):
+        lines = [("fit", 1, LESS), ("fit", 2, LESS), ("certificate", 1, "proven")]
+        with (tmp_path / f"{name}.csv").open("w", newline="") as file:
+            rows = [[w, "peer", 1.0, 1.0, r, t, True, n] for (w, n, t), r in zip(lines, ratios, strict=True)]
+            csv.writer(file).writerows([head, *rows])
+    command = [sys.executable, str(SCRIPT), str(tmp_path / "old.csv"), str(tmp_path / "new.csv")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "fit, 1 threads" in done.stdout
+    assert "0 of 2 are worse" in done.stdout

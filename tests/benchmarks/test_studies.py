@@ -1,7 +1,6 @@
 """Studies that are run by hand, in small, so that none rots."""
 
 import contextlib
-import csv
 import re
 import sys
 from pathlib import Path
@@ -254,18 +253,6 @@ def test_passes_on_a_cluster_are_counted_for_each_model(study, capsys, monkeypat
     cluster.main(["--only", "passes", "--scale", "0.002"])
     found = re.findall(r"(Robust\w+) +\d+ passes", capsys.readouterr().out)
     assert found == ["RobustLinearRegression", "RobustPoissonRegressor"]
-
-
-def test_speed_keeps_a_table_of_ratios(study, monkeypatch, capsys, tmp_path):
-    speed = study("speed")
-    small = study("rows").logistic_rows
-    monkeypatch.setattr(speed, "logistic_rows", lambda n, d, n_contexts: small(min(n, 600), 3, 3))
-    speed.main(["--only", "fit", "path", "--repeats", "1", "--out", str(tmp_path)])
-    with (tmp_path / "speed.csv").open(newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert len(lines) == 3
-    assert all(float(line["ratio"]) > 0 for line in lines)
-    assert "of 3 targets met" in capsys.readouterr().out
 
 
 def test_rows_are_drawn_as_described(study):

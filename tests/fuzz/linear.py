@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 import counterpoise as cpo
 from tests.fuzz import data
-from tests.fuzz.verdicts import context_risks, outcome, row_losses, worst_mean
+from tests.fuzz.verdicts import outcome
+from tests.referees.certificates import Judged, check_certificate, row_losses, worst_mean
 
 ESTIMATORS = {
     "RobustLogisticRegression": ("logistic", cpo.RobustLogisticRegression, {}),
@@ -103,70 +104,15 @@ def _check_fit(kind, model, rows, own, warned):
             divergence = float(p_hat[p_hat > 0] @ np.log2(p_hat[p_hat > 0] / p[p_hat > 0]))
         assert divergence <= model.radius_ + 1e-6 * (1.0 + model.radius_), "the weights are outside the set"
     if kind != "newsvendor":
-        _check_certificate(kind, model, rows, own, kept, codes, p_hat, certified)
+        check_certificate(_judged(kind, model, rows, own, kept, codes), model, certified, rows.recipe["seed"])
 
 
-def _check_certificate(kind, model, rows, own, kept, codes, p_hat, certified):
-    params = model.get_params()
-    X, y, weight = rows.values[kept], np.asarray(rows.y)[kept], rows.row_weight[kept]
+def _judged(kind, model, rows, own, kept, codes):
+    y = np.asarray(rows.y)[kept]
     if kind == "logistic":
         y = np.searchsorted(model.classes_, y).astype(float)
         kind = "multinomial" if len(model.classes_) > 2 else kind
-    certificate, alpha = model.certificate_, params["alpha"]
-    references = (model.reference_risks_ if params["criterion"] == "excess" else 0.0) - model.adjustments_
-    coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
-
-    def risks(coef, intercept):
-        return context_risks(kind, X, y, codes, weight, coef, intercept, alpha, own)
-
-    mine, doubt = risks(coef, intercept), _rounding(kind, X, y, codes, weight, coef, intercept, alpha, own)
-    assert (np.abs(mine - model.context_risks_) <= doubt + 1e-9 * certificate.scale).all(), "risks differ"
-    upper = worst_mean(p_hat, model.radius_, mine - references)
-    slack = float(doubt.max()) + 1e-9 * certificate.scale + 1e-14 * float(np.abs(references).max())
-    assert not upper > certificate.upper + slack, "upper is below the objective"
-    if certified:
-        # It holds what is not proven of the references, which the gap allows for.
-        room = slack + max(1e-5, params["tol"]) * certificate.scale
-        assert not certificate.upper > upper + room, "upper is far above the objective"
-    rng = np.random.default_rng(rows.recipe["seed"])
-    size = np.abs(np.append(coef, intercept)).max() or 1.0
-    for step in (0.0, 1e-8, 1e-4, 1e-2, 1.0):
-        moves = [rng.standard_normal(coef.shape), rng.standard_normal(intercept.shape) * params["fit_intercept"]]
-        other = (coef + step * size * moves[0], intercept + step * size * moves[1])
-        if step == 1.0:
-            other = (0.0 * coef, intercept)
-        there = risks(*other)
-        if not (np.abs(there) < 1e300).all():
-            continue
-        doubt = _rounding(kind, X, y, codes, weight, *other, alpha, own)
-        scores = there - references
-        slack = float(doubt.max()) + 1e-8 * certificate.scale + 1e-14 * float(np.abs(references).max())
-        if model.context_weights_ @ scores < certificate.lower - slack:
-            value = worst_mean(p_hat, model.radius_, scores)
-            assert not value < certificate.lower - slack, "lower is above a value that is attained"
-        # The certificate vouches for references where they are a part of the objective.
-        solved = isinstance(params["reference"], str) and params["reference"] == "in-sample"
-        if certified and solved and params["criterion"] == "excess":
-            room = slack + 1e-6 * np.abs(there - model.reference_risks_).astype(float) + 1e-5 * certificate.scale
-            assert (there >= model.reference_risks_ - room).all(), "a reference is above a risk that is attained"
-
-
-def _rounding(kind, X, y, codes, weight, coef, intercept, alpha, own):
-    """Return how far a context's risk may be off by rounding alone."""
-    with np.errstate(all="ignore"):
-        X, coef, y = np.asarray(X, np.longdouble), np.asarray(coef, np.longdouble), np.asarray(y, np.longdouble)
-        z = X @ coef.T + intercept
-        off = 1e-13 * (np.abs(X) @ np.abs(coef.T) + np.abs(intercept))
-        z, off = (z[:, 0], off[:, 0]) if z.shape[1] == 1 else (z, off.max(axis=1, keepdims=True))
-        off = off if kind in ("logistic", "multinomial", "poisson") else off + 1e-14 * np.abs(y)
-        here = row_losses(kind, z, y, own)
-        rows = sum(np.abs(row_losses(kind, z + sign * off, y, own) - here) for sign in (-1, 1))
-        size = np.abs(here) if kind != "poisson" else np.exp(z) + np.abs(y * z)
-        # The slope on one side is known up to the rounding of the other's.
-        size = size + 0.1 * np.abs(z - y) if kind == "pinball" else size
-        rows = rows + 1e-13 * size + (2 * off.ravel() if kind == "multinomial" else 0.0)
-        means = [(weight[codes == c] @ rows[codes == c]) / weight[codes == c].sum() for c in range(codes.max() + 1)]
-        return np.array(means) + 1e-13 * alpha * (coef**2).sum() + 1e-290
+    return Judged(kind, rows.values[kept], y, codes, rows.row_weight[kept], own)
 
 
 STOCK = {

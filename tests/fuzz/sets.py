@@ -10,7 +10,8 @@ import counterpoise as cpo
 from counterpoise.exceptions import CounterpoiseWarning
 from counterpoise.sets import implied_confidence
 from tests.fuzz import data
-from tests.fuzz.verdicts import outcome, worst_mean
+from tests.fuzz.verdicts import outcome
+from tests.referees.certificates import worst_mean
 
 _ODD = st.sampled_from([None, "abc", [], [[1.0, 2.0]], [None, 1], [1 + 2j], np.array(3.0), {"a": 1}, [10**400, 1]])
 _counts = st.one_of(
