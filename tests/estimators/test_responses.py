@@ -91,7 +91,7 @@ class Counted(Ridge):
         return super().fit(X, y, sample_weight)
 
 
-def test_a_game_on_a_sketch_ends_nearly_where_one_on_all_rows_does(monkeypatch):
+def test_a_game_on_a_sketch_ends_no_worse_than_one_on_all_rows(monkeypatch):
     asked = posed((5000, 5000, 600))
     options = {"confidence": 1.0, "cv": 3, "guard": False, "headroom": None}
     found, fitted = [], []
@@ -101,9 +101,9 @@ def test_a_game_on_a_sketch_ends_nearly_where_one_on_all_rows_does(monkeypatch):
         found.append(cpo.ContextRobust(Counted(), **options).fit(asked.X, asked.y, contexts=asked.contexts.codes))
         fitted.append(sum(Counted.rows) / len(asked.y))
     whole, sketched = found
-    # The sketch is an aid: what is reported are rounds on all rows, which bracket the same value.
-    assert sketched.n_iter_ == len(sketched.history_)
-    assert sketched.certificate_.upper == pytest.approx(whole.certificate_.upper, rel=2e-3)
-    assert sketched.history_[0] == pytest.approx(whole.history_[0])
-    # No more rounds on all rows, for a tenth of one in rows.
+    # What is reported are rounds on all rows.
+    np.testing.assert_allclose(sketched.history_[0], whole.history_[0])
+    assert sketched.certificate_.upper == sketched.history_[:, 1].min()
+    assert sketched.certificate_.upper <= whole.certificate_.upper * (1.0 + 1e-3)
+    assert sketched.n_iter_ < whole.n_iter_
     assert fitted[1] < fitted[0]

@@ -78,6 +78,10 @@ class ContextRobust(RobustEstimator):
     between the players stops shrinking, and the learner is fitted once more to all rows under the best weights: one
     deterministic model. Where that is no better on held-out rows than the plain learner, the latter is returned.
 
+    With three folds the plain learner on held-out rows takes two plain fits, contexts' own models two at most, every
+    further round two, and the final model one. Of many rows (60,000 or more) a tenth stands for all in the search, and
+    what it finds is confirmed by rounds on all.
+
     Parameters
     ----------
     estimator : estimator
@@ -97,9 +101,10 @@ default="cross-fit"
     loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
         Of targets and predictions, one number per row. By default the log loss of a classifier with probabilities, the
         error of one without, half the squared error of a regressor.
-    cv : int or splitter, default=5
-        How rows are held out. A number deals every context to that many folds, along the targets; rows that belong
-        together need a splitter, or its list of splits.
+    cv : int or splitter, default=3
+        How rows are held out. A number deals every context to that many folds, along the targets, and contexts' own
+        models are judged in as many of them as it takes to know; rows that belong together need a splitter, or its list
+        of splits. More folds take longer, and judge learners of more rows: with 5, a round costs four plain fits.
     guard : bool, default=True
         Keep the plain learner unless the robust one is better in the worst plausible mix of held-out rows, by more than
         the standard error of the difference.
@@ -109,8 +114,9 @@ default="cross-fit"
         faster, and blind to gains that contexts cannot make on their own); None plays on. For references that are
         estimated on held-out rows; see :func:`counterpoise.headroom`.
     tol : float, default=1e-3
-        Smallest gap worth another round, relative to the objective. With a guard, there is but one
-        round where the first gap is below the standard error of the plain learner's score in its worst mix.
+        Smallest gap worth another round, relative to the objective. With a guard, there is but one round where the
+        first gap is below the standard error of the plain learner's score in its worst mix, and the last round is that
+        whose gap is below a quarter of it, or a twentieth of the first. Without, the game is played until ``tol``.
     max_iter : int, default=20
         Rounds; each costs as many fits as there are folds.
     n_jobs : int, optional
@@ -139,9 +145,9 @@ default="cross-fit"
     headroom_ : Headroom or None
         What contexts could gain, where that was looked at.
     history_ : ndarray of shape (n_rounds, 2)
-        The lower and the upper value of every round of the game.
+        The lower and the upper value of every round of the game on all rows.
     n_iter_ : int
-        Rounds.
+        Rounds on all rows.
     classes_, n_features_in_, feature_names_in_
         The learner's.
     """
@@ -156,7 +162,7 @@ default="cross-fit"
         reference: Reference = "cross-fit",
         adjust: Adjust = None,
         loss: RowLoss | None = None,
-        cv: Any = 5,
+        cv: Any = 3,
         guard: bool = True,
         headroom: StopRule = "bound",
         tol: float = 1e-3,

@@ -17,6 +17,8 @@ from counterpoise.sets import ContextSet
 Array = NDArray[np.float64]
 
 _FIRST_STEP = 0.5
+"""Total variation that the first step covers at most; a set of no more is crossed at once."""
+
 _SHORTEST_STEP = 0.05
 """A step so short that a learner hardly notices it; then the gap has stopped shrinking."""
 
@@ -82,8 +84,8 @@ def best_response(
 
     The value of the game is concave in the weights, and its gradient is the answer's scores. Each round maximises a
     parabola through the best round so far, whose curvature is learnt from the answers seen (BFGS), over the set; the
-    first step goes part of the way to the distribution that is least favourable for the first answer. Steps are halved
-    while they fail to bring the players closer.
+    first step goes to the distribution that is least favourable for the first answer, or part of the way where that is
+    far. Steps are halved while they fail to bring the players closer.
 
     Parameters
     ----------
@@ -175,7 +177,9 @@ def _proposal(games: Sequence[Sequence[Round]], centre: Round, mixes: ContextSet
     """Return nearly the best weights by the parabola around a round, of those that leave no context without any."""
     bend = _curvature(games, 1.0 / np.where(shares > 0.0, shares, 1.0)) if len(shares) <= _MOST_CONTEXTS else None
     if bend is None or not np.isfinite(bend).all():
-        return with_least_shares(centre.p + _FIRST_STEP * (centre.worst - centre.p), shares, mixes)
+        towards = centre.worst - centre.p
+        step = _FIRST_STEP / max(0.5 * float(np.abs(towards).sum()), _FIRST_STEP)
+        return with_least_shares(centre.p + step * towards, shares, mixes)
     # The maximum over p of a concave parabola is the minimum over u of the worst case of linear scores:
     # -v'Bv/2 = min over u of u'u/2 - u'L'v, with B = LL'.
     bends, axes = np.linalg.eigh(bend)
