@@ -237,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(LARGE_HEAD)
         for name, confidence in itertools.product(names, SETS.values()):
             learner, n = LARGE[name]
-            print(large_line(name, learner, 2000 if asked.toy else n, confidence, **options), flush=True)
+            print(large_line(name, learner, 800 if asked.toy else n, confidence, **options), flush=True)
         return
     problems = PROBLEMS[:: 16 if asked.toy else asked.every]
     found: dict[str, list[Fitted]] = {

@@ -92,7 +92,7 @@ def test_the_cost_of_any_learner_is_printed_beside_its_gain(study, capsys, monke
         assert words in out
     assert "nan" not in out
     any_learner.main(["--toy", "--large", "--learners", "logistic", "--cv", "2"])
-    assert "| logistic | 2,000 | 0.99 |" in capsys.readouterr().out
+    assert "| logistic | 800 | 0.99 |" in capsys.readouterr().out
 
 
 def test_rows_that_a_learner_is_fitted_to_are_counted(study):
