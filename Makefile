@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
 .PHONY: sets guard draws later-year published calibrated calibrated-table bench-check bench-profile stress lowest bare check audit
-.PHONY: references bench-commands watch networks hooks format clean
+.PHONY: references bench-commands bench-learners watch networks hooks format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -105,6 +105,10 @@ bench: $(VENV)/.test $(VENV)-peers/.done  ## speed against every peer, into benc
 
 bench-commands: $(VENV)/.core  ## time and memory of every command on 400 to 5,000,000 rows (15 minutes; ROWS="400 20000")
 	OMP_NUM_THREADS=$(THREADS) OPENBLAS_NUM_THREADS=$(THREADS) $(BIN)/python benchmarks/commands.py $(if $(ROWS),--rows $(ROWS))
+
+bench-learners: $(VENV)/.core  ## what ContextRobust costs in plain fits, and gains, on 48 problems and on many rows (an hour; EVERY=3)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/any_learner.py --every $(or $(EVERY),1)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/any_learner.py --large
 
 coverage: $(VENV)/.test $(VENV)-peers/.done  ## whether intervals, tests and claims hold as often as they say (an hour)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/coverage.py --jobs $(shell nproc) \

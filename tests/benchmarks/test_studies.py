@@ -82,6 +82,27 @@ def test_guard_prints_its_tables(study, capsys, monkeypatch):
     assert "nan" not in out
 
 
+def test_the_cost_of_any_learner_is_printed_beside_its_gain(study, capsys, monkeypatch):
+    fewer_draws(monkeypatch.setattr)
+    any_learner = study("any_learner")
+    any_learner.main(["--toy", "--learners", "logistic"])
+    out = capsys.readouterr().out
+    for words in ("3 problems, 1 tables each", "| logistic | one rule |", "| logistic | all |"):
+        assert words in out
+    assert "nan" not in out
+    any_learner.main(["--toy", "--large", "--learners", "logistic", "--cv", "2"])
+    assert "| logistic | 800 | 0.99 |" in capsys.readouterr().out
+
+
+def test_rows_that_a_learner_is_fitted_to_are_counted(study):
+    any_learner = study("any_learner")
+    X, y, codes = any_learner.large_rows(300, 3, 2)
+    cost = any_learner.cost_of(any_learner.LEARNERS["logistic"], X, y, codes, 1, radius=0.0, reference="pooled", cv=3)
+    # Two thirds of the rows in each of three folds, and all of them at last.
+    assert cost.rows == pytest.approx(3.0)
+    assert cost.ratio > 0.0
+
+
 def test_the_truth_of_a_rule_has_no_excess(study):
     guard = study("guard")
     rules = guard.PROBLEMS[0].rules(np.random.default_rng(0))

@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from counterpoise.contexts import Contexts, encode
+from counterpoise.contexts import encode
 from counterpoise.core.objective import Certificate
 from counterpoise.core.problem import Adjust, Reference, by_size, given_references
 from counterpoise.core.references import ContextRows
@@ -32,12 +32,10 @@ from counterpoise.estimators._base import (
     with_parameters_of,
 )
 from counterpoise.estimators.learners import (
-    Indices,
     RowLoss,
     Split,
     check_takes_weights,
     default_loss,
-    fit_weighted,
     fold_of_rows,
     innermost,
     least_probability,
@@ -47,10 +45,12 @@ from counterpoise.estimators.learners import (
     splits_by,
     weighted_rows,
 )
+from counterpoise.estimators.own_models import OwnModels, judged_by_turns
+from counterpoise.estimators.responses import Responses, Sketch
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
-from counterpoise.inference.choice import choose
+from counterpoise.inference.choice import Choice, choose
 from counterpoise.inference.excess import HeldOut
-from counterpoise.inference.headroom import StopRule, headroom_of
+from counterpoise.inference.headroom import StopRule
 from counterpoise.sets import ContextSet
 from counterpoise.sets._base import shares_of
 from counterpoise.validation import checked_row_weights, on_host, refuse_masked, unwrapped
@@ -78,6 +78,10 @@ class ContextRobust(RobustEstimator):
     between the players stops shrinking, and the learner is fitted once more to all rows under the best weights: one
     deterministic model. Where that is no better on held-out rows than the plain learner, the latter is returned.
 
+    With three folds the plain learner on held-out rows takes two plain fits, contexts' own models two at most, every
+    further round two, and the final model one. Of many rows (60,000 or more) a tenth stands for all in the search, and
+    what it finds is confirmed by rounds on all.
+
     Parameters
     ----------
     estimator : estimator
@@ -97,9 +101,10 @@ default="cross-fit"
     loss : {"log_loss", "zero_one", "half_squared_error", "squared_error", "absolute_error"} or callable, optional
         Of targets and predictions, one number per row. By default the log loss of a classifier with probabilities, the
         error of one without, half the squared error of a regressor.
-    cv : int or splitter, default=5
-        How rows are held out. A number deals every context to that many folds, along the targets; rows that belong
-        together need a splitter, or its list of splits.
+    cv : int or splitter, default=3
+        How rows are held out. A number deals every context to that many folds, along the targets, and contexts' own
+        models are judged in as many of them as it takes to know; rows that belong together need a splitter, or its list
+        of splits. More folds take longer, and judge learners of more rows: with 5, a round costs four plain fits.
     guard : bool, default=True
         Keep the plain learner unless the robust one is better in the worst plausible mix of held-out rows, by more than
         the standard error of the difference.
@@ -109,8 +114,9 @@ default="cross-fit"
         faster, and blind to gains that contexts cannot make on their own); None plays on. For references that are
         estimated on held-out rows; see :func:`counterpoise.headroom`.
     tol : float, default=1e-3
-        Smallest gap worth another round, relative to the objective. With a guard, there is but one
-        round where the first gap is below the standard error of the plain learner's score in its worst mix.
+        Smallest gap worth another round, relative to the objective. With a guard, there is but one round where the
+        first gap is below the standard error of the plain learner's score in its worst mix, and the last round is that
+        whose gap is below a quarter of it, or a twentieth of the first. Without, the game is played until ``tol``.
     max_iter : int, default=20
         Rounds; each costs as many fits as there are folds.
     n_jobs : int, optional
@@ -139,9 +145,9 @@ default="cross-fit"
     headroom_ : Headroom or None
         What contexts could gain, where that was looked at.
     history_ : ndarray of shape (n_rounds, 2)
-        The lower and the upper value of every round of the game.
+        The lower and the upper value of every round of the game on all rows.
     n_iter_ : int
-        Rounds.
+        Rounds on all rows.
     classes_, n_features_in_, feature_names_in_
         The learner's.
     """
@@ -156,7 +162,7 @@ default="cross-fit"
         reference: Reference = "cross-fit",
         adjust: Adjust = None,
         loss: RowLoss | None = None,
-        cv: Any = 5,
+        cv: Any = 3,
         guard: bool = True,
         headroom: StopRule = "bound",
         tol: float = 1e-3,
@@ -217,41 +223,40 @@ default="cross-fit"
             weight, codes = weight[encoded.firsts], encoded.codes[encoded.firsts]
             folds = fold_of_rows(self.estimator, X, y, codes, weight, self.cv)
             X, encoded, weight, y, folds, kept = weighted_rows(X, encoded, weight, y, folds, np.arange(n_rows))
-            rows = ContextRows(encoded.codes, encoded.repeated(weight), len(encoded.labels))
+            counts = np.bincount(encoded.codes, encoded.repeated(weight), len(encoded.labels)).astype(np.float64)
+            judge: dict[str, Any] = {"loss": self.loss, "floor": least_probability(n_rows), "n_jobs": self.n_jobs}
+            asked = Responses(self.estimator, X, y, encoded, weight, folds, shares_of(counts), judge)
+            rows, shares = asked.rows, asked.shares
             mixes = robustness.mixes_of(encoded, rows.counts)
             unseen = self.robustness.unseen(encoded.labels).risks
-            shares = shares_of(rows.counts)
-            judge: dict[str, Any] = {"loss": self.loss, "floor": least_probability(n_rows), "n_jobs": self.n_jobs}
-
-            def tilt(p: Array) -> Array:
-                # Relative to the data, which the set need not be centred on.
-                return encoded.summed((p[: len(shares)] / shares)[encoded.codes])
-
-            def losses_under(p: Array) -> Array:
-                return encoded.repeated(out_of_fold_losses(self.estimator, X, y, weight, tilt(p), folds, **judge))
-
-            answers: list[Array] = []
-
-            def risks_under(p: Array) -> Array:
-                # Around the shares of the data the first round is the plain learner's.
-                alike = len(unseen) == 0 and np.allclose(p, shares, rtol=1e-12, atol=0.0)
-                answers.append(plain if alike else losses_under(p))
-                return np.append(rows.means(answers[-1]), unseen)
-
-            plain = losses_under(shares)
-            references, bracket, own = self._references(X, y, rows, encoded, folds, judge, plain)
+            together = None if groups is None else encode(groups, n_rows, role="group").codes[kept]
+            held_out = HeldOut(encoded, encoded.units(together), rows.weight, mixes, n_unseen=len(unseen))
+            plain = asked.losses(shares)
+            references, bracket, own = self._references(asked, held_out, plain)
             if self.adjust == "standard-error":
                 adjustments = rows.standard_errors(plain)
             else:
                 adjustments = by_size(self.adjust, rows.counts)
             scored = (references if self.criterion == "excess" else 0.0) - adjustments
             scored = np.append(scored, np.zeros_like(unseen))
-            together = None if groups is None else encode(groups, n_rows, role="group").codes[kept]
-            held_out = HeldOut(encoded, encoded.units(together), rows.weight, mixes, n_unseen=len(unseen))
-            self.headroom_ = headroom_of(held_out, plain, own) if own is not None and len(shares) > 1 else None
+            self.headroom_ = own.headroom() if own is not None and len(shares) > 1 else None
             stops = self.headroom_ is not None and self.headroom_.stops(self.headroom)
             if self.verbose and self.headroom_ is not None and self.headroom is not None:
                 self._say(self.headroom_.verdict)
+            answers: list[Array] = []
+            sketch = Sketch(asked, rows.means(plain))
+
+            def is_plain(p: Array) -> bool:
+                # Around the shares of the data the first round is the plain learner's.
+                return len(unseen) == 0 and np.allclose(p, shares, rtol=1e-12, atol=0.0)
+
+            def risks_under(p: Array) -> Array:
+                answers.append(plain if is_plain(p) else asked.losses(p))
+                return np.append(rows.means(answers[-1]), unseen)
+
+            def sketched_risks(p: Array) -> Array:
+                return np.append(sketch(p), unseen)
+
             game = best_response(
                 risks_under,
                 mixes,
@@ -260,19 +265,13 @@ default="cross-fit"
                 tol=self.tol,
                 max_iter=1 if stops else self.max_iter,
                 noise=self._noise(rows, plain, own, mixes, scored) if self.guard else 0.0,
+                sketch=sketched_risks if asked.worth_sketching else None,
                 callback=self._show if self.verbose else None,
             )
             candidates = {"erm": plain, "robust": answers[game.best]}
             if stops or not self.guard:
                 candidates = {name: candidates[name] for name in candidates if (name == "erm") == stops}
-            against = {"reference": scored[encoded.codes]}
-            if own is not None and self.criterion == "excess" and self.reference == "cross-fit":
-                # What a candidate reaches in a context is possible there.
-                against = {
-                    name: values - adjustments[encoded.codes]
-                    for name, values in {"own": own, "erm": plain, **candidates}.items()
-                }
-            choice = choose(held_out, candidates, against)
+            choice = self._choice(held_out, candidates, plain, own, scored[: len(shares)], adjustments)
             if self.verbose and len(candidates) > 1:
                 self._say(choice.words)
         if choice.chosen == "erm":
@@ -280,7 +279,7 @@ default="cross-fit"
         else:
             p, risks = game.p, game.risks
         self.chosen_, self.candidates_ = choice.chosen, choice.candidates
-        self.estimator_ = fit_weighted(self.estimator, X, y, weight, tilt(p))
+        self.estimator_ = asked.fitted(p)
         self._n_rows = n_rows
         self._keep_contexts(
             encoded,
@@ -321,32 +320,26 @@ default="cross-fit"
         return target
 
     def _references(
-        self,
-        X: Any,
-        y: Any,
-        rows: ContextRows,
-        contexts: Contexts,
-        folds: Indices,
-        judge: dict[str, Any],
-        pooled: Array,
-    ) -> tuple[Array, Array | None, Array | None]:
-        """Return the least risk of each context as far as the learner can tell, an interval of it, and losses of rows.
+        self, asked: Responses, held_out: HeldOut, pooled: Array
+    ) -> tuple[Array, Array | None, OwnModels | None]:
+        """Return the least risk of each context as far as the learner can tell, an interval of it, and the own models.
 
-        These are the losses of rows held out under a learner trained on their context alone, where it came to that.
+        These are judged on rows held out, where it came to that.
 
         Parameters
         ----------
         pooled : ndarray of shape (n_samples,)
             Losses of the plain learner on rows held out.
         """
+        contexts, rows = asked.contexts, asked.rows
         if not isinstance(self.reference, str):
             return given_references(self.reference, contexts), None, None
-
+        X, y, folds = asked.X, asked.y, asked.folds
         if contexts.rows is not None:
             X, y, folds = _safe_indexing(X, contexts.rows), y[contexts.rows], folds[contexts.rows]
 
         def own_losses(held: Sequence[Split] | None) -> Array:
-            return specialist_losses(self.estimator, X, y, rows.weight, rows.codes, held, **judge)
+            return specialist_losses(self.estimator, X, y, rows.weight, rows.codes, held, **asked.judge)
 
         if self.reference == "pooled":
             return rows.means(pooled), None, None
@@ -357,27 +350,51 @@ default="cross-fit"
                     "Pass loss= by name, or map each context to its risk."
                 )
             constant = DummyClassifier() if is_classifier(self.estimator) else DummyRegressor()
-            by = {**judge, "loss": self.loss or default_loss(self.estimator)}
+            by = {**asked.judge, "loss": self.loss or default_loss(self.estimator)}
             losses = out_of_fold_losses(constant, X, y, rows.weight, np.ones(len(y)), folds, **by)
             return rows.means(losses), None, None
-        own = own_losses(None if self.reference == "in-sample" else splits_by(folds))
+        if self.reference == "in-sample":
+            return np.minimum(rows.means(own_losses(None)), rows.means(pooled)), None, None
+        if self.reference == "shrunk" or not isinstance(self.cv, (int, np.integer)):
+            # Folds of a splitter need not be alike.
+            own = OwnModels(held_out, pooled, own_losses(splits_by(folds)), np.zeros(rows.n_contexts, dtype=bool))
+        else:
+            own = judged_by_turns(held_out, pooled, splits_by(folds), lambda split: own_losses([split]))
         if self.reference == "shrunk":
-            bracket = reference_bracket(rows, own_losses(None), own, pooled)
-            return shrunk_references(rows, own, pooled, rows.means(own)), bracket, own
-        # Where some fold of a context has no model of its own, the mean is infinite and the pooled model remains.
-        held_out = own if self.reference == "cross-fit" else None
-        return np.minimum(rows.means(own), rows.means(pooled)), None, held_out
+            bracket = reference_bracket(rows, own_losses(None), own.losses, pooled)
+            return shrunk_references(rows, own.losses, pooled, rows.means(own.losses)), bracket, own
+        return own.references(rows.means(pooled)), None, own
 
-    def _noise(self, rows: ContextRows, plain: Array, own: Array | None, mixes: ContextSet, scored: Array) -> float:
+    def _noise(self, rows: ContextRows, plain: Array, own: OwnModels | None, mixes: ContextSet, scored: Array) -> float:
         """Return the standard error of the plain learner's score in its worst mix; less could hardly be told apart."""
         errors = rows.standard_errors(plain)
         if own is not None and self.criterion == "excess":
-            with np.errstate(invalid="ignore"):
-                paired = rows.standard_errors(plain - own)
+            paired = own.standard_errors()
             errors = np.where(np.isfinite(paired), paired, errors)
         n = rows.n_contexts
         worst = mixes.worst_case(np.append(rows.means(plain) - scored[:n], np.zeros(len(scored) - n))).distribution
         return float(np.linalg.norm(worst[:n] * errors))
+
+    def _choice(
+        self,
+        held_out: HeldOut,
+        candidates: dict[str, Array],
+        plain: Array,
+        own: OwnModels | None,
+        scored: Array,
+        adjustments: Array,
+    ) -> Choice:
+        """Choose between the plain learner and the robust one, or note the one there is."""
+        codes = held_out.contexts.codes
+        if own is None or self.criterion == "risk" or self.reference != "cross-fit":
+            return choose(held_out, candidates, {"reference": scored[codes]})
+        at, losses = own.competitor()
+        candidates = {name: values[at] for name, values in candidates.items()}
+        # What a candidate reaches in a context is possible there.
+        against = {"own": losses, "erm": plain[at], **candidates}
+        return choose(
+            held_out.where(at), candidates, {name: one - adjustments[codes[at]] for name, one in against.items()}
+        )
 
     def _show(self, n: int, lower: float, upper: float) -> None:
         self._say(f"round {n + 1}, objective {upper:.6g}, gap {upper - lower:.2g}")

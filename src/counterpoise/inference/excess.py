@@ -259,6 +259,11 @@ class HeldOut:
         groups = None if self.groups is None else self.groups[firsts]
         return self.contexts.codes[firsts], self.weight[firsts], groups
 
+    def where(self, chosen: NDArray[np.intp]) -> HeldOut:
+        """Return some of the rows, or of their memberships where contexts overlap."""
+        groups = None if self.groups is None else self.groups[chosen]
+        return replace(self, contexts=self.contexts.where(chosen), groups=groups, weight=self.weight[chosen])
+
     def weighted(self, *columns: Any) -> tuple[Any, ...]:
         """Return the rows that have weight, and every other table or array of theirs.
 
@@ -268,12 +273,7 @@ class HeldOut:
         whole = len(kept) == len(self.weight)
         if whole and not self.contexts.overlap:
             return self, *columns
-        groups = None if self.groups is None else self.groups[kept]
-        rows = (
-            self
-            if whole
-            else replace(self, contexts=self.contexts.where(kept), groups=groups, weight=self.weight[kept])
-        )
+        rows = self if whole else self.where(kept)
         at = kept if self.contexts.rows is None else self.contexts.rows[kept]
         return rows, *(_safe_indexing(column, at) for column in columns)
 
@@ -359,6 +359,10 @@ class HeldOut:
         excess = drawn_excess(self.pairs((values - others)[:, None], _events(values, values[:, None], None)))[0]
         found = self._by_context(excess, [""])
         return Table({name: found[own] for name, own in _MEANS.items()})
+
+    def differences(self, losses: Array, others: Array) -> PairedMeans:
+        """Return by how much the risk of a model is above that of another, which some contexts may lack."""
+        return self.pairs((losses - others)[:, None], _events(losses, others[:, None], None))
 
     def pairs(self, values: Array, event: float | Array = 0.0) -> PairedMeans:
         """Return the means of columns of losses in each context; see :meth:`PairedMeans.of`."""

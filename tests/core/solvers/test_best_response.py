@@ -175,3 +175,44 @@ def test_a_noisy_learner_ends_the_game_without_a_failure(seed):
     assert np.isfinite(game.upper).all()
     assert game.upper[game.best] == game.upper.min()
     assert ball.contains(game.p)
+
+
+@every_loss
+def test_a_sketch_that_is_exact_leaves_two_rounds(loss):
+    problem, references = posed(loss)
+    ball = KLBall(problem.counts / problem.counts.sum(), 1.0)
+    (answer, asked), (sketch, drafted) = exact_learner(problem), exact_learner(problem)
+    game = best_response(answer, ball, references.upper, ball.p_hat, tol=1e-3, max_iter=30, sketch=sketch)
+    assert game.converged
+    assert len(asked) == len(game.upper) == 2
+    np.testing.assert_array_equal(asked[0], ball.p_hat)
+    assert any(np.array_equal(asked[1], p) for p in drafted)
+
+
+@every_loss
+def test_a_sketch_that_is_wrong_changes_no_bound(loss):
+    problem, references = posed(loss)
+    certified = fit_problem(problem, KLBall(problem.counts / problem.counts.sum(), 1.0), references, tol=1e-9)
+    answer, _ = exact_learner(problem)
+    wrong = lambda p: answer(p)[::-1] + p  # noqa: E731
+    game, ball, asked = play(problem, references.upper, 1.0, sketch=wrong)
+    slack = 1e-8 * certified.solution.certificate.scale
+    assert len(asked) == len(game.upper)
+    assert (game.lower <= certified.solution.value + slack).all()
+    assert game.converged
+    assert game.upper.min() <= certified.solution.value + 2e-3 * ball.worst_case(np.abs(game.risks)).value
+
+
+def test_noise_ends_a_game_at_a_share_of_it_or_of_the_first_gap():
+    problem, references = posed(Logistic())
+    whole, _, _ = play(problem, references.upper, math.inf, tol=1e-6)
+    gaps = whole.upper - whole.lower
+    for noise, enough in ((1e-9, 0.05 * gaps[0]), (0.8 * gaps[0], 0.2 * gaps[0]), (1.001 * gaps[0], gaps[0])):
+        game, _, _ = play(problem, references.upper, math.inf, tol=1e-6, noise=noise)
+        assert game.converged
+        reached = game.upper - game.lower
+        assert reached[-1] <= enough
+        assert (reached[:-1] > enough).all()
+        # Until then it is the same game.
+        np.testing.assert_array_equal(game.upper, whole.upper[: len(game.upper)])
+        assert len(game.upper) < len(whole.upper)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from counterpoise.sets import ContextSet
 Array = NDArray[np.float64]
 
 _FIRST_STEP = 0.5
+"""Total variation that the first step covers at most; a set of no more is crossed at once."""
+
 _SHORTEST_STEP = 0.05
 """A step so short that a learner hardly notices it; then the gap has stopped shrinking."""
 
@@ -25,6 +27,9 @@ _LEAST_PROGRESS = 1e-3
 
 _LEAST_SHARE = 1e-3
 """What a context keeps of its empirical weight, so that no row is without any and no class is lost."""
+
+_RESOLVED, _NEARLY_CLOSED = 0.25, 0.05
+"""Shares of the noise, and of the first gap, below which a gap is not worth another round where there is noise."""
 
 _MOST_CONTEXTS = 1000
 """Contexts up to which a square matrix of their curvature is kept; beyond, steps are plain."""
@@ -49,6 +54,8 @@ class Game:
         The round whose answer has the least worst case.
     converged : bool
         Whether the gap came within the tolerance, or stopped shrinking, before the rounds ran out.
+    rounds : tuple of Round
+        All that was asked and answered.
     """
 
     p: Array
@@ -58,6 +65,7 @@ class Game:
     bound: float
     best: int
     converged: bool
+    rounds: tuple[Round, ...]
 
 
 def best_response(
@@ -69,14 +77,15 @@ def best_response(
     tol: float,
     max_iter: int,
     noise: float = 0.0,
+    sketch: Callable[[Array], Array] | None = None,
     callback: Callable[[int, float, float], None] | None = None,
 ) -> Game:
     """Look for the weights under which the learner's own answer is least favourable.
 
     The value of the game is concave in the weights, and its gradient is the answer's scores. Each round maximises a
     parabola through the best round so far, whose curvature is learnt from the answers seen (BFGS), over the set; the
-    first step goes part of the way to the distribution that is least favourable for the first answer. Steps are halved
-    while they fail to bring the players closer.
+    first step goes to the distribution that is least favourable for the first answer, or part of the way where that is
+    far. Steps are halved while they fail to bring the players closer.
 
     Parameters
     ----------
@@ -88,24 +97,32 @@ def best_response(
     tol : float
         Stop when the gap is at most this share of the worst case of the scores' size.
     noise : float
-        Do not begin where the first gap is at most this: what the scores cannot resolve.
+        What the scores cannot resolve. Where there is any, the game does not begin if the first gap is at most this,
+        and ends at a gap of a quarter of it (answers are judged on the same rows, so their differences are known
+        better than scores) or of a twentieth of the first.
+    sketch : callable, optional
+        An answer that is cheaper and nearly the same. Where the first round leaves a gap, the game is played with it
+        first, and the second round is where that ends; bounds come from the rounds that are answered in full.
     callback : callable, optional
         Called with the round, the lower and the upper value.
     """
     p = with_least_shares(mixes.p_hat, shares, mixes)
-    rounds: list[_Round] = []
-    centre: _Round | None = None
+    rounds: list[Round] = []
+    drafts: tuple[Round, ...] = ()
+    centre: Round | None = None
     length = 1.0
     converged = False
     for n in range(max_iter):
         risks = answer(p)
         worst = mixes.worst_case(risks - references)
-        this = _Round(p, risks, risks - references, worst.distribution, float(worst.value))
+        this = Round(p, risks, risks - references, worst.distribution, float(worst.value))
         rounds.append(this)
         if callback is not None:
             callback(n, this.lower, this.upper)
         enough = tol * float(mixes.worst_case(np.abs(this.scores)).value)
-        if mixes.is_point or this.gap <= (enough if centre is not None else max(enough, noise)):
+        if noise > 0.0:
+            enough = max(enough, noise if n == 0 else max(_RESOLVED * noise, _NEARLY_CLOSED * rounds[0].gap))
+        if mixes.is_point or this.gap <= enough:
             converged = True
             break
         if centre is None or this.gap < (1.0 - _LEAST_PROGRESS) * centre.gap:
@@ -115,13 +132,17 @@ def best_response(
             if length < _SHORTEST_STEP:
                 converged = True
                 break
-        p = centre.p + length * (_proposal(rounds, centre, mixes, shares) - centre.p)
+        if sketch is not None and n == 0:
+            draft = best_response(sketch, mixes, references, shares, tol=tol, max_iter=max_iter, noise=noise)
+            p, drafts = draft.p, draft.rounds
+        else:
+            p = centre.p + length * (_proposal([drafts, rounds], centre, mixes, shares) - centre.p)
     best = min(rounds, key=lambda one: one.upper)
     lower, upper = (np.array([getattr(one, name) for one in rounds]) for name in ("lower", "upper"))
     # Under some weights an answer of another round may be better than the learner's own: then that one counts.
     weights, scores = (np.array([getattr(one, name) for one in rounds]) for name in ("p", "scores"))
     bound = float((weights @ scores.T).min(axis=1).max())
-    return Game(best.p, best.risks, lower, upper, bound, rounds.index(best), converged)
+    return Game(best.p, best.risks, lower, upper, bound, rounds.index(best), converged, tuple(rounds))
 
 
 def with_least_shares(p: Array, shares: Array, mixes: ContextSet) -> Array:
@@ -134,7 +155,7 @@ def with_least_shares(p: Array, shares: Array, mixes: ContextSet) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Round:
+class Round:
     """Weights, and what the answer to them looks like."""
 
     p: Array
@@ -152,11 +173,13 @@ class _Round:
         return self.upper - self.lower
 
 
-def _proposal(rounds: list[_Round], centre: _Round, mixes: ContextSet, shares: Array) -> Array:
+def _proposal(games: Sequence[Sequence[Round]], centre: Round, mixes: ContextSet, shares: Array) -> Array:
     """Return nearly the best weights by the parabola around a round, of those that leave no context without any."""
-    bend = _curvature(rounds, 1.0 / np.where(shares > 0.0, shares, 1.0)) if len(shares) <= _MOST_CONTEXTS else None
+    bend = _curvature(games, 1.0 / np.where(shares > 0.0, shares, 1.0)) if len(shares) <= _MOST_CONTEXTS else None
     if bend is None or not np.isfinite(bend).all():
-        return with_least_shares(centre.p + _FIRST_STEP * (centre.worst - centre.p), shares, mixes)
+        towards = centre.worst - centre.p
+        step = _FIRST_STEP / max(0.5 * float(np.abs(towards).sum()), _FIRST_STEP)
+        return with_least_shares(centre.p + step * towards, shares, mixes)
     # The maximum over p of a concave parabola is the minimum over u of the worst case of linear scores:
     # -v'Bv/2 = min over u of u'u/2 - u'L'v, with B = LL'.
     bends, axes = np.linalg.eigh(bend)
@@ -180,10 +203,10 @@ def _proposal(rounds: list[_Round], centre: _Round, mixes: ContextSet, shares: A
     return kept
 
 
-def _curvature(rounds: list[_Round], shape: Array) -> Array | None:
+def _curvature(games: Sequence[Sequence[Round]], shape: Array) -> Array | None:
     """Return minus the Hessian of the game's value as far as the answers tell; None where they tell nothing."""
     pairs = []
-    for before, after in pairwise(rounds):
+    for before, after in chain.from_iterable(map(pairwise, games)):
         step, fall = after.p - before.p, before.scores - after.scores
         # A shift common to all scores changes nothing in the game.
         fall = fall - fall.mean()
