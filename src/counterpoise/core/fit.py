@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts
+from counterpoise.core import banded
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import Bounds, LinearOracle
 from counterpoise.core.oracle.kinked import KinkedOracle
@@ -307,6 +308,10 @@ def _solve(
     if max_iter is not None:
         options["max_iter"] = max_iter
     best: Solution | None = None
+    if banded.suits(oracle) and not oracle.is_scalar:
+        best = _in_bands(problem, mixes, references, options)
+        if best is not None and best.success:
+            return best
     for objective, solver_type in _attempts(problem, mixes, references):
         more, start = _head_start(problem, mixes, references, solver_type)
         solution = solver_type(**options, **more).solve(objective, start)
@@ -317,6 +322,22 @@ def _solve(
             best = solution
     assert best is not None
     return best
+
+
+def _in_bands(
+    problem: LinearProblem, mixes: ContextSet, references: ReferenceRisks, options: dict[str, Any]
+) -> Solution | None:
+    """Solve a problem whose rows are elsewhere by those near their hinges."""
+
+    def objective_of(oracle: LinearOracle, own: ReferenceRisks) -> RobustObjective:
+        return problem.objective(mixes, own, KinkedOracle.of(oracle) if oracle.rows.at_hand else oracle)
+
+    def solve(objective: RobustObjective, tol: float) -> Solution:
+        return PolyhedralInteriorPoint(tol=tol).solve(objective)
+
+    return banded.minimise_worst_case(
+        objective_of, problem.oracle, references, options["tol"], solve, options["callback"]
+    )
 
 
 def _head_start(

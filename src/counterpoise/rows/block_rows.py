@@ -28,6 +28,7 @@ _REMEMBERED = 4
 
 @dataclass(frozen=True, eq=False)
 class _FactsAnswer(Answer):
+    sizes: Array = of_contexts()
     reach: Array = of_all(np.minimum)
     means: Array = of_contexts()
     lowest: Array = of_contexts()
@@ -37,7 +38,7 @@ class _FactsAnswer(Answer):
 
 @dataclass(frozen=True)
 class _Facts:
-    """The largest feature of each column (negative), the mean target of each context, and the range of the hinges."""
+    """Rows and mean target of each context, the largest feature of each column (negative), and the ends of hinges."""
 
     answers: ClassVar = _FactsAnswer
 
@@ -52,7 +53,8 @@ class _Facts:
             hinge = rows.loss.pieces(rows.target)[0]
             ends = (np.asarray(hinge.min()), np.asarray(-hinge.max()))
         means = rows.whole.layout.total(weighted)
-        return _FactsAnswer(block.contexts, SHARED, -rows.reach, means, rows.lowest, *ends)
+        sizes = rows.sizes.astype(np.float64)
+        return _FactsAnswer(block.contexts, SHARED, sizes, -rows.reach, means, rows.lowest, *ends)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +128,9 @@ class _Drift:
 
 
 @dataclass(frozen=True, eq=False)
-class _SumsAnswer(Answer):
+class SumsAnswer(Answer):
+    """What rows add up to at a theta, or at one for each context."""
+
     values: Array = of_contexts()
     gradients: Array = of_contexts()
     sizes: Array = of_contexts()
@@ -150,13 +154,13 @@ class _SumsQuestion:
     above: bool = False
     moments: bool = False
 
-    answers: ClassVar = _SumsAnswer
+    answers: ClassVar = SumsAnswer
 
     def about(self, contexts: Codes) -> Self:
         own = self if self.weights is None else replace(self, weights=self.weights[contexts])
         return replace(own, theta=self.theta[contexts]) if self.theta.ndim == 2 else own
 
-    def __call__(self, block: Block, state: Any) -> _SumsAnswer:
+    def __call__(self, block: Block, state: Any) -> SumsAnswer:
         if self.theta.ndim == 1:
             return self._at_one(block)
         n, size = self.theta.shape
@@ -169,9 +173,9 @@ class _SumsQuestion:
             for name, whole in out.items():
                 # A context may own several tiles.
                 np.add.at(whole, owner, getattr(found, name))
-        return _SumsAnswer(block.contexts, SHARED, **out)
+        return SumsAnswer(block.contexts, SHARED, **out)
 
-    def _at_one(self, block: Block) -> _SumsAnswer:
+    def _at_one(self, block: Block) -> SumsAnswer:
         found = block.rows.at(self.theta).truncated(self.cut)
         sums = {name: getattr(found, name) for name in ("values", "gradients", "sizes")} if self.sums else {}
         if self.weights is not None:
@@ -179,7 +183,7 @@ class _SumsQuestion:
         for name in ("hessians", "moments"):
             if getattr(self, name):
                 sums[name] = getattr(found, name)
-        return _SumsAnswer(block.contexts, SHARED, **sums)
+        return SumsAnswer(block.contexts, SHARED, **sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,6 +298,11 @@ class BlockRows:
         return -self._facts.reach
 
     @property
+    def sizes(self) -> Array:
+        """Rows of each context."""
+        return self._facts.sizes
+
+    @property
     def lowest(self) -> Array:
         """Each context's mean lowest loss."""
         return self._facts.lowest
@@ -332,12 +341,23 @@ class BlockRows:
 
     def at(self, theta: Array, expecting: Array | None = None) -> BlockSums:
         """Return sums at one theta, or at one for each context; places that were visited lately are remembered."""
-        key = theta.tobytes()
-        if key not in self._known:
-            while len(self._known) >= _REMEMBERED:
-                del self._known[next(iter(self._known))]
-            self._known[key] = BlockSums(self.blocks, self.loss, theta, 0.0, expecting)
-        return self._known[key]
+        if theta.tobytes() not in self._known:
+            self._keep(BlockSums(self.blocks, self.loss, theta, 0.0, expecting))
+        return self._known[theta.tobytes()]
+
+    def remember(self, theta: Array, answer: SumsAnswer) -> None:
+        """Keep sums that a pass for something else has brought along."""
+        sums = BlockSums(self.blocks, self.loss, theta)
+        vars(sums)["_answer"] = SumsAnswer(
+            answer.contexts, answer.problems, values=answer.values, gradients=answer.gradients, sizes=answer.sizes
+        )
+        self._keep(sums)
+
+    def _keep(self, sums: BlockSums) -> None:
+        self._known.pop(sums.theta.tobytes(), None)
+        while len(self._known) >= _REMEMBERED:
+            del self._known[next(iter(self._known))]
+        self._known[sums.theta.tobytes()] = sums
 
     def parts(self) -> list[tuple[Codes, Callable[[], AllContexts]]]:
         """Return all contexts as one part: they share the passes."""
@@ -357,7 +377,7 @@ class BlockSums:
     _hessians: Array | None = field(default=None, repr=False)
 
     @cached_property
-    def _answer(self) -> _SumsAnswer:
+    def _answer(self) -> SumsAnswer:
         fused = self.theta.ndim == 2 and self.theta.size * self.theta.shape[1] <= _FUSED_ENTRIES
         answer = self.blocks.ask(_SumsQuestion(self.theta, self.cut, weights=self.expecting, hessians=fused))
         # Large, and asked for once.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from counterpoise.core import banded
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import Oracle
 from counterpoise.core.oracle._base import Array
@@ -127,6 +128,10 @@ def sketched(oracle: LinearOracle, counts: Array) -> LinearPoint | None:
 def _kinked(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
     """Minimise every risk of a hinged loss, part by part."""
     oracle, found = flat.oracle, []
+    if banded.suits(oracle):
+        proven = banded.minimise_each(flat, tol, scale, _kinked)
+        if proven is not None:
+            return proven
     for contexts, make in oracle.rows.parts():
         part = make()
         blocks = in_memory(oracle.rows, part) if isinstance(part, MemoryPart) else oracle.rows.blocks
