@@ -196,29 +196,34 @@ class SlopesAnswer(Answer):
     gram: Array = of_problems()
 
     @classmethod
-    def after(cls, contexts: Codes, slopes: RowSlopes, moves: tuple[Array, ...]) -> SlopesAnswer:
-        """Return what the slopes of a mixture add up to after some moves; at first also how readily they move."""
+    def after(
+        cls, contexts: Codes, slopes: RowSlopes, moves: tuple[Array, ...], problems: Codes = SHARED
+    ) -> SlopesAnswer:
+        """Return what slopes add up to after some moves; at first also how readily they move."""
         for move in moves:
             slopes = slopes.moved(move)
         gram: Any = None if moves else slopes.gram
-        return cls(contexts, SHARED, slopes.pull, slopes.size, slopes.value, gram)
+        return cls(contexts, problems, slopes.pull, slopes.size, slopes.value, gram)
 
 
 @dataclass(frozen=True)
 class _SmoothSlopes:
-    """The slopes of a soft hinged loss at one theta, for a mixture of contexts."""
+    """The slopes of a soft hinged loss: at one theta for a mixture of contexts, or at one for each of them."""
 
     theta: Array
-    weights: Array
+    weights: Array | None
     moves: tuple[Array, ...] = ()
 
     answers: ClassVar = SlopesAnswer
 
     def about(self, contexts: Codes) -> Self:
-        return replace(self, weights=self.weights[contexts])
+        if self.weights is not None:
+            return replace(self, weights=self.weights[contexts])
+        return replace(self, theta=self.theta[contexts], moves=tuple(move[contexts] for move in self.moves))
 
     def __call__(self, block: Block, state: Any) -> SlopesAnswer:
-        return SlopesAnswer.after(block.contexts, block.rows.at(self.theta).slopes(self.weights), self.moves)
+        problems = block.contexts if self.weights is None else SHARED
+        return SlopesAnswer.after(block.contexts, block.rows.at(self.theta).slopes(self.weights), self.moves, problems)
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,9 +346,9 @@ class BlockRows:
 
     def at(self, theta: Array, expecting: Array | None = None) -> BlockSums:
         """Return sums at one theta, or at one for each context; places that were visited lately are remembered."""
-        if theta.tobytes() not in self._known:
+        if _key(theta) not in self._known:
             self._keep(BlockSums(self.blocks, self.loss, theta, 0.0, expecting))
-        return self._known[theta.tobytes()]
+        return self._known[_key(theta)]
 
     def remember(self, theta: Array, answer: SumsAnswer) -> None:
         """Keep sums that a pass for something else has brought along."""
@@ -354,14 +359,19 @@ class BlockRows:
         self._keep(sums)
 
     def _keep(self, sums: BlockSums) -> None:
-        self._known.pop(sums.theta.tobytes(), None)
+        self._known.pop(_key(sums.theta), None)
         while len(self._known) >= _REMEMBERED:
             del self._known[next(iter(self._known))]
-        self._known[sums.theta.tobytes()] = sums
+        self._known[_key(sums.theta)] = sums
 
     def parts(self) -> list[tuple[Codes, Callable[[], AllContexts]]]:
         """Return all contexts as one part: they share the passes."""
         return [(np.arange(self.n_contexts), lambda: AllContexts(self, np.ones(self.n_contexts, dtype=bool)))]
+
+
+def _key(theta: Array) -> tuple[Any, bytes]:
+    """Return what a theta is known by; for the only context there is, one for each is not one for all."""
+    return theta.shape, theta.tobytes()
 
 
 @dataclass(eq=False)
@@ -430,6 +440,5 @@ class BlockSums:
         return BlockSums(self.blocks, self.loss, self.theta, cut, self.expecting)
 
     def slopes(self, weights: Array | None) -> BlockSlopes:
-        """Return the slopes of a soft hinged loss, of a mixture of contexts."""
-        assert weights is not None
+        """Return the slopes of a soft hinged loss, of a mixture of contexts or of every context."""
         return BlockSlopes(self.blocks, _SmoothSlopes(self.theta, weights))

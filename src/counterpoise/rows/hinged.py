@@ -517,8 +517,7 @@ class DualSlopes(Place):
         if block.part is not None:
             model = next(self.tiles(block, state))[1]
             assert model is not None
-            own = SlopesAnswer.after(block.contexts, model.slopes(), self.moves)
-            return replace(own, problems=block.contexts)
+            return SlopesAnswer.after(block.contexts, model.slopes(), self.moves, block.contexts)
         n, size = self.theta.shape
         out = {"pull": np.zeros((n, size)), "size": np.zeros(n), "value": np.zeros(n)}
         if not self.moves:
