@@ -157,6 +157,10 @@ class KinkedPoint(OnlyKinks):
         self.origin = None
         return KinkedLinearisation(self, p, self.answer, around)
 
+    def shortfall(self, gradient: Array) -> float:
+        """Return about how far below its value a lower bound will be: half of what the rows' products add up to."""
+        return float(self._model.complementarity[0])
+
     def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
         """Bound the minimum of ``sum_c p_c risk_c`` from below by a feasible point of the dual."""
         oracle, seen = self.oracle, p > 0.0
