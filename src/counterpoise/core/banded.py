@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from counterpoise.core.objective import Certificate, ReferenceRisks, RobustObjective
 from counterpoise.core.oracle._base import Array
@@ -31,11 +32,17 @@ _PER_ROOT = 4.0
 _SURE = 3.0
 """Standard errors of a prediction within which its row may change sides."""
 
+_NEAR, _PER_KINK = 0.15, 10.0
+"""Share of rows in memory that is near their hinges when a minimum is about known; at least so many per kink."""
+
 _ROUNDS = 8
 """Passes after which the rows near their hinges are taken not to be found."""
 
 _ROUGH, _WITHIN = 1e-4, 0.3
 """Accuracy asked of a solution for rows that were drawn; and of one for all, as a share of what is asked in the end."""
+
+_FAR = 1e-2
+"""Relative gap after a first pass from which all rows are looked at instead, where they are in memory."""
 
 Found = tuple[Array, Array, Array]
 """Least risks, their lower bounds, and where they are reached."""
@@ -43,11 +50,27 @@ Found = tuple[Array, Array, Array]
 
 def suits(oracle: LinearOracle) -> bool:
     """Tell whether a loss has kinks, a pass over the rows is dear, and those near their hinges fit into memory."""
-    loss, rows = oracle.loss, oracle.rows
-    kinks = loss.is_hinged and loss.is_of_residual and loss.softness == 0.0
-    if not kinks or rows.at_hand or not rows.computes_here:
+    rows = oracle.rows
+    if not _has_kinks(oracle) or rows.at_hand or not rows.computes_here:
         return False
     return bool(_room(rows.sizes, oracle.n_parameters).sum() * oracle.n_parameters <= MOST_ENTRIES)
+
+
+def serves(oracle: LinearOracle) -> bool:
+    """Tell whether a loss has kinks, and rows in memory are so many that few of them need to be looked at."""
+    if not (_has_kinks(oracle) and oracle.rows.at_hand) or sparse.issparse(oracle.rows.X):
+        return False
+    return _near_share(oracle) <= 2.0 * _NEAR
+
+
+def _has_kinks(oracle: LinearOracle) -> bool:
+    loss = oracle.loss
+    return loss.is_hinged and loss.is_of_residual and loss.softness == 0.0 and not oracle.is_scalar
+
+
+def _near_share(oracle: LinearOracle) -> float:
+    """Return the share of rows in memory that are taken as near their hinges."""
+    return max(_NEAR, _PER_KINK * (oracle.n_parameters + oracle.n_contexts) / oracle.rows.n_rows)
 
 
 def _room(sizes: Array, n_parameters: int) -> Array:
@@ -127,6 +150,12 @@ class Bands:
         """Return which share of rows is drawn where so many are expected."""
         return np.where(expected <= 2.0 * room, 1.0, room / np.maximum(expected, 1.0))
 
+    def around(self, theta: Array) -> None:
+        """Set bands that hold a certain share of rows, which are in memory, all of which are taken."""
+        rows = self.oracle.rows
+        away = np.abs(rows.at(theta).predictions - rows.target)
+        self.width[:], self.share[:] = np.quantile(away, _near_share(self.oracle)), 1.0
+
     def look(self, theta: Array, chosen: Codes) -> None:
         """Look at all rows, and find those of some contexts that are near their hinges."""
         rows, resting = self.oracle.rows, np.ones(len(self.sizes), dtype=bool)
@@ -194,43 +223,48 @@ def minimise_each(flat: LinearPoint, tol: float, scale: float, solve: Callable[.
 
 
 def minimise_worst_case(
-    objective_of: Callable[[LinearOracle, ReferenceRisks], RobustObjective],
+    objective: RobustObjective,
     oracle: LinearOracle,
     references: ReferenceRisks,
     tol: float,
-    solve: Callable[[RobustObjective, float], Solution],
+    solve: Callable[[LinearOracle, ReferenceRisks, float], Solution],
     callback: Callable[[Progress], None] | None = None,
+    begin: Array | None = None,
 ) -> Solution | None:
     """Minimise the worst case over a set of mixes.
 
     Parameters
     ----------
-    objective_of : callable
-        Makes the problem of risks and references.
+    objective : RobustObjective
+        Of the risks of ``oracle``, perhaps followed by those of contexts without rows, and of the references.
     solve : callable
-        Solves a problem with rows in memory to an accuracy.
+        Solves the problem of rows in memory, and perhaps other references, to an accuracy.
+    begin : ndarray of shape (P,), optional
+        About where the minimum is, for rows that are in memory themselves.
 
     Returns
     -------
     The best solution that was found, which may lack the accuracy; None if there is none.
     """
-    bands, everyone, objective = Bands(oracle), np.arange(oracle.n_contexts), objective_of(oracle, references)
-    theta, lower, p, best = oracle.start(), -math.inf, None, None
+    bands, everyone = Bands(oracle), np.arange(oracle.n_contexts)
+    theta, lower, p, best = oracle.start() if begin is None else begin, -math.inf, None, None
+    if begin is not None:
+        bands.around(begin)
     for n_iter in range(_ROUNDS):
         bands.look(theta, everyone)
         assert bands.answer is not None
         if p is not None:
-            best = _better(objective, theta, p, lower, best, n_iter, tol)
+            before, best = best, _better(objective, theta, p, lower, best, n_iter, tol)
             if callback is not None:
                 callback(Progress(n_iter, best.certificate))
-            if best.success:
+            if best.success or (begin is not None and _is_lost(best, before)):
                 break
         some, own = bands.reduced(everyone), references
         if not some.is_whole.all() and p is not None:
             # Risks are known here: what rows that were drawn say of them differently is taken off.
             off = bands.answer.values - some.oracle.at(theta).sums.values
             own = references.less(off)
-        found = solve(objective_of(some.oracle, own), some.accuracy(tol))
+        found = solve(some.oracle, own, some.accuracy(tol))
         if not np.isfinite(found.theta).all():
             break
         theta, p = found.theta, found.p_worst
@@ -238,6 +272,11 @@ def minimise_worst_case(
             lower = max(lower, found.certificate.lower)
         bands.narrow(everyone, some.density(theta), some.error(theta, p[: len(everyone)]))
     return best
+
+
+def _is_lost(best: Solution, before: Solution | None) -> bool:
+    """Tell whether a guess was too far off for the rows around it to lead further."""
+    return best.certificate.gap > (_FAR * best.certificate.scale if before is None else 0.1 * before.certificate.gap)
 
 
 def _better(

@@ -308,8 +308,8 @@ def _solve(
     if max_iter is not None:
         options["max_iter"] = max_iter
     best: Solution | None = None
-    if banded.suits(oracle) and not oracle.is_scalar:
-        best = _in_bands(problem, mixes, references, options)
+    if banded.suits(oracle):
+        best = solve_in_bands(problem, mixes, references, tol, callback)
         if best is not None and best.success:
             return best
     for objective, solver_type in _attempts(problem, mixes, references):
@@ -324,20 +324,31 @@ def _solve(
     return best
 
 
-def _in_bands(
-    problem: LinearProblem, mixes: ContextSet, references: ReferenceRisks, options: dict[str, Any]
+def solve_in_bands(
+    problem: LinearProblem,
+    mixes: ContextSet,
+    references: ReferenceRisks,
+    tol: float,
+    callback: Callable[[Progress], None] | None = None,
+    begin: Array | None = None,
 ) -> Solution | None:
-    """Solve a problem whose rows are elsewhere by those near their hinges."""
+    """Solve a problem with kinks by the rows near their hinges; see :func:`counterpoise.core.banded.suits`.
 
-    def objective_of(oracle: LinearOracle, own: ReferenceRisks) -> RobustObjective:
-        return problem.objective(mixes, own, KinkedOracle.of(oracle) if oracle.rows.at_hand else oracle)
+    Parameters
+    ----------
+    begin : ndarray of shape (P,), optional
+        About where the solution is, for rows in memory; see :func:`counterpoise.core.banded.serves`.
 
-    def solve(objective: RobustObjective, tol: float) -> Solution:
-        return PolyhedralInteriorPoint(tol=tol).solve(objective)
+    Returns
+    -------
+    The best that was found; None if there is nothing.
+    """
 
-    return banded.minimise_worst_case(
-        objective_of, problem.oracle, references, options["tol"], solve, options["callback"]
-    )
+    def solve(oracle: LinearOracle, own: ReferenceRisks, accuracy: float) -> Solution:
+        return PolyhedralInteriorPoint(tol=accuracy).solve(problem.objective(mixes, own, KinkedOracle.of(oracle)))
+
+    objective = problem.objective(mixes, references)
+    return banded.minimise_worst_case(objective, problem.oracle, references, tol, solve, callback, begin)
 
 
 def _head_start(
