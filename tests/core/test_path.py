@@ -2,6 +2,7 @@
 
 import functools
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import counterpoise as cpo
-from counterpoise.core import parabolas
+from counterpoise.core import drawn_path, parabolas
 from counterpoise.core.fit import fit_problem
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.path import solve_path
@@ -373,3 +374,39 @@ def test_a_bound_above_a_value_that_is_attained_is_not_kept():
     assert follower.lower == -math.inf
     follower._certified(objective, point, centre, 1, bound=value - 1.0)
     assert follower.lower == value - 1.0
+
+
+# --- few of many rows ---------------------------------------------------------------------------------------
+
+
+@functools.cache
+def many_rows(quantile, n_unseen=0):
+    loss = Pinball(quantile)
+    X, y, codes = make(loss, 3, 2, 1, (500, 800))
+    problem = LinearProblem.from_data(X, y, codes, loss, alpha=1e-3)
+    problem = replace(problem, unseen=np.full(n_unseen, 0.05))
+    references = ReferenceRisks.exactly(problem.references("in-sample", 1e-8).upper)
+    return problem, references, np.append(problem.counts / problem.counts.sum(), np.zeros(n_unseen))
+
+
+@pytest.mark.parametrize("quantile", [0.2, 0.5])
+@pytest.mark.parametrize("n_unseen", [0, 1])
+def test_few_rows_stand_for_all_along_a_path(quantile, n_unseen, monkeypatch):
+    problem, references, centre = many_rows(quantile, n_unseen)
+    fits = []
+    monkeypatch.setattr(
+        drawn_path, "fit_problem", lambda *args, **kwargs: fits.append(args) or fit_problem(*args, **kwargs)
+    )
+    radii = np.concatenate([[0.0], np.geomspace(1e-3, 4.0, 18), [math.inf]])
+    levels = list(solve_path(problem, references, KLBall(centre, 0.0), radii, TOL))
+    # Levels that are solved with all rows are those that nothing is known of.
+    assert len(fits) <= 5
+    for radius, level in list(zip(radii, levels, strict=True))[::3]:
+        exact = fit_problem(problem, KLBall(centre, radius), references, tol=1e-9).solution
+        rounding = 1e-11 * exact.certificate.scale
+        assert exact.success
+        assert level.certificate.lower <= exact.certificate.upper + rounding
+        assert level.certificate.upper >= exact.certificate.lower - rounding
+        assert level.certificate.relative_gap <= 1e-3
+        assert level.value == pytest.approx(KLBall(centre, radius).worst_case(level.scores).value, abs=1e-12)
+        assert KLBall(centre, radius).contains(level.p_worst)

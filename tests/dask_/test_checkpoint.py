@@ -57,7 +57,7 @@ def cut_short(estimator, path, passes, limit, name, **other):
     passes.update(n=0, limit=None)
 
 
-@pytest.mark.parametrize("name", ["logistic", "squared", "pinball"])
+@pytest.mark.parametrize("name", ["logistic", "squared", "pinball", "newsvendor"])
 def test_an_exception_costs_no_pass_that_was_done(name, tmp_path, passes):
     X, columns = collections(name)
     like = model(name).fit(X, **columns)
@@ -68,7 +68,7 @@ def test_an_exception_costs_no_pass_that_was_done(name, tmp_path, passes):
     with settings(checkpoint=path):
         found = model(name).fit(X, **columns)
     # States of rows are made anew, which takes the passes that made them.
-    assert passes["n"] < whole if name == "pinball" else passes["n"] == whole - half
+    assert passes["n"] < whole if name == "newsvendor" else passes["n"] == whole - half
     np.testing.assert_array_equal(found.coef_, like.coef_)
     assert_same_fit(found, like, tol=1e-15)
     assert not path.exists()
@@ -181,7 +181,7 @@ with settings(checkpoint=sys.argv[2]):
 def test_a_process_that_was_killed_is_followed_by_another(tmp_path, passes):
     path = tmp_path / "kept"
     code = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT, "pinball", str(path), "30"],
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, "newsvendor", str(path), "30"],
         cwd=Path(__file__).parents[2],
         # What it could not tidy up lies in a folder that is.
         env=os.environ | {"TMPDIR": str(tmp_path)},
@@ -190,12 +190,12 @@ def test_a_process_that_was_killed_is_followed_by_another(tmp_path, passes):
     ).returncode
     assert code == -signal.SIGKILL
     assert tempfile.gettempdir() != str(tmp_path)
-    X, columns = collections("pinball")
-    like = model("pinball").fit(X, **columns)
+    X, columns = collections("newsvendor")
+    like = model("newsvendor").fit(X, **columns)
     whole = passes["n"]
     passes["n"] = 0
     with settings(checkpoint=path):
-        found = model("pinball").fit(X, **columns)
+        found = model("newsvendor").fit(X, **columns)
     assert passes["n"] < whole
     assert_same_fit(found, like, tol=1e-15)
     assert not path.exists()

@@ -117,8 +117,8 @@ def test_a_poisoned_partition_is_named_by_the_workers(client):
 
 
 def test_a_checkpoint_serves_another_client(client, tmp_path, monkeypatch):
-    X, columns = collections("pinball")
-    like = model("pinball", reference=[0.0, 0.1]).fit(X.compute(), **{k: v.compute() for k, v in columns.items()})
+    X, columns = collections("newsvendor")
+    like = model("newsvendor", reference=[0.0, 0.1]).fit(X.compute(), **{k: v.compute() for k, v in columns.items()})
     real, n = ClusterBlocks._submitted, [0]
 
     def counting(self, question, states):
@@ -131,8 +131,8 @@ def test_a_checkpoint_serves_another_client(client, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(ClusterBlocks, "_submitted", counting)
         with settings(checkpoint=path), pytest.raises(KeyboardInterrupt):
-            model("pinball", reference=[0.0, 0.1]).fit(X, **columns)
+            model("newsvendor", reference=[0.0, 0.1]).fit(X, **columns)
     with settings(checkpoint=path):
-        found = model("pinball", reference=[0.0, 0.1]).fit(X, **columns)
+        found = model("newsvendor", reference=[0.0, 0.1]).fit(X, **columns)
     assert_same_fit(found, like)
     assert not path.exists()

@@ -279,6 +279,16 @@ def test_references_of_blocks_are_those_of_all_rows(tiles, loss, shape, n_blocks
     assert (here.lower <= there.upper + 1e-13 * scale).all()
 
 
+@pytest.mark.parametrize("loss", [Huber(0.8), Pinball(0.3)], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("n_contexts", [1, 4])
+def test_a_fit_of_kinks_takes_few_passes(loss, n_contexts):
+    shape = {"n_contexts": n_contexts, "n_features": 3, "seed": 0, "rows": (400, 900)}
+    _, problem = problem_pair(loss, shape, 4, BlocksOnDisk)
+    references = problem.references("in-sample", 1e-6)
+    assert fit_problem(problem, Robustness(radius=0.05).mixes(problem.counts), references).solution.success
+    assert problem.oracle.rows.blocks.n_passes < 40
+
+
 @pytest.mark.parametrize("loss", [Logistic(), Squared(), Pinball(0.4)], ids=lambda loss: loss.name)
 def test_sparse_rows_on_disk_are_dense_rows_in_memory(loss):
     X, y, codes = make(loss, 3, 4, 5, (8, 12))

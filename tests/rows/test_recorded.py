@@ -12,14 +12,14 @@ from counterpoise.core.fit import Robustness, fit_problem
 from counterpoise.core.oracle import LinearOracle
 from counterpoise.core.problem import LinearProblem
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
-from counterpoise.losses import Huber, Logistic, Multinomial, Pinball, Poisson
+from counterpoise.losses import Huber, Logistic, Multinomial, Newsvendor, Pinball, Poisson
 from counterpoise.rows import Answer, BlockRows, BlocksInMemory
 from counterpoise.rows.blocks import of_all
 from counterpoise.rows.recorded import Recorded
 from tests.problems import make
 from tests.rows.test_blocks import cut
 
-LOSSES = [Logistic(), Multinomial(3), Poisson(), Huber(0.8), Pinball(0.3)]
+LOSSES = [Logistic(), Multinomial(3), Poisson(), Huber(0.8), Pinball(0.3), Newsvendor(10.0)]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 
 
@@ -100,7 +100,7 @@ def test_a_fit_that_is_cut_short_again_and_again_ends(loss, tmp_path):
     pytest.fail("no end")
 
 
-@pytest.mark.parametrize("loss", [Logistic(), Pinball(0.3)], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("loss", [Logistic(), Pinball(0.3), Newsvendor(10.0)], ids=lambda loss: loss.name)
 def test_a_finished_fit_is_read_without_a_pass(loss, tmp_path):
     blocks, counts = blocks_of(loss)
     expected = fit(loss, Recorded(blocks, tmp_path / "kept", b"rows"), counts)
@@ -111,7 +111,7 @@ def test_a_finished_fit_is_read_without_a_pass(loss, tmp_path):
 # --- files --------------------------------------------------------------------------------------------------
 
 
-def kept_file(tmp_path, loss=Pinball(0.3), passes=12):  # noqa: B008
+def kept_file(tmp_path, loss=Newsvendor(10.0), passes=12):  # noqa: B008
     blocks, counts = blocks_of(loss)
     with pytest.raises(CutShortError):
         fit(loss, Recorded(Fragile(blocks, passes), tmp_path / "kept", b"rows"), counts)
@@ -120,22 +120,22 @@ def kept_file(tmp_path, loss=Pinball(0.3), passes=12):  # noqa: B008
 
 def test_a_tail_that_was_cut_is_dropped_wherever_it_was_cut(tmp_path):
     path, blocks, counts = kept_file(tmp_path)
-    expected, content = fit(Pinball(0.3), blocks, counts), path.read_bytes()
+    expected, content = fit(Newsvendor(10.0), blocks, counts), path.read_bytes()
     for size in np.linspace(0, len(content), 6).astype(int):
         path.write_bytes(content[:size])
         recorded = Recorded(blocks, path, b"rows")
         assert recorded.n_known <= 12
-        np.testing.assert_array_equal(fit(Pinball(0.3), recorded, counts), expected)
+        np.testing.assert_array_equal(fit(Newsvendor(10.0), recorded, counts), expected)
         # What was written after the cut is read again.
         assert Recorded(blocks, path, b"rows").n_known > 12
 
 
 def test_answers_that_were_spoilt_are_asked_for_again(tmp_path):
     path, blocks, counts = kept_file(tmp_path)
-    expected, content = fit(Pinball(0.3), blocks, counts), path.read_bytes()
+    expected, content = fit(Newsvendor(10.0), blocks, counts), path.read_bytes()
     for place in np.linspace(70, len(content) - 1, 4).astype(int):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
-        np.testing.assert_array_equal(fit(Pinball(0.3), Recorded(blocks, path, b"rows"), counts), expected)
+        np.testing.assert_array_equal(fit(Newsvendor(10.0), Recorded(blocks, path, b"rows"), counts), expected)
     path.write_bytes(content + b"\xff" * 500)
     assert Recorded(blocks, path, b"rows").n_known == 12
 

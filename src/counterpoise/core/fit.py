@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts
+from counterpoise.core import banded
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import Bounds, LinearOracle
 from counterpoise.core.oracle.kinked import KinkedOracle
@@ -314,6 +315,10 @@ def _solve(
             if callback is not None:
                 callback(Progress(solution.n_iter, solution.certificate))
             return solution
+    if banded.suits(oracle):
+        best = solve_in_bands(problem, mixes, references, tol, callback)
+        if best is not None and best.success:
+            return best
     for objective, solver_type in _attempts(problem, mixes, references):
         more, start = _head_start(problem, mixes, references, solver_type)
         solution = solver_type(**options, **more).solve(objective, start)
@@ -324,6 +329,33 @@ def _solve(
             best = solution
     assert best is not None
     return best
+
+
+def solve_in_bands(
+    problem: LinearProblem,
+    mixes: ContextSet,
+    references: ReferenceRisks,
+    tol: float,
+    callback: Callable[[Progress], None] | None = None,
+    begin: Array | None = None,
+) -> Solution | None:
+    """Solve a problem with kinks by the rows near their hinges; see :func:`counterpoise.core.banded.suits`.
+
+    Parameters
+    ----------
+    begin : ndarray of shape (P,), optional
+        About where the solution is, for rows in memory; see :func:`counterpoise.core.banded.serves`.
+
+    Returns
+    -------
+    The best that was found; None if there is nothing.
+    """
+
+    def solve(oracle: LinearOracle, own: ReferenceRisks, accuracy: float) -> Solution:
+        return PolyhedralInteriorPoint(tol=accuracy).solve(problem.objective(mixes, own, KinkedOracle.of(oracle)))
+
+    objective = problem.objective(mixes, references)
+    return banded.minimise_worst_case(objective, problem.oracle, references, tol, solve, callback, begin)
 
 
 def _head_start(

@@ -5,26 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
-
+from counterpoise.core.drawn_path import draw_path
 from counterpoise.core.fit import fit_problem
-from counterpoise.core.objective import Certificate, ReferenceRisks
+from counterpoise.core.objective import ReferenceRisks
 from counterpoise.core.oracle._base import Array
 from counterpoise.core.parabolas import Follower, has_parabolas
-from counterpoise.core.problem import LinearProblem, refusing_overflow
-from counterpoise.core.solvers import Solution, Status
+from counterpoise.core.problem import LinearProblem
+from counterpoise.core.solvers import Solution
 from counterpoise.sets import Ball, ContextSet, Intersection
 
 Growing = Ball | Intersection
 """A set whose radius makes a path; of an intersection, the radius of its only ball."""
 
 _MOST_FAILURES = 2
-
-_DRAWN_GAP = 1e-3
-"""Largest relative gap of a level that is drawn between two others instead of solved."""
-
-_VISIBLE = 0.01
-"""Share of a whole path's change below which an error is not seen in a plot of it."""
 
 
 def solve_path(
@@ -48,7 +41,7 @@ def solve_path(
         Ascending and distinct.
     """
     if not has_parabolas(problem):
-        yield from _bisect(problem, references, ball, radii, tol)
+        yield from draw_path(problem, references, [ball.resized(radius) for radius in radii], radii, tol)
         return
     for solutions in solve_chains(problem, references, [[ball.resized(radius) for radius in radii]], tol):
         yield from solutions
@@ -79,85 +72,3 @@ def solve_chains(
                     follower.restart(solution)
             solutions.append(solution)
         yield solutions
-
-
-@refusing_overflow()
-def _bisect(
-    problem: LinearProblem, references: ReferenceRisks, ball: Growing, radii: Array, tol: float
-) -> list[Solution]:
-    """Solve some levels, and fill in those between where that is good enough to look at.
-
-    The minimum under a distribution is concave in it, so a mixture of two levels' distributions proves the mixture of
-    their lower bounds; parameters on the line between theirs attain an upper bound.
-    """
-    balls = [ball.resized(radius) for radius in radii]
-    solutions: dict[int, Solution] = {}
-
-    def solve(k: int) -> None:
-        solutions[k] = fit_problem(problem, balls[k], references, tol=tol).solution
-
-    def between(k: int, i: int, j: int) -> Solution:
-        one, other = solutions[i], solutions[j]
-        share = _largest_share(balls[k], one.p_worst, other.p_worst)
-        near = (_reach(radii[k]) - _reach(radii[i])) / (_reach(radii[j]) - _reach(radii[i]))
-        objective = problem.objective(balls[k], references)
-        point = objective.oracle.at((1.0 - near) * one.theta + near * other.theta)
-        upper, scale = objective.upper_bound(point), max(objective.scale(point), np.finfo(np.float64).tiny)
-        lower = (1.0 - share) * one.certificate.lower + share * other.certificate.lower
-        certificate = Certificate(min(lower, upper), upper, "global", scale)
-        p = (1.0 - share) * one.p_worst + share * other.p_worst
-        status = Status.CERTIFIED if certificate.relative_gap <= tol else Status.FINISHED
-        return Solution.of(objective, point, p, certificate, status, 0)
-
-    def fill(i: int, j: int) -> None:
-        if j - i < 2:
-            return
-        drawn, middle = {k: between(k, i, j) for k in range(i + 1, j)}, (i + j) // 2
-        if not good(drawn):
-            solve(middle)
-            # Where the middle, once solved, is where it was drawn, so are the others.
-            if np.abs(solutions[middle].scores - drawn[middle].scores).max() > _VISIBLE * moves:
-                fill(i, middle)
-                fill(middle, j)
-                return
-            parts = {k: between(k, *((i, middle) if k < middle else (middle, j))) for k in drawn if k != middle}
-            if not good(parts):
-                fill(i, middle)
-                fill(middle, j)
-                return
-            drawn = parts
-        solutions.update(drawn)
-
-    def good(drawn: dict[int, Solution]) -> bool:
-        # The whole path may change little beside the risks, on which the tolerance is measured.
-        return all(
-            one.certificate.gap
-            <= max(tol * one.certificate.scale, min(_VISIBLE * rises, _DRAWN_GAP * one.certificate.scale))
-            for one in drawn.values()
-        )
-
-    last = len(radii) - 1
-    for k in {0, last, last // 2}:
-        solve(k)
-    rises = max(solutions[last].value - solutions[0].value, 0.0)
-    moves = float(np.abs(solutions[last].scores - solutions[0].scores).max())
-    fill(0, last // 2)
-    fill(last // 2, last)
-    return [solutions[k] for k in range(len(radii))]
-
-
-def _largest_share(ball: Growing, inside: Array, beyond: Array) -> float:
-    """Return how much of ``beyond`` a mixture with ``inside`` may hold and still be a member."""
-    low, high = 0.0, 1.0
-    if ball.is_simplex or ball.excess(beyond) <= 0.0:
-        return 1.0
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        fits = ball.excess((1.0 - middle) * inside + middle * beyond) <= 0.0
-        low, high = (middle, high) if fits else (low, middle)
-    return low
-
-
-def _reach(radius: float) -> float:
-    """Return how far a set reaches, on a scale along which solutions move evenly: a point 0, the simplex 1."""
-    return math.sqrt(-math.expm1(-radius * math.log(2.0)))

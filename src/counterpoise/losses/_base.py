@@ -95,6 +95,9 @@ class Loss(ABC):
         gradient, curvature = self.gradient(target, prediction), self.curvature(target, prediction)
         return np.where(kept, value, lowest), np.where(kept, gradient, 0.0), np.where(kept, curvature, 0.0)
 
+    is_of_residual: ClassVar[bool] = False
+    """Whether the loss is a convex function of the prediction less the target, so that a mean of rows has no more."""
+
     is_hinged: ClassVar[bool] = False
     """Whether the slope turns around a hinge in each row, as :class:`Hinged` says, so that there are ``pieces``."""
 

@@ -31,6 +31,7 @@ class Huber(Hinged):
 
     name: ClassVar[str] = "huber"
     domain: ClassVar[str] = "real numbers"
+    is_of_residual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not (isinstance(self.delta, Real) and math.isfinite(self.delta) and self.delta > 0):

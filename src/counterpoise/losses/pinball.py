@@ -28,6 +28,7 @@ class Pinball(Hinged):
 
     name: ClassVar[str] = "pinball"
     domain: ClassVar[str] = "real numbers"
+    is_of_residual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not (isinstance(self.quantile, Real) and 0.0 < self.quantile < 1.0):

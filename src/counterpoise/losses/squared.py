@@ -20,6 +20,7 @@ class Squared(Loss):
 
     name: ClassVar[str] = "squared"
     domain: ClassVar[str] = "real numbers"
+    is_of_residual: ClassVar[bool] = True
 
     @property
     def third_order(self) -> float:

@@ -28,6 +28,7 @@ _REMEMBERED = 4
 
 @dataclass(frozen=True, eq=False)
 class _FactsAnswer(Answer):
+    sizes: Array = of_contexts()
     reach: Array = of_all(np.minimum)
     means: Array = of_contexts()
     lowest: Array = of_contexts()
@@ -37,7 +38,7 @@ class _FactsAnswer(Answer):
 
 @dataclass(frozen=True)
 class _Facts:
-    """The largest feature of each column (negative), the mean target of each context, and the range of the hinges."""
+    """Rows and mean target of each context, the largest feature of each column (negative), and the ends of hinges."""
 
     answers: ClassVar = _FactsAnswer
 
@@ -52,7 +53,8 @@ class _Facts:
             hinge = rows.loss.pieces(rows.target)[0]
             ends = (np.asarray(hinge.min()), np.asarray(-hinge.max()))
         means = rows.whole.layout.total(weighted)
-        return _FactsAnswer(block.contexts, SHARED, -rows.reach, means, rows.lowest, *ends)
+        sizes = rows.sizes.astype(np.float64)
+        return _FactsAnswer(block.contexts, SHARED, sizes, -rows.reach, means, rows.lowest, *ends)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +128,9 @@ class _Drift:
 
 
 @dataclass(frozen=True, eq=False)
-class _SumsAnswer(Answer):
+class SumsAnswer(Answer):
+    """What rows add up to at a theta, or at one for each context."""
+
     values: Array = of_contexts()
     gradients: Array = of_contexts()
     sizes: Array = of_contexts()
@@ -150,13 +154,13 @@ class _SumsQuestion:
     above: bool = False
     moments: bool = False
 
-    answers: ClassVar = _SumsAnswer
+    answers: ClassVar = SumsAnswer
 
     def about(self, contexts: Codes) -> Self:
         own = self if self.weights is None else replace(self, weights=self.weights[contexts])
         return replace(own, theta=self.theta[contexts]) if self.theta.ndim == 2 else own
 
-    def __call__(self, block: Block, state: Any) -> _SumsAnswer:
+    def __call__(self, block: Block, state: Any) -> SumsAnswer:
         if self.theta.ndim == 1:
             return self._at_one(block)
         n, size = self.theta.shape
@@ -169,9 +173,9 @@ class _SumsQuestion:
             for name, whole in out.items():
                 # A context may own several tiles.
                 np.add.at(whole, owner, getattr(found, name))
-        return _SumsAnswer(block.contexts, SHARED, **out)
+        return SumsAnswer(block.contexts, SHARED, **out)
 
-    def _at_one(self, block: Block) -> _SumsAnswer:
+    def _at_one(self, block: Block) -> SumsAnswer:
         found = block.rows.at(self.theta).truncated(self.cut)
         sums = {name: getattr(found, name) for name in ("values", "gradients", "sizes")} if self.sums else {}
         if self.weights is not None:
@@ -179,7 +183,7 @@ class _SumsQuestion:
         for name in ("hessians", "moments"):
             if getattr(self, name):
                 sums[name] = getattr(found, name)
-        return _SumsAnswer(block.contexts, SHARED, **sums)
+        return SumsAnswer(block.contexts, SHARED, **sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,29 +196,34 @@ class SlopesAnswer(Answer):
     gram: Array = of_problems()
 
     @classmethod
-    def after(cls, contexts: Codes, slopes: RowSlopes, moves: tuple[Array, ...]) -> SlopesAnswer:
-        """Return what the slopes of a mixture add up to after some moves; at first also how readily they move."""
+    def after(
+        cls, contexts: Codes, slopes: RowSlopes, moves: tuple[Array, ...], problems: Codes = SHARED
+    ) -> SlopesAnswer:
+        """Return what slopes add up to after some moves; at first also how readily they move."""
         for move in moves:
             slopes = slopes.moved(move)
         gram: Any = None if moves else slopes.gram
-        return cls(contexts, SHARED, slopes.pull, slopes.size, slopes.value, gram)
+        return cls(contexts, problems, slopes.pull, slopes.size, slopes.value, gram)
 
 
 @dataclass(frozen=True)
 class _SmoothSlopes:
-    """The slopes of a soft hinged loss at one theta, for a mixture of contexts."""
+    """The slopes of a soft hinged loss: at one theta for a mixture of contexts, or at one for each of them."""
 
     theta: Array
-    weights: Array
+    weights: Array | None
     moves: tuple[Array, ...] = ()
 
     answers: ClassVar = SlopesAnswer
 
     def about(self, contexts: Codes) -> Self:
-        return replace(self, weights=self.weights[contexts])
+        if self.weights is not None:
+            return replace(self, weights=self.weights[contexts])
+        return replace(self, theta=self.theta[contexts], moves=tuple(move[contexts] for move in self.moves))
 
     def __call__(self, block: Block, state: Any) -> SlopesAnswer:
-        return SlopesAnswer.after(block.contexts, block.rows.at(self.theta).slopes(self.weights), self.moves)
+        problems = block.contexts if self.weights is None else SHARED
+        return SlopesAnswer.after(block.contexts, block.rows.at(self.theta).slopes(self.weights), self.moves, problems)
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,6 +303,11 @@ class BlockRows:
         return -self._facts.reach
 
     @property
+    def sizes(self) -> Array:
+        """Rows of each context."""
+        return self._facts.sizes
+
+    @property
     def lowest(self) -> Array:
         """Each context's mean lowest loss."""
         return self._facts.lowest
@@ -332,16 +346,32 @@ class BlockRows:
 
     def at(self, theta: Array, expecting: Array | None = None) -> BlockSums:
         """Return sums at one theta, or at one for each context; places that were visited lately are remembered."""
-        key = theta.tobytes()
-        if key not in self._known:
-            while len(self._known) >= _REMEMBERED:
-                del self._known[next(iter(self._known))]
-            self._known[key] = BlockSums(self.blocks, self.loss, theta, 0.0, expecting)
-        return self._known[key]
+        if _key(theta) not in self._known:
+            self._keep(BlockSums(self.blocks, self.loss, theta, 0.0, expecting))
+        return self._known[_key(theta)]
+
+    def remember(self, theta: Array, answer: SumsAnswer) -> None:
+        """Keep sums that a pass for something else has brought along."""
+        sums = BlockSums(self.blocks, self.loss, theta)
+        vars(sums)["_answer"] = SumsAnswer(
+            answer.contexts, answer.problems, values=answer.values, gradients=answer.gradients, sizes=answer.sizes
+        )
+        self._keep(sums)
+
+    def _keep(self, sums: BlockSums) -> None:
+        self._known.pop(_key(sums.theta), None)
+        while len(self._known) >= _REMEMBERED:
+            del self._known[next(iter(self._known))]
+        self._known[_key(sums.theta)] = sums
 
     def parts(self) -> list[tuple[Codes, Callable[[], AllContexts]]]:
         """Return all contexts as one part: they share the passes."""
         return [(np.arange(self.n_contexts), lambda: AllContexts(self, np.ones(self.n_contexts, dtype=bool)))]
+
+
+def _key(theta: Array) -> tuple[Any, bytes]:
+    """Return what a theta is known by; for the only context there is, one for each is not one for all."""
+    return theta.shape, theta.tobytes()
 
 
 @dataclass(eq=False)
@@ -357,7 +387,7 @@ class BlockSums:
     _hessians: Array | None = field(default=None, repr=False)
 
     @cached_property
-    def _answer(self) -> _SumsAnswer:
+    def _answer(self) -> SumsAnswer:
         fused = self.theta.ndim == 2 and self.theta.size * self.theta.shape[1] <= _FUSED_ENTRIES
         answer = self.blocks.ask(_SumsQuestion(self.theta, self.cut, weights=self.expecting, hessians=fused))
         # Large, and asked for once.
@@ -410,6 +440,5 @@ class BlockSums:
         return BlockSums(self.blocks, self.loss, self.theta, cut, self.expecting)
 
     def slopes(self, weights: Array | None) -> BlockSlopes:
-        """Return the slopes of a soft hinged loss, of a mixture of contexts."""
-        assert weights is not None
+        """Return the slopes of a soft hinged loss, of a mixture of contexts or of every context."""
         return BlockSlopes(self.blocks, _SmoothSlopes(self.theta, weights))

@@ -19,7 +19,7 @@ class Answer:
     """What some rows say to a question.
 
     Every kind of answer names its arrays, and how those of several blocks become one: see :func:`of_contexts`,
-    :func:`of_problems` and :func:`of_all`. An array that was not asked for is None.
+    :func:`of_problems`, :func:`of_all` and :func:`of_rows`. An array that was not asked for is None.
 
     Attributes
     ----------
@@ -48,6 +48,11 @@ def of_all(join: np.ufunc = np.add) -> Any:
     return field(default=None, metadata={"by": None, "join": join})
 
 
+def of_rows() -> Any:
+    """Declare an array with an entry per row, those of one block after the other."""
+    return field(default=None, metadata={"by": "rows", "join": None})
+
+
 SHARED: Codes = np.zeros(1, dtype=np.intp)
 """The problems of an answer where all contexts share one theta."""
 
@@ -67,6 +72,9 @@ def combined(answers: Sequence[Any]) -> Any:
         if not one.metadata or arrays[0] is None:
             continue
         by, join = one.metadata["by"], one.metadata["join"]
+        if by == "rows":
+            joined[one.name] = np.concatenate(arrays)
+            continue
         if by is None:
             joined[one.name] = join.reduce(arrays)
             continue

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from counterpoise.losses import Loss
-from counterpoise.rows._base import Array, Mask
+from counterpoise.rows._base import Array, Mask, Slopes
 from counterpoise.rows.layouts import Coefficients
 
 
@@ -113,6 +113,40 @@ class SomeSums:
         """Return the sums of a loss that lies below."""
         return SomeSums(self.part, self.all.truncated(cut), self.theta)
 
+    def slopes(self, weights: None) -> SomeSlopes:
+        """Return the slopes of a soft hinged loss."""
+        return SomeSlopes(self.part.active, self.all.slopes(weights))
+
     def subset(self, keep: Mask) -> SomeSums:
         """Return the sums of some of them."""
         return SomeSums(self.part.subset(keep), self.all, self.theta[keep])
+
+
+@dataclass(frozen=True, eq=False)
+class SomeSlopes:
+    """The slopes of some contexts; those of the others stay where they are."""
+
+    active: Mask
+    all: Slopes
+
+    @property
+    def pull(self) -> Array:
+        return self.all.pull[self.active]
+
+    @property
+    def size(self) -> Array:
+        return self.all.size[self.active]
+
+    @property
+    def value(self) -> Array:
+        return self.all.value[self.active]
+
+    @property
+    def gram(self) -> Any:
+        return self.all.gram[self.active]
+
+    def moved(self, move: Array) -> SomeSlopes:
+        """Return slopes moved."""
+        whole = np.zeros((len(self.active), move.shape[1]))
+        whole[self.active] = move
+        return SomeSlopes(self.active, self.all.moved(whole))

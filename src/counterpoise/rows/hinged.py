@@ -62,8 +62,9 @@ class RowModel:
         The groups of rows that have a theta: all rows together, or every context by itself.
     theta : ndarray of shape (n_problems, n_parameters)
     v, above, below : ndarray of shape (n,)
-    p, p_hat : ndarray of shape (n_contexts,)
-        Probabilities of the contexts, and the weights of the central path.
+    p : ndarray of shape (n_contexts,)
+        Probabilities of the contexts. They are the weights of the central path too: along it slopes, which are the
+        dual variables without them, come to their ends in all contexts alike.
     """
 
     part: MemoryPart
@@ -73,17 +74,16 @@ class RowModel:
     above: Array
     below: Array
     p: Array
-    p_hat: Array
     _steps: dict[Any, RowStep] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def start(cls, part: MemoryPart, own: Layout, theta: Array, margin: Array, p: Array, p_hat: Array) -> RowModel:
+    def start(cls, part: MemoryPart, own: Layout, theta: Array, margin: Array, p: Array) -> RowModel:
         """Put every variable well inside its bounds, by a margin for each problem."""
         hinge, _, left, right = part.loss.pieces(part.target)
         beyond, room = own.product(theta)[:, 0] - hinge, own.each(margin)
         xp = part.xp
         above, below = xp.maximum(beyond, 0.0) + room, xp.maximum(-beyond, 0.0) + room
-        return cls(part, own, theta, 0.5 * (left + right) * part.layout.each(p), above, below, p, p_hat)
+        return cls(part, own, theta, 0.5 * (left + right) * part.layout.each(p), above, below, p)
 
     @cached_property
     def _pieces(self) -> tuple[Array, Array, Array, Array]:
@@ -92,10 +92,6 @@ class RowModel:
     @cached_property
     def _share(self) -> Array:
         return self.part.layout.each(self.p)
-
-    @cached_property
-    def _weighted_share(self) -> Array:
-        return self.part.layout.each(self.p_hat)
 
     @cached_property
     def predictions(self) -> Array:
@@ -204,7 +200,7 @@ class RowModel:
     @cached_property
     def lifts(self) -> tuple[Array, Array]:
         """What a target of 1 adds to them."""
-        return self._response(self._weighted_share, self._weighted_share, 0.0)
+        return self._response(self._share, self._share, 0.0)
 
     @property
     def complementarity(self) -> Array:
@@ -213,7 +209,7 @@ class RowModel:
 
     def residual(self, around: float) -> Array:
         """Return the squared residual of the rows' own conditions, as a polynomial in ``target - around``."""
-        share = self._weighted_share
+        share = self._share
         up, down = around * share - self._high * self.above, around * share - self._low * self.below
         parts = ((up**2 + down**2) / share + share * self._off**2, 2.0 * (up + down), 2.0 * share)
         return np.stack([self._of_problems(part) for part in parts], axis=1)
@@ -221,7 +217,7 @@ class RowModel:
     @property
     def lagging(self) -> Array:
         """The smallest product of a row over its target at ``mu = 1``."""
-        share = self._weighted_share
+        share = self._share
         least = self.part.xp.minimum(self._high * self.above, self._low * self.below) / share
         return self.own.least(self.part.xp.where(self.part.weight > 0, least, np.inf))
 
@@ -237,7 +233,7 @@ class RowModel:
 
     def _expand(self, theta: Array, p: Array, mu: Array, affine: RowStep | None) -> RowStep:
         _, _, left, right = self._pieces
-        target = self.own.each(mu) * self._weighted_share
+        target = self.own.each(mu) * self._share
         up, down = target - self._high * self.above, target - self._low * self.below
         if affine is not None:
             up, down = up - affine.high * affine.above, down - affine.low * affine.below
@@ -336,7 +332,7 @@ class Place:
     ----------
     theta : ndarray of shape (1, n_parameters), or (n_contexts, n_parameters)
         One for all contexts, or one for each.
-    p, p_hat : ndarray of shape (n_contexts,)
+    p : ndarray of shape (n_contexts,)
     each : bool
         Whether every context has a theta of its own; then those that are not active rest.
     active : ndarray of bool of shape (n_contexts,)
@@ -346,7 +342,6 @@ class Place:
 
     theta: Array = _by("problems")
     p: Array = _by("contexts")
-    p_hat: Array = _by("contexts")
     each: bool = False
     active: Mask = _by("problems")
     around: float = 0.0
@@ -379,7 +374,7 @@ class Place:
         if isinstance(kept, RowModel):
             return kept
         v, above, below = kept
-        return RowModel(part, own, self.theta[problems], v, above, below, self.p[contexts], self.p_hat[contexts])
+        return RowModel(part, own, self.theta[problems], v, above, below, self.p[contexts])
 
     def model_answer(self, block: Block, models: list[tuple[RowModel, Codes]]) -> ModelAnswer:
         """Return all that is asked of a first-order model before a direction is chosen."""
@@ -423,7 +418,7 @@ class Begin(Place):
         for _, _, part, own, owner in self.tiles(block, None):
             problems, contexts = (owner, owner) if self.each else (slice(None), slice(None))
             theta, margin = self.theta[problems], self.margin[problems]
-            models.append((RowModel.start(part, own, theta, margin, self.p[contexts], self.p_hat[contexts]), owner))
+            models.append((RowModel.start(part, own, theta, margin, self.p[contexts]), owner))
         return [self.kept(block, model) for model, _ in models], self.model_answer(block, models)
 
 
@@ -435,7 +430,7 @@ class Here(Place):
         kept, models = list(state), []
         for k, model, _, _, owner in self.tiles(block, state):
             assert model is not None
-            models.append((replace(model, p=self.p, p_hat=self.p_hat), owner))
+            models.append((replace(model, p=self.p), owner))
             kept[k] = self.kept(block, models[-1][0])
         return kept, self.model_answer(block, models)
 
@@ -522,8 +517,7 @@ class DualSlopes(Place):
         if block.part is not None:
             model = next(self.tiles(block, state))[1]
             assert model is not None
-            own = SlopesAnswer.after(block.contexts, model.slopes(), self.moves)
-            return replace(own, problems=block.contexts)
+            return SlopesAnswer.after(block.contexts, model.slopes(), self.moves, block.contexts)
         n, size = self.theta.shape
         out = {"pull": np.zeros((n, size)), "size": np.zeros(n), "value": np.zeros(n)}
         if not self.moves:

@@ -477,7 +477,7 @@ def test_unbounded_profit_is_minus_infinity():
 
 def balanced(point, p):
     """Return a point with every dual variable in the middle of its interval for ``p``."""
-    point.linearise(p, p)
+    point.linearise(p)
     return point
 
 

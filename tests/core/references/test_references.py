@@ -320,3 +320,12 @@ def test_bounds_raise_the_references_of_a_stock():
     bounds = (np.array([0.0]), np.array([12.0]))
     oracle = oracle_of(Newsvendor(10.0), np.ones((3, 1)), y, [0, 1, 2], fit_intercept=False, bounds=bounds)
     np.testing.assert_allclose(reference_risks(oracle, TOL).upper, [-50.0, -60.0, -5.0])
+
+
+@pytest.mark.parametrize("delta", [1e-4, 0.05, 1e3])
+def test_references_are_found_however_soft_the_hinge(delta):
+    # With a small delta hardly a row has curvature, and Newton steps lead nowhere.
+    loss = Huber(delta)
+    X, y, codes = make(loss, 3, 2, 6, (40, 60))
+    oracle = oracle_of(loss, X, y, codes, alpha=1e-2)
+    assert_brackets(reference_risks(oracle, TOL), alone(loss, X, y, codes, 1e-2), oracle)

@@ -50,6 +50,18 @@ def test_the_simplex_is_a_linear_program(ball):
     assert solution.value == pytest.approx(minimax(*data), abs=1e-6)
 
 
+@pytest.mark.parametrize("radius", [0.01, 0.1, 1.0, np.inf])
+@pytest.mark.parametrize("ball", [KLBall, Chi2Ball])
+def test_many_rows_take_few_iterations_at_any_radius(ball, radius):
+    # While the distribution moves, thousands of rows change sides.
+    X, y, codes = make(Pinball(0.5), 3, 2, 4, (1500, 2500))
+    oracle = KinkedOracle.of(LinearOracle.from_rows(X, y, encode(codes), Pinball(0.5), alpha=1e-3, fit_intercept=True))
+    mixes, zero = ball(np.bincount(codes) / len(codes), radius), ReferenceRisks.exactly(np.zeros(3))
+    solution = PolyhedralInteriorPoint(tol=1e-6).solve(RobustObjective(oracle, mixes, zero))
+    assert solution.success
+    assert solution.n_iter <= 30
+
+
 @pytest.mark.parametrize("ball", [KLBall, Chi2Ball])
 def test_values_rise_with_the_radius_from_erm_to_minimax(ball):
     values = [

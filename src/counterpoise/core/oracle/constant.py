@@ -178,10 +178,9 @@ class PointWithConstants:
         # Without any mass on what depends on theta there is nothing to minimise.
         return constant + (float(self.point.lower_bound(own, gradient, curvature)) if own.any() else 0.0)
 
-    def linearise(self, p: Array, p_hat: Array) -> LinearisationWithConstants:
+    def linearise(self, p: Array) -> LinearisationWithConstants:
         """Return the model in which rows are eliminated, where points carry their dual variables."""
-        own = self.oracle.own
-        return LinearisationWithConstants(self.oracle, self.point.linearise(own(p), own(p_hat)))
+        return LinearisationWithConstants(self.oracle, self.point.linearise(self.oracle.own(p)))
 
 
 class LinearisationWithConstants:

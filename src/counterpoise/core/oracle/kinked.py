@@ -54,7 +54,7 @@ class KinkedOracle(LinearOracle):
 
     def start(self) -> Array:
         """Return the least-squares fit to the hinges, or one constant prediction if that is better."""
-        answer = self.blocks.ask(LeastSquares(np.zeros((1, self.n_parameters)), self.uniform, self.uniform))
+        answer = self.blocks.ask(LeastSquares(np.zeros((1, self.n_parameters)), self.uniform))
         gram = self.ridge.added(answer.gram[0] / self.n_contexts)
         candidates = (positive_solver(gram)(answer.right[0] / self.n_contexts), super().start())
         return min(candidates, key=lambda theta: float(super(KinkedOracle, self).at(theta).risks.mean()))
@@ -85,7 +85,6 @@ class RowsStep:
         return {
             "theta": self.model.point.theta[None],
             "p": self.model.p,
-            "p_hat": self.model.p_hat,
             "d_theta": self.theta[None],
             "d_p": self.p,
             "mu": np.array([self.mu]),
@@ -101,7 +100,7 @@ class RowsStep:
 
     def complementarity(self, length: float) -> float:
         """Return the mean product of a variable and its price a step away."""
-        first, second = self.answer.products[0].tolist()
+        first, second = (self.answer.products[0] / self.model.p.sum()).tolist()
         return self.model.complementarity() + length * (first + length * second)
 
 
@@ -126,7 +125,7 @@ class KinkedPoint(OnlyKinks):
     @property
     def _model(self) -> ModelAnswer:
         if self.answer is None:
-            self.linearise(self.oracle.uniform, self.oracle.uniform)
+            self.linearise(self.oracle.uniform)
         assert self.answer is not None
         return self.answer
 
@@ -140,11 +139,11 @@ class KinkedPoint(OnlyKinks):
         """Gradients of the risks as the dual variables see them."""
         return self._model.jacobian + self.ridge.gradient(self.theta)
 
-    def linearise(self, p: Array, p_hat: Array) -> KinkedLinearisation:
+    def linearise(self, p: Array) -> KinkedLinearisation:
         """Return the first-order model an interior-point step is made of; the rows move there first."""
         blocks, around = self.oracle.blocks, 0.0
         if isinstance(self.origin, _Start):
-            place = (self.theta[None], p, p_hat)
+            place = (self.theta[None], p)
             far = blocks.ask(Distance(*place))
             margin = far.distance / far.weight
             self.states, self.answer = blocks.advance(Begin(*place, margin=np.where(margin > 0.0, margin, 1.0)))
@@ -154,9 +153,13 @@ class KinkedPoint(OnlyKinks):
             move = Move(**step.question, length=np.array([length]), new_theta=self.theta[None], new_p=p, around=around)
             self.states, self.answer = blocks.advance(move, step.model.point.states)
         else:
-            self.states, self.answer = blocks.advance(Here(self.theta[None], p, p_hat), self.states)
+            self.states, self.answer = blocks.advance(Here(self.theta[None], p), self.states)
         self.origin = None
-        return KinkedLinearisation(self, p, p_hat, self.answer, around)
+        return KinkedLinearisation(self, p, self.answer, around)
+
+    def shortfall(self, gradient: Array) -> float:
+        """Return about how far below its value a lower bound will be: half of what the rows' products add up to."""
+        return float(self._model.complementarity[0])
 
     def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
         """Bound the minimum of ``sum_c p_c risk_c`` from below by a feasible point of the dual."""
@@ -169,7 +172,7 @@ class KinkedPoint(OnlyKinks):
             return floor
         # Rows of a context without a probability have slopes of zero width, but not none.
         share = np.where(seen, p, np.finfo(np.float64).tiny)
-        question = DualSlopes(self.theta[None], share, share)
+        question = DualSlopes(self.theta[None], share)
         # Probabilities sum to less than one where other contexts, without rows, have the rest.
         ridge = Ridge(oracle.alpha * float(p.sum()), oracle.ridge.penalised)
         problem = RidgedAt(ridge, oracle.reach, self.theta[None])
@@ -182,7 +185,6 @@ class KinkedLinearisation:
 
     point: KinkedPoint
     p: Array
-    p_hat: Array
     answer: ModelAnswer
     around: float
 
@@ -222,7 +224,9 @@ class KinkedLinearisation:
         return KinkedPoint(self.point.oracle, theta, (step, length))
 
     def complementarity(self, length: float = 0.0, step: RowsStep | None = None) -> float:
-        return float(self.answer.complementarity[0]) if step is None else step.complementarity(length)
+        # Products are weighted by probabilities, of which contexts without rows may have some.
+        own = float(self.answer.complementarity[0] / self.p.sum())
+        return own if step is None else step.complementarity(length)
 
     def residual(self, mu: float) -> float:
         constant, first, second = self.answer.residual[0].tolist()

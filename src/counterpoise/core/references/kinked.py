@@ -85,7 +85,7 @@ class Programs:
         active, ones = np.ones(n_contexts, dtype=bool), np.ones(n_contexts)
 
         def place(theta: Array) -> dict[str, Any]:
-            return {"theta": theta, "p": ones, "p_hat": ones, "each": True, "active": active}
+            return {"theta": theta, "p": ones, "each": True, "active": active}
 
         normal = blocks.ask(LeastSquares(**place(constant)))
         fit = ridge.added_to_each(as_stack(normal.gram)).solve(normal.right)
@@ -100,7 +100,7 @@ class Programs:
     @property
     def _place(self) -> dict[str, Any]:
         ones = np.ones(len(self.active))
-        return {"theta": self.all_theta, "p": ones, "p_hat": ones, "each": True, "active": self.active}
+        return {"theta": self.all_theta, "p": ones, "each": True, "active": self.active}
 
     def _all(self, values: Array) -> Array:
         """Return values of the active programs among zeros."""

@@ -14,7 +14,7 @@ from counterpoise.core.oracle.linear import EachContext
 from counterpoise.linalg import ArrayStack, Stack, solve_stack
 from counterpoise.rows import Mask
 
-_MAX_ITER = 200
+MAX_ITER = 200
 
 _MOST_KEPT = 30
 """Steps after which a Hessian that is kept has not served: from there on every step has its own."""
@@ -73,7 +73,7 @@ class Curvature(Protocol):
 
 
 def minimise(
-    at: EachContext, tol: float, scale: float, curvature: Curvature | None = None
+    at: EachContext, tol: float, scale: float, curvature: Curvature | None = None, max_iter: int = MAX_ITER
 ) -> tuple[Array, Array, Array]:
     """Return the least risk reached in each context, a lower bound of it, and where it was reached.
 
@@ -85,6 +85,8 @@ def minimise(
         Accuracy asked of each context, relative to how far its risk is above its lowest, at most ``scale``.
     curvature : Curvature, optional
         A Hessian for every step when not given.
+    max_iter : int
+        Steps after which what is not proven stays so.
     """
     fresh = Fresh()
     policy: Any = fresh if curvature is None else curvature
@@ -92,11 +94,11 @@ def minimise(
     upper, lower, theta = np.full(n, np.inf), at.lowest.copy(), at.theta.copy()
     active = np.arange(n)
     failed_at, again = np.full(n, np.inf), np.zeros(n, dtype=np.intp)
-    for n_iter in range(_MAX_ITER):
+    for n_iter in range(max_iter):
         policy = fresh if policy.is_thrifty and n_iter == _MOST_KEPT else policy
         direction = policy.direction(at)
         slope = np.einsum("bd,bd->b", at.gradient, direction)
-        if policy.is_thrifty and (-0.5 * slope > tol * scale).all() and n_iter < _MAX_ITER - 1:
+        if policy.is_thrifty and (-0.5 * slope > tol * scale).all() and n_iter < max_iter - 1:
             # Far from done, the values would be looked at for nothing.
             at, moved = policy.step(at, direction, slope)
             policy = policy if moved.all() else fresh
@@ -109,14 +111,14 @@ def minimise(
         if not policy.is_thrifty:
             # Rows that can be told apart lead to infinity by steps of one length, at most of which nothing is proven.
             ready &= (-0.5 * slope <= _FELL * failed_at[active]) | (n_iter >= again[active])
-        if n_iter == _MAX_ITER - 1:
+        if n_iter == max_iter - 1:
             ready[:] = True
         patient = policy.waits and n_iter < _PATIENCE
         if patient and not (-0.5 * slope <= accuracy).all():
             ready[:] = False
         if ready.any() and ((share := policy.share(at, ready)) > 0.0).any():
             enough = -0.5 * slope <= share * accuracy
-            ready &= (enough | (n_iter == _MAX_ITER - 1)) & (enough.all() | (not patient))
+            ready &= (enough | (n_iter == max_iter - 1)) & (enough.all() | (not patient))
             if ready.any():
                 failed_at[active[ready]], again[active[ready]] = -0.5 * slope[ready], n_iter + _LATER
                 bounds = policy.bounds(at, ready, share)

@@ -197,7 +197,7 @@ def _average(oracle: LinearOracle, theta: Array, shares: Array) -> Array:
     for contexts, make in oracle.rows.parts():
         part, ones = make(), np.ones(len(contexts))
         blocks = in_memory(oracle.rows, part) if isinstance(part, MemoryPart) else oracle.rows.blocks
-        place: dict[str, Any] = {"p": ones, "p_hat": ones, "each": True, "active": ones > 0.0}
+        place: dict[str, Any] = {"p": ones, "each": True, "active": ones > 0.0}
         grams = as_stack(blocks.ask(LeastSquares(theta=theta[contexts], **place)).gram)
         total += grams.mixed(shares[contexts])
         right += shares[contexts] @ grams.product(theta[contexts])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from counterpoise.core import banded
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import Oracle
 from counterpoise.core.oracle._base import Array
@@ -15,7 +16,7 @@ from counterpoise.core.oracle.kinked import KinkedOracle
 from counterpoise.core.oracle.linear import EachContext, LinearOracle, LinearPoint
 from counterpoise.core.oracle.scalar_blocks import scalar_form
 from counterpoise.core.references.kinked import Programs, solve_programs
-from counterpoise.core.references.newton import Kept, Lazy, in_memory, minimise
+from counterpoise.core.references.newton import MAX_ITER, Kept, Lazy, in_memory, minimise
 from counterpoise.core.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver, TruncatedNewton
 from counterpoise.core.solvers.interior_point import rough_erm
 from counterpoise.linalg import ArrayStack, Stack, solve_stack
@@ -44,6 +45,8 @@ _HARDLY_WORSE = 0.1
 
 MOST_ENTRIES = 1 << 25
 """Entries of all contexts' Hessians together, up to which they are kept (256 MB)."""
+_SOFT_STEPS = 30
+"""Newton steps after which a soft hinge is taken to be too far from most rows."""
 
 Found = tuple[Array, Array, Array]
 """Least risks, their lower bounds, and where they are reached."""
@@ -148,6 +151,16 @@ def sketched(oracle: LinearOracle, counts: Array) -> LinearPoint | None:
 def _kinked(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
     """Minimise every risk of a hinged loss, part by part."""
     oracle, found = flat.oracle, []
+    if banded.suits(oracle):
+        proven = banded.minimise_each(flat, tol, scale, _kinked)
+        if proven is not None:
+            return proven
+    if oracle.loss.softness > 0.0 and oracle.rows.computes_here:
+        # A soft hinge has curvature, unless most rows are far from it.
+        upper, lower, theta = _smooth(flat, tol, scale, begin, max_iter=_SOFT_STEPS)
+        floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, 0.0)
+        if (upper - lower <= tol * np.clip(np.abs(upper - floor), 1e-2 * scale, scale)).all():
+            return upper, lower, theta
     for contexts, make in oracle.rows.parts():
         part = make()
         homes = blocks.in_memory(oracle.rows, part) if isinstance(part, MemoryPart) else oracle.rows.blocks
@@ -193,7 +206,14 @@ class _Beginning:
         return LinearPoint.known(self.oracle, sums, ArrayStack(matrices, certain))
 
 
-def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any, begun: _Beginning | None = None) -> Found:
+def _smooth(
+    flat: LinearPoint,
+    tol: float,
+    scale: float,
+    begin: Any,
+    begun: _Beginning | None = None,
+    max_iter: int = MAX_ITER,
+) -> Found:
     """Minimise every risk by Newton steps, part by part: long contexts with Hessians that are kept.
 
     They begin at a point that all share (a LinearPoint), or at parameters of their own (an array), or at a constant
@@ -236,7 +256,8 @@ def _smooth(flat: LinearPoint, tol: float, scale: float, begin: Any, begun: _Beg
         if isinstance(part, MemoryPart) and oracle.alpha > 0.0 and (condensed := part.condensed()) is not None:
             return contexts, _condensed(at(contexts, part), *condensed, tol, scale)
         lazy = part.knows_predictions and not part.at_hand and oracle.loss.third_order is not None
-        return contexts, minimise(at(contexts, part), tol, scale, Lazy(_CLOSE * tol * scale) if lazy else None)
+        policy = Lazy(_CLOSE * tol * scale) if lazy else None
+        return contexts, minimise(at(contexts, part), tol, scale, policy, max_iter)
 
     others = rows.parts() if not longest.any() else rows.parts(~longest)
     return _in_order(found + spread(solve, others))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -139,6 +139,9 @@ class KKTSystem:
     The conditions are those of :mod:`counterpoise.core.solvers.interior_point`.
     """
 
+    ahead: ClassVar[float] = 1.0
+    """What the products of the set are on the central path, in those of the risks' own variables."""
+
     def __init__(
         self,
         objective: RobustObjective,
@@ -214,8 +217,8 @@ class KKTSystem:
         duals, x, geometry = self.duals, self.constraints.x, self.geometry
         r_theta, r_x, r_equal, r_set = self.residuals
         to_s = self._products(duals, self.constraints, mu) - duals.s * x
-        to_prices = mu - duals.prices * duals.slacks
-        to_rooms = mu * self.room_weights - duals.distances * self.rooms_of_x
+        to_prices = self.ahead * mu - duals.prices * duals.slacks
+        to_rooms = self.ahead * mu * self.room_weights - duals.distances * self.rooms_of_x
         if affine is not None:
             to_s = to_s - affine.duals.s * affine.x
             to_prices = to_prices - affine.duals.prices * affine.duals.slacks
@@ -253,7 +256,7 @@ class KKTSystem:
 
     def _products(self, duals: Duals, constraints: Constraints, mu: float) -> Array:
         """Return what ``s p`` is on the central path."""
-        return duals.prices @ constraints.poles + mu * self.weights
+        return duals.prices @ constraints.poles + self.ahead * mu * self.weights
 
     def _to_bounds(self, mu: float, affine: Direction | None) -> tuple[Array, Array]:
         """Return what the products of prices and distances to the bounds lack."""
@@ -330,9 +333,10 @@ class KKTSystem:
                 * np.minimum(1.0, self.width / np.maximum(self.duals.s, 1e-300))
             )
             total += float(self.weights @ (r_x**2 + off**2)) + self.width**2 * float(r_equal @ r_equal)
-            total += float(np.sum((self.duals.prices * r_set) ** 2 + (duals.prices * duals.slacks - mu) ** 2))
-            rooms = self.geometry.rooms(constraints.x)
-            total += float(np.sum((duals.distances * rooms - mu * self.room_weights) ** 2 / self.room_weights))
+            off = duals.prices * duals.slacks - self.ahead * mu
+            total += float(np.sum((self.duals.prices * r_set) ** 2 + off**2))
+            off = duals.distances * self.geometry.rooms(constraints.x) - self.ahead * mu * self.room_weights
+            total += float(np.sum(off**2 / self.room_weights))
         if self.n_bounds:
             share = mu / self.n_bounds
             for price, room in zip(
@@ -358,8 +362,8 @@ class KKTSystem:
         lagged, lags = (
             float(np.min(prices * rooms / self.room_weights, initial=math.inf)) / level
             for prices, rooms, level in (
-                (self.duals.distances, self.rooms_of_x, max(self.mu, 1e-300)),
-                (duals.distances, self.geometry.rooms(constraints.x), max(mu, 1e-300)),
+                (self.duals.distances, self.rooms_of_x, max(self.ahead * self.mu, 1e-300)),
+                (duals.distances, self.geometry.rooms(constraints.x), max(self.ahead * mu, 1e-300)),
             )
         )
         return bool(lags >= min(1e-2, 0.5 * lagged))
@@ -367,12 +371,13 @@ class KKTSystem:
     def _complementarity(self, x: Array, duals: Duals, theta: Array, own: float | None) -> float:
         """Return mu: the average of the products that vanish at the solution."""
         products = [] if own is None else [own]
-        products += (duals.prices * duals.slacks).tolist()
+        products += (duals.prices * duals.slacks / self.ahead).tolist()
         # Beside poles what is left of s p is the small difference of large numbers.
         if not (self.fixed or self.constraints.poles.any()):
-            products.append(float(duals.s @ x) / float(self.weights.sum()))
+            products.append(float(duals.s @ x) / (self.ahead * float(self.weights.sum())))
         if len(self.room_weights) and not self.fixed:
-            products.append(float(duals.distances @ self.geometry.rooms(x)) / float(self.room_weights.sum()))
+            total = float(duals.distances @ self.geometry.rooms(x))
+            products.append(total / (self.ahead * float(self.room_weights.sum())))
         if self.n_bounds:
             rooms = room_to_bounds(self.objective, theta)
             finite = [np.where(np.isfinite(room), room, 0.0) for room in rooms]

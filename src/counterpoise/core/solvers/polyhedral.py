@@ -10,11 +10,21 @@ import numpy as np
 from counterpoise.core.objective import RobustObjective
 from counterpoise.core.oracle._base import Point
 from counterpoise.core.solvers._base import Array, State
-from counterpoise.core.solvers._kkt import Linearisation, state_of
+from counterpoise.core.solvers._kkt import KKTSystem, Linearisation, state_of
 from counterpoise.core.solvers.interior_point import InteriorPoint, bound_prices, first_duals
 from counterpoise.sets._base import positive
 
 _NOTHING = 1e-12
+
+
+class _RowsSystem(KKTSystem):
+    """The set runs ahead of the rows.
+
+    While p still moves, rows change sides. They do that easily as long as many of them are near their hinges, in terms
+    of the central path; once these are few, one after the other.
+    """
+
+    ahead: ClassVar[float] = 1e-2
 
 
 @dataclass(frozen=True)
@@ -27,11 +37,14 @@ class PolyhedralInteriorPoint(InteriorPoint):
         """Return the point itself: the rows' own variables start well inside their bounds."""
         return objective.oracle.at(theta)
 
+    def system(self, objective: RobustObjective, state: State) -> KKTSystem:
+        """Return the Newton system at a state."""
+        return _RowsSystem(objective, state, self.linearise)
+
     def linearise(self, objective: RobustObjective, point: Any, p: Array) -> Linearisation:
         """Return the model in which the rows are eliminated."""
         # Rows of a context that has no probability in any member count next to nothing, but their duals need room.
-        weights = np.where(p > 0.0, positive(objective.mixes.p_hat), _NOTHING)
-        model: Linearisation = point.linearise(np.where(p > 0.0, p, _NOTHING), weights)
+        model: Linearisation = point.linearise(np.where(p > 0.0, p, _NOTHING))
         return model
 
     def start(self, objective: RobustObjective, theta: Array) -> State:
@@ -42,7 +55,7 @@ class PolyhedralInteriorPoint(InteriorPoint):
         p = 0.5 * (mixes.p_hat + mixes.project(positive(mixes.p_hat)))
         model: Any = self.linearise(objective, point, p)
         scores = model.risks - objective.references.upper
-        mu = model.complementarity()
+        mu = _RowsSystem.ahead * model.complementarity()
         x = mixes.lift(p)
         constraints, depths = mixes.constraints(x), -mixes.constraints(mixes.lift(mixes.p_hat)).values
         slacks = np.maximum(-constraints.values, 0.1 * depths)
