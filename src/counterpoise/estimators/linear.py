@@ -347,13 +347,17 @@ default="auto"
             refuse_measurements(labels, int(problem.contexts.counts.sum()))
             return replace(problem, unseen=self.robustness.unseen(labels).risks)
 
-    def fit_problem(self, problem: LinearProblem, robustness: Robustness | None = None) -> Self:
+    def fit_problem(
+        self, problem: LinearProblem, robustness: Robustness | None = None, *, with_influence: bool = True
+    ) -> Self:
         """Fit the model to a problem that is posed already.
 
         Parameters
         ----------
         robustness : Robustness, optional
             The model's own, with the draws as a number.
+        with_influence : bool
+            Whether ``context_influence_`` is found too, which takes a look at the rows.
         """
         robustness = robustness or self.robustness
         line = ProgressLine(type(self).__name__) if self.verbose else None
@@ -372,7 +376,7 @@ default="auto"
             )
         if line is not None:
             line.close()
-        influence = context_influence(problem, fit.solution)
+        influence = context_influence(problem, fit.solution) if with_influence else None
         problem.finish()
         return self.keep(fit, scoring, robustness, influence)
 
@@ -414,7 +418,7 @@ default="auto"
         self.context_influence_ = influence
         self.certificate_ = solution.certificate
         self.n_iter_ = max(solution.n_iter, 1)
-        self.coef_, self.intercept_ = self._shaped(fit)
+        self.coef_, self.intercept_ = self._shaped(fit.coef, fit.intercept)
         return self
 
     def _placed(self, rows: MemoryRows) -> MemoryRows:
@@ -432,7 +436,7 @@ default="auto"
     def _loss(self) -> Loss:
         raise NotImplementedError
 
-    def _shaped(self, fit: LinearFit) -> tuple[Array, Any]:
+    def _shaped(self, coef: Array, intercept: Array) -> tuple[Array, Any]:
         """Return coefficients and intercept in the shapes of scikit-learn."""
         raise NotImplementedError
 
@@ -544,8 +548,8 @@ class RobustLogisticRegression(ScoredOnHost, ClassifierMixin, RobustLinearModel)
             raise InvalidInputError(one_class(only))
         return X, codes.astype(np.float64)
 
-    def _shaped(self, fit: LinearFit) -> tuple[Array, Array]:
-        return fit.coef, fit.intercept
+    def _shaped(self, coef: Array, intercept: Array) -> tuple[Array, Array]:
+        return coef, intercept
 
     def _loss(self) -> Loss:
         return Logistic() if len(self.classes_) == 2 else Multinomial(len(self.classes_))
@@ -614,8 +618,8 @@ class RobustRegressor(ScoredOnHost, RegressorMixin, RobustLinearModel):  # type:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS, y_numeric=True)
         return X, y
 
-    def _shaped(self, fit: LinearFit) -> tuple[Array, float]:
-        return fit.coef[0], float(fit.intercept[0])
+    def _shaped(self, coef: Array, intercept: Array) -> tuple[Array, float]:
+        return coef[0], float(intercept[0])
 
     def predict(self, X: Any) -> Array:
         """Return the prediction of each row."""
