@@ -372,6 +372,16 @@ def sorted_codes(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
     return unique, codes.astype(np.intp, copy=False)
 
 
+def places_among(labels: NDArray[Any], values: NDArray[Any]) -> NDArray[np.intp]:
+    """Return where each value is among different labels; -1 where it is not."""
+    if labels.dtype.kind in "biuf" and values.dtype.kind in "biuf" and labels.size:
+        order = np.argsort(labels)
+        found = order[np.minimum(np.searchsorted(labels, values, sorter=order), len(labels) - 1)]
+        return np.where(labels[found] == values, found, -1)
+    place = {label: k for k, label in enumerate(labels.tolist())}
+    return np.fromiter((place.get(label, -1) for label in values.tolist()), dtype=np.intp, count=len(values))
+
+
 def _unique(values: NDArray[Any], role: str = "context") -> tuple[NDArray[Any], NDArray[np.intp]]:
     if values.dtype.kind != "O":
         return sorted_codes(values)

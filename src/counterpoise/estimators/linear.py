@@ -14,7 +14,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from counterpoise.contexts import Contexts, encode, plain, shown, sorted_codes
+from counterpoise.contexts import Contexts, encode, places_among, plain, shown, sorted_codes
 from counterpoise.core.fit import LinearFit, fit_problem, found_references, settled_reference
 from counterpoise.core.influence import context_influence
 from counterpoise.core.objective import ReferenceRisks
@@ -557,11 +557,8 @@ class RobustLogisticRegression(ScoredOnHost, ClassifierMixin, RobustLinearModel)
     def row_losses(self, X: Any, y: Any) -> Array:
         """Return the loss of each row; that of a class which was not among those in fit is large."""
         z = self._linear(X)
-        position = {label: k for k, label in enumerate(self.classes_.tolist())}
-        codes = np.array(
-            [position.get(label, -1) for label in np.asarray(unwrapped(on_host(y))).tolist()], dtype=np.float64
-        )
-        known = self._loss().value(np.maximum(codes, 0.0), z)
+        codes = places_among(self.classes_, np.asarray(unwrapped(on_host(y))))
+        known = self._loss().value(np.maximum(codes, 0).astype(np.float64), z)
         return np.where(codes >= 0, known, -np.log(least_probability(len(codes))))
 
     def _target_codes(self, y: Any) -> Array:
