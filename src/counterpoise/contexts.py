@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -379,7 +380,7 @@ def places_among(labels: NDArray[Any], values: NDArray[Any]) -> NDArray[np.intp]
         found = order[np.minimum(np.searchsorted(labels, values, sorter=order), len(labels) - 1)]
         return np.where(labels[found] == values, found, -1)
     place = {label: k for k, label in enumerate(labels.tolist())}
-    return np.fromiter((place.get(label, -1) for label in values.tolist()), dtype=np.intp, count=len(values))
+    return np.fromiter(map(place.get, values.tolist(), repeat(-1)), dtype=np.intp, count=len(values))
 
 
 def _unique(values: NDArray[Any], role: str = "context") -> tuple[NDArray[Any], NDArray[np.intp]]:
