@@ -98,7 +98,8 @@ class PairedMeans:
         if groups is not None:
             # A group counts as one unit in each of its contexts.
             _, first, unit = np.unique(groups * n_contexts + codes, return_index=True, return_inverse=True)
-            home, share, moved = codes[first], np.bincount(unit, weight), _sums(moved, unit, len(first))
+            home, share = codes[first], np.bincount(unit, weight).astype(np.float64)
+            moved = _sums(moved, unit, len(first))
         share, moved = share / total[home], moved / total[home][:, None]
         n_units = np.bincount(home, minlength=n_contexts)
         with np.errstate(divide="ignore", invalid="ignore"):
