@@ -32,6 +32,7 @@ from counterpoise.estimators.learners import (
 from counterpoise.estimators.same_rows import SameRows
 from counterpoise.inference.excess import HeldOut
 from counterpoise.judging.measures import Predicted, task_of
+from counterpoise.judging.shared_tables import arrived, departing
 from counterpoise.log_targets import LogTarget
 from counterpoise.sets import Mix
 
@@ -162,6 +163,14 @@ class Field:
     y: NDArray[Any]
     held_out: HeldOut
     judge: Judge
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes to another process."""
+        return {**vars(self), "X": departing(self.X)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what has come from another process."""
+        vars(self).update({**state, "X": arrived(state["X"])})
 
     @property
     def last(self) -> Any:
