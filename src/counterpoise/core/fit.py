@@ -355,9 +355,11 @@ def _head_start(
         # The solver itself would seek what the sketch is, unless the set has another centre.
         own = mixes.p_hat[: len(problem.counts)]
         return {"warm": np.allclose(own * problem.counts.sum(), problem.counts)}, sketch.theta
-    if solver_type is InteriorPoint or whole:
+    if solver_type is InteriorPoint:
         return {}, None
     start = sketch.theta
+    if whole:
+        return {}, start
     # Where rows are not at hand, a look at all of them is no dearer than the search between two looks.
     if problem.oracle.rows.at_hand and sketch.oracle.rows.n_rows >= _ENOUGH * mixes.p_hat.size:
         with warnings.catch_warnings():
