@@ -35,6 +35,9 @@ _DRAWN_GAP = 1e-3
 _VISIBLE = 0.01
 """Share of a whole path's change below which an error is not seen in a plot of it."""
 
+_CLOSE, _CLOSER = 1e-2, 1e-2
+"""Share of the tolerance to which parabolas are solved, and what is left of it where that proves too little."""
+
 _FIRST_STEPS = 10
 """Newton steps towards the first solution."""
 
@@ -214,7 +217,8 @@ class _Follower:
         oracle: Any = objective.oracle
         if self.point is None:
             # A place to begin is enough; where bounds bind, the worst-case value has kinks at which Newton steps go on.
-            self._look(oracle.at(Newton(tol=1e-3, max_iter=_FIRST_STEPS).solve(objective).theta))
+            near = None if self.problem.sketch is None else self.problem.sketch.theta
+            self._look(oracle.at(Newton(tol=1e-3, max_iter=_FIRST_STEPS).solve(objective, near).theta))
         elif self.last is not None:
             solution = self._certified(objective, self.point, self.last.p_worst, 0)
             if solution is not None:
@@ -228,7 +232,8 @@ class _Follower:
                 self.point.theta, self.point.risks, self.point.jacobian, self.hessians, oracle.typical_risk
             )
             parabolas = RobustObjective(model, ball, objective.references)
-            theta, p = self._solve(parabolas, ball)
+            # A gradient too small to promise a better value may still be too large to prove that there is none.
+            theta, p = self._solve(parabolas, ball, max(_CLOSE * self.tol * _CLOSER**attempt, 1e-14))
             point = oracle.at(theta)
             if not np.isfinite(point.risks).all():
                 return None
@@ -269,15 +274,21 @@ class _Follower:
         self.last = Solution.of(objective, point, p, certificate, Status.CERTIFIED, n_iter)
         return self.last
 
-    def _solve(self, parabolas: RobustObjective, ball: ContextSet) -> tuple[Array, Array]:
-        """Return the solution of a problem whose risks are parabolas, and the distribution that goes with it."""
+    def _solve(self, parabolas: RobustObjective, ball: ContextSet, close: float) -> tuple[Array, Array]:
+        """Return the solution of a problem whose risks are parabolas, and the distribution that goes with it.
+
+        Parameters
+        ----------
+        close : float
+            Share of the scale within which its value is to be.
+        """
         if self.scale is None:
             self.scale = parabolas.scale(parabolas.oracle.at(parabolas.oracle.start()))
-        answer = None if self.kinked else _newton(parabolas, ball, 0.1 * self.tol * self.scale)
+        answer = None if self.kinked else _newton(parabolas, ball, close * self.scale)
         if answer is not None:
             return answer
         self.kinked = True
-        solution = InteriorPoint(tol=0.1 * self.tol, warm=True).solve(parabolas)
+        solution = InteriorPoint(tol=close, warm=True).solve(parabolas)
         return solution.theta, solution.p_worst
 
     def _look(self, point: LinearPoint) -> None:
