@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoise.contexts import Agreement, encode, objects
+from counterpoise.contexts import Agreement, encode, objects, places_among
 from counterpoise.exceptions import EmptyContextError, InvalidInputError
 
 PROPERTY = settings(max_examples=80, deadline=None, derandomize=True)
@@ -368,3 +368,17 @@ def test_crossed_labels_of_pieces_are_put_in_order_column_by_column():
     agreement.codes(objects([("a", 1)]))
     table = pd.DataFrame({"u": ["b", "b", "a"], "v": [1, "x", 1]})
     assert agreement.contexts().labels.tolist() == encode(table).labels.tolist()
+
+
+@pytest.mark.parametrize(
+    ("labels", "values", "places"),
+    [
+        ([2, 7, 5], [5.0, 2.0, 6.0, np.nan], [2, 0, -1, -1]),
+        ([False, True], [1, 0, 2], [1, 0, -1]),
+        (["b", "a"], ["a", "c", "b"], [1, -1, 0]),
+        ([1, 2], ["1", "2"], [-1, -1]),
+        (np.array([1, "a"], dtype=object), np.array(["a", 1, None], dtype=object), [1, 0, -1]),
+    ],
+)
+def test_places_among_labels_of_any_kind(labels, values, places):
+    np.testing.assert_array_equal(places_among(np.asarray(labels), np.asarray(values)), places)

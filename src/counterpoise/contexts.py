@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -370,6 +371,16 @@ def sorted_codes(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
             return (present + low).astype(values.dtype), place[above]
     unique, codes = np.unique(values, return_inverse=True)
     return unique, codes.astype(np.intp, copy=False)
+
+
+def places_among(labels: NDArray[Any], values: NDArray[Any]) -> NDArray[np.intp]:
+    """Return where each value is among different labels; -1 where it is not."""
+    if labels.dtype.kind in "biuf" and values.dtype.kind in "biuf" and labels.size:
+        order = np.argsort(labels)
+        found = order[np.minimum(np.searchsorted(labels, values, sorter=order), len(labels) - 1)]
+        return np.where(labels[found] == values, found, -1)
+    place = {label: k for k, label in enumerate(labels.tolist())}
+    return np.fromiter(map(place.get, values.tolist(), repeat(-1)), dtype=np.intp, count=len(values))
 
 
 def _unique(values: NDArray[Any], role: str = "context") -> tuple[NDArray[Any], NDArray[np.intp]]:

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import counterpoise as cpo
 from counterpoise.core import drawn_path, parabolas
+from counterpoise.core import path as path_module
 from counterpoise.core.fit import fit_problem
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.path import solve_path
@@ -374,6 +375,23 @@ def test_a_bound_above_a_value_that_is_attained_is_not_kept():
     assert follower.lower == -math.inf
     follower._certified(objective, point, centre, 1, bound=value - 1.0)
     assert follower.lower == value - 1.0
+
+
+def test_levels_of_many_parameters_are_proven_on_the_way(monkeypatch):
+    """Steps that promise less than the tolerance are still taken where nothing is proven without them."""
+    rng, radii = np.random.default_rng(0), np.concatenate([[0.0], np.geomspace(1e-3, 4.0, 14)])
+    X, codes = rng.standard_normal((3000, 16)), rng.integers(0, 6, 3000)
+    scores = X @ rng.standard_normal((16, 4)) * 0.3 + (0.4 * X[:, :1] * (codes[:, None] < 3)) * [1.0, -1.0, 0.0, 0.0]
+    y = np.argmax(scores + rng.gumbel(size=(3000, 4)), axis=1).astype(float)
+    problem = LinearProblem.from_data(X, y, codes, Multinomial(4))
+    references = problem.references("in-sample", TOL)
+    left = []
+    monkeypatch.setattr(
+        path_module, "fit_problem", lambda *args, **options: left.append(args) or fit_problem(*args, **options)
+    )
+    path = list(solve_path(problem, references, KLBall(problem.counts / 3000, 0.0), radii, TOL))
+    assert all(one.certificate.relative_gap <= TOL for one in path)
+    assert not left
 
 
 # --- few of many rows ---------------------------------------------------------------------------------------

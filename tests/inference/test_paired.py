@@ -158,3 +158,17 @@ def test_upper_ends_of_skewed_means_miss_less_often_than_students():
         misses += ends < 1.0
     assert misses[0] / 2000 > 0.06
     assert misses[1] / 2000 < 0.04
+
+
+@pytest.mark.parametrize("n", [9, 10, 11, 40])
+def test_ties_are_found_wherever_the_few_events_stand(n):
+    """Errors of two contexts: rows of any order have the same error, with as many events as ties may have."""
+    errors = np.zeros((2 * n, 1))
+    errors[[0, 1, 2, 3, n]] = 1.0
+    codes, rng = np.repeat([0, 1], n), np.random.default_rng(n)
+    orders = [np.arange(2 * n), np.arange(2 * n)[::-1], rng.permutation(2 * n)]
+    found = [PairedMeans.of(errors[order], codes[order], 2, np.ones(2 * n)).error for order in orders]
+    # An event is worth one, and four are added to those there are.
+    variance = np.array([4 * (n - 4), n - 1]) / (n**2 * (n - 1)) + 4 / n**2
+    for one in found:
+        np.testing.assert_allclose(one[:, 0], np.sqrt(variance))

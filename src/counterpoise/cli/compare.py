@@ -55,6 +55,7 @@ def compare(
     from counterpoise.files import check_output, whole
     from counterpoise.judging.comparison import compare as compared
     from counterpoise.table import plain_rows
+    from counterpoise.tables.tabular.encoding import coded
     from counterpoise.tables.tabular.fitting import read_problem
     from counterpoise.tables.tabular.model_folder import Validation
 
@@ -72,7 +73,7 @@ def compare(
     with on_cluster(cluster), problem.suited(), speaker.step("comparing") as done:
         comparison = speaker.warnings_of(
             lambda: compared(
-                X,
+                coded(X, problem.columns.categories),
                 y,
                 contexts,
                 estimator=problem.model if len(y) == len(problem.y) else problem.sized_by_all(),

@@ -46,6 +46,7 @@ __all__ = [
     "METHODS",
     "LinearFit",
     "Robustness",
+    "coefficients_of",
     "fit_linear",
     "fit_problem",
     "found_references",
@@ -100,22 +101,45 @@ class LinearFit:
     @classmethod
     def of(cls, problem: LinearProblem, mixes: ContextSet, references: ReferenceRisks, solution: Solution) -> LinearFit:
         """Read the coefficients off a solution."""
-        oracle = problem.oracle
-        n_features, outputs = oracle.n_features, oracle.loss.n_outputs
-        matrix = solution.theta.reshape(outputs, oracle.coefficients.width).copy()
-        if outputs > 1:
-            # A shift common to all classes changes no prediction; without it the answer is unique.
-            free = slice(None) if oracle.alpha == 0.0 else slice(n_features, None)
-            shift = matrix[:, free].mean(axis=0)
-            matrix[:, free] -= shift
-            solution = replace(solution, theta=matrix.ravel())
-            if np.abs(shift).max(initial=0.0) > _ADRIFT:
-                # So far out predictions were rounded; here they are not.
-                solution = judged_again(problem.objective(mixes, references), solution)
-        intercept = matrix[:, n_features] if oracle.fit_intercept else np.zeros(outputs)
-        if problem.shift is not None:
-            intercept = intercept - matrix[:, :n_features] @ problem.shift
-        return cls(matrix[:, :n_features], intercept, solution, problem.contexts, problem.counts, mixes, references)
+        theta, shift = _without_common_shift(problem.oracle, solution.theta)
+        if shift > 0.0:
+            solution = replace(solution, theta=theta)
+        if shift > _ADRIFT:
+            # So far out predictions were rounded; here they are not.
+            solution = judged_again(problem.objective(mixes, references), solution)
+        coef, intercept = coefficients_of(problem, theta)
+        return cls(coef, intercept, solution, problem.contexts, problem.counts, mixes, references)
+
+
+def coefficients_of(problem: LinearProblem, theta: Array) -> tuple[Array, Array]:
+    """Return coefficients and intercepts, of shape (n_outputs, n_features) and (n_outputs,), of the features as given.
+
+    Parameters
+    ----------
+    theta : ndarray of shape (n_parameters,)
+        Of ``LinearProblem.oracle``.
+    """
+    oracle = problem.oracle
+    n_features, outputs = oracle.n_features, oracle.loss.n_outputs
+    matrix = theta.reshape(outputs, oracle.coefficients.width).copy()
+    intercept = matrix[:, n_features] if oracle.fit_intercept else np.zeros(outputs)
+    if problem.shift is not None:
+        intercept = intercept - matrix[:, :n_features] @ problem.shift
+    return matrix[:, :n_features], intercept
+
+
+def _without_common_shift(oracle: LinearOracle, theta: Array) -> tuple[Array, float]:
+    """Return parameters without a shift common to all classes, and its size.
+
+    It changes no prediction; without it the answer is unique.
+    """
+    if oracle.loss.n_outputs == 1:
+        return theta, 0.0
+    matrix = theta.reshape(oracle.loss.n_outputs, oracle.coefficients.width).copy()
+    free = slice(None) if oracle.alpha == 0.0 else slice(oracle.n_features, None)
+    shift = matrix[:, free].mean(axis=0)
+    matrix[:, free] -= shift
+    return matrix.ravel(), float(np.abs(shift).max(initial=0.0))
 
 
 def fit_linear(
@@ -309,7 +333,7 @@ def _solve(
     if max_iter is not None:
         options["max_iter"] = max_iter
     best: Solution | None = None
-    if problem.begin is not None and not mixes.is_point and problem.counts.sum() * oracle.n_parameters >= _LARGE:
+    if problem.expansion is not None and not mixes.is_point and problem.counts.sum() * oracle.n_parameters >= _LARGE:
         solution = Follower.of(problem, references, tol).tried(mixes)
         if solution is not None:
             if callback is not None:
@@ -364,15 +388,17 @@ def _head_start(
     """Return how and where a solver begins, if not by itself: where references began, or where some rows lead."""
     sketch = problem.sketch if solver_type in (InteriorPoint, ModelNewton) else None
     if sketch is None:
-        return {}, None
+        return {}, problem.begin if solver_type is Newton else None
     whole = sketch.oracle is problem.oracle
     if solver_type is InteriorPoint and whole:
         # The solver itself would seek what the sketch is, unless the set has another centre.
         own = mixes.p_hat[: len(problem.counts)]
         return {"warm": np.allclose(own * problem.counts.sum(), problem.counts)}, sketch.theta
-    if solver_type is InteriorPoint or whole:
+    if solver_type is InteriorPoint:
         return {}, None
     start = sketch.theta
+    if whole:
+        return {}, start
     # Where rows are not at hand, a look at all of them is no dearer than the search between two looks.
     if problem.oracle.rows.at_hand and sketch.oracle.rows.n_rows >= _ENOUGH * mixes.p_hat.size:
         with warnings.catch_warnings():

@@ -27,6 +27,9 @@ _LITTLE = 1e-2
 _POOR = 0.3
 """Share of the way to the optimum that a try with kept Hessians may leave."""
 
+_CLOSE, _CLOSER = 1e-2, 0.1
+"""Share of the tolerance to which parabolas are solved, and what is left of it at every further try."""
+
 _CLOSEST = 1e-14
 """Accuracy, relative to the scale, beyond which a model is not solved."""
 
@@ -66,7 +69,7 @@ class Follower:
     def of(cls, problem: LinearProblem, references: ReferenceRisks, tol: float) -> Follower:
         """Begin where the references did, if Hessians are known there."""
         follower = cls(problem, references, tol)
-        begin = problem.begin
+        begin = problem.expansion
         if begin is not None:
             oracle: Any = with_constants(problem.oracle, problem.unseen)
             point: Any = begin if oracle is problem.oracle else PointWithConstants(oracle, begin)
@@ -87,7 +90,8 @@ class Follower:
         oracle: Any = objective.oracle
         if self.point is None:
             # A place to begin is enough; where bounds bind, the worst-case value has kinks at which Newton steps go on.
-            self._look(oracle.at(Newton(tol=1e-3, max_iter=_FIRST_STEPS).solve(objective).theta))
+            near = None if self.problem.sketch is None else self.problem.sketch.theta
+            self._look(oracle.at(Newton(tol=1e-3, max_iter=_FIRST_STEPS).solve(objective, near).theta))
         elif self.last is not None:
             solution = self._certified(objective, self.point, self.last.p_worst, 0)
             if solution is not None:
@@ -102,7 +106,10 @@ class Follower:
                 self.point.theta, self.point.risks, self.point.jacobian, self.hessians, oracle.typical_risk
             )
             parabolas = RobustObjective(model, ball, objective.references)
-            theta, p = self._solve(parabolas, ball)
+            # A gradient too small to promise a better value may still be too large to prove that there is none; and a
+            # proof has no more of the Hessians than is certain of them.
+            close = max(_CLOSE * self.share * self.tol * _CLOSER**attempt, _CLOSEST)
+            theta, p = self._solve(parabolas, ball, close)
             point = oracle.at(theta)
             if not np.isfinite(point.risks).all():
                 return None
@@ -156,12 +163,16 @@ class Follower:
         self.last = replace(solution, gradients=point.jacobian)
         return self.last
 
-    def _solve(self, parabolas: RobustObjective, ball: ContextSet) -> tuple[Array, Array]:
-        """Return the solution of a problem whose risks are parabolas, and the distribution that goes with it."""
+    def _solve(self, parabolas: RobustObjective, ball: ContextSet, close: float) -> tuple[Array, Array]:
+        """Return the solution of a problem whose risks are parabolas, and the distribution that goes with it.
+
+        Parameters
+        ----------
+        close : float
+            Share of the scale within which its value is to be.
+        """
         if self.scale is None:
             self.scale = parabolas.scale(parabolas.oracle.at(parabolas.oracle.start()))
-        # A proof has no more of the Hessians than is certain of them.
-        close = max(0.1 * self.share * self.tol, _CLOSEST)
         answer = None if self.kinked else _newton(parabolas, ball, close * self.scale)
         if answer is not None:
             return answer

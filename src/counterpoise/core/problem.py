@@ -62,6 +62,8 @@ class LinearProblem:
         What was taken off the features, where they lie far from zero. The intercept makes up for it.
     unseen : ndarray of shape (n_unseen,)
         Scores of contexts without rows, constants that the caller knows. In sets and solutions they follow the others.
+    begin : ndarray of shape (n_parameters,), optional
+        Where a solver begins that knows no better: the answer to a similar problem.
     """
 
     oracle: LinearOracle
@@ -69,6 +71,7 @@ class LinearProblem:
     counts: Array
     shift: Array | None = None
     unseen: Array = field(default_factory=lambda: np.zeros(0))
+    begin: Array | None = None
 
     @classmethod
     def from_data(
@@ -150,6 +153,18 @@ class LinearProblem:
         """About the best parameters for all rows; see :func:`counterpoise.core.references.specialists.sketched`."""
         return sketched(self.oracle, self.counts)
 
+    def alike(self, unseen: Array, counts: Array | None = None) -> LinearProblem:
+        """Return the problem of the same rows with other contexts without rows, or with other weights of contexts.
+
+        What is found of the rows for one of the two is known to the other.
+        """
+        begin = None if self.sketch is None else self.sketch.theta
+        other = replace(self, unseen=unseen, counts=self.counts if counts is None else counts, begin=begin)
+        vars(other)["_specialists"] = self._specialists
+        if other.counts is self.counts:
+            vars(other).update(sketch=self.sketch, _cross_fits=self._cross_fits)
+        return other
+
     def references(self, reference: Reference, tol: float) -> ReferenceRisks:
         """Return the least risk of each context, to be used in a fit of this tolerance."""
         if isinstance(reference, str):
@@ -186,7 +201,7 @@ class LinearProblem:
         return {}
 
     @property
-    def begin(self) -> LinearPoint | None:
+    def expansion(self) -> LinearPoint | None:
         """Where specialists began, with the Hessian of every context's risk; None as long as that is not known."""
         return next((one.begin for one in self._specialists.values() if one.begin is not None), None)
 

@@ -16,7 +16,7 @@ from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_consistent_length
 
-from counterpoise.contexts import Contexts
+from counterpoise.contexts import Contexts, places_among
 from counterpoise.core.references import folds_within
 from counterpoise.estimators._base import speaking_as
 from counterpoise.exceptions import InvalidInputError, OneContextWarning
@@ -200,20 +200,10 @@ def _own_losses(learner: Any, X: Any, y: Any) -> Array | None:
 def _log_losses(classes: Any, probabilities: Any, target: NDArray[Any], floor: float | None) -> Array:
     p = np.asarray(probabilities, dtype=np.float64)
     lowest = least_probability(len(target)) if floor is None else floor
-    codes = _columns_of(target, np.asarray(classes))
     # A class the learner never saw has no probability.
+    codes = places_among(np.asarray(classes), target)
     mine = np.where(codes >= 0, p[np.arange(len(p)), codes], 0.0)
     return -np.log(np.clip(mine, lowest, 1.0))
-
-
-def _columns_of(target: NDArray[Any], classes: NDArray[Any]) -> Indices:
-    """Return the position of each label among the classes, -1 where it is none of them."""
-    if target.dtype.kind in "biuf" and classes.dtype.kind in "biuf":
-        order = np.argsort(classes)
-        found = order[np.minimum(np.searchsorted(classes, target, sorter=order), len(classes) - 1)]
-        return np.where(classes[found] == target, found, -1)
-    column = {label: k for k, label in enumerate(classes.tolist())}
-    return np.array([column.get(label, -1) for label in target.tolist()], dtype=np.intp)
 
 
 def fold_of_rows(

@@ -14,7 +14,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from counterpoise.contexts import Contexts, encode, plain, shown, sorted_codes
+from counterpoise.contexts import Contexts, encode, places_among, plain, shown, sorted_codes
 from counterpoise.core.fit import LinearFit, fit_problem, found_references, settled_reference
 from counterpoise.core.influence import context_influence
 from counterpoise.core.objective import ReferenceRisks
@@ -347,13 +347,17 @@ default="auto"
             refuse_measurements(labels, int(problem.contexts.counts.sum()))
             return replace(problem, unseen=self.robustness.unseen(labels).risks)
 
-    def fit_problem(self, problem: LinearProblem, robustness: Robustness | None = None) -> Self:
+    def fit_problem(
+        self, problem: LinearProblem, robustness: Robustness | None = None, *, with_influence: bool = True
+    ) -> Self:
         """Fit the model to a problem that is posed already.
 
         Parameters
         ----------
         robustness : Robustness, optional
             The model's own, with the draws as a number.
+        with_influence : bool
+            Whether ``context_influence_`` is found too, which takes a look at the rows.
         """
         robustness = robustness or self.robustness
         line = ProgressLine(type(self).__name__) if self.verbose else None
@@ -372,7 +376,7 @@ default="auto"
             )
         if line is not None:
             line.close()
-        influence = context_influence(problem, fit.solution)
+        influence = context_influence(problem, fit.solution) if with_influence else None
         problem.finish()
         return self.keep(fit, scoring, robustness, influence)
 
@@ -414,7 +418,7 @@ default="auto"
         self.context_influence_ = influence
         self.certificate_ = solution.certificate
         self.n_iter_ = max(solution.n_iter, 1)
-        self.coef_, self.intercept_ = self._shaped(fit)
+        self.coef_, self.intercept_ = self._shaped(fit.coef, fit.intercept)
         return self
 
     def _placed(self, rows: MemoryRows) -> MemoryRows:
@@ -432,7 +436,7 @@ default="auto"
     def _loss(self) -> Loss:
         raise NotImplementedError
 
-    def _shaped(self, fit: LinearFit) -> tuple[Array, Any]:
+    def _shaped(self, coef: Array, intercept: Array) -> tuple[Array, Any]:
         """Return coefficients and intercept in the shapes of scikit-learn."""
         raise NotImplementedError
 
@@ -544,8 +548,8 @@ class RobustLogisticRegression(ScoredOnHost, ClassifierMixin, RobustLinearModel)
             raise InvalidInputError(one_class(only))
         return X, codes.astype(np.float64)
 
-    def _shaped(self, fit: LinearFit) -> tuple[Array, Array]:
-        return fit.coef, fit.intercept
+    def _shaped(self, coef: Array, intercept: Array) -> tuple[Array, Array]:
+        return coef, intercept
 
     def _loss(self) -> Loss:
         return Logistic() if len(self.classes_) == 2 else Multinomial(len(self.classes_))
@@ -553,11 +557,8 @@ class RobustLogisticRegression(ScoredOnHost, ClassifierMixin, RobustLinearModel)
     def row_losses(self, X: Any, y: Any) -> Array:
         """Return the loss of each row; that of a class which was not among those in fit is large."""
         z = self._linear(X)
-        position = {label: k for k, label in enumerate(self.classes_.tolist())}
-        codes = np.array(
-            [position.get(label, -1) for label in np.asarray(unwrapped(on_host(y))).tolist()], dtype=np.float64
-        )
-        known = self._loss().value(np.maximum(codes, 0.0), z)
+        codes = places_among(self.classes_, np.asarray(unwrapped(on_host(y))))
+        known = self._loss().value(np.maximum(codes, 0).astype(np.float64), z)
         return np.where(codes >= 0, known, -np.log(least_probability(len(codes))))
 
     def _target_codes(self, y: Any) -> Array:
@@ -614,8 +615,8 @@ class RobustRegressor(ScoredOnHost, RegressorMixin, RobustLinearModel):  # type:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=_FLOATS, y_numeric=True)
         return X, y
 
-    def _shaped(self, fit: LinearFit) -> tuple[Array, float]:
-        return fit.coef[0], float(fit.intercept[0])
+    def _shaped(self, coef: Array, intercept: Array) -> tuple[Array, float]:
+        return coef[0], float(intercept[0])
 
     def predict(self, X: Any) -> Array:
         """Return the prediction of each row."""

@@ -82,8 +82,10 @@ class PairedMeans:
         event : float or ndarray of shape (n_columns,)
             How far off its value a unit might be in a column in which all units of every context agree.
         """
-        known = _sums(~np.isfinite(values), codes, n_contexts) == 0
-        values = np.where(known[codes], values, 0.0)
+        known = np.ones((n_contexts, values.shape[1]), dtype=bool)
+        if not np.isfinite(values).all():
+            known = _sums(~np.isfinite(values), codes, n_contexts) == 0
+            values = np.where(known[codes], values, 0.0)
         # In units in which squares and cubes are floats; a power of two, which rounds nothing.
         size = 2.0 ** max(int(np.frexp(np.abs(values).max(initial=0.0))[1]), -900)
         values, event = values / size, event / size
@@ -91,14 +93,15 @@ class PairedMeans:
         weight = weight / weight.max()
         total = np.bincount(codes, weight, n_contexts)
         mean = _sums(weight[:, None] * values, codes, n_contexts) / total[:, None]
-        # A group counts as one unit in each of its contexts.
-        cell = np.arange(len(codes)) if groups is None else groups * n_contexts + codes
-        _, first, unit = np.unique(cell, return_index=True, return_inverse=True)
-        home, n_all = codes[first], len(first)
-        share = np.bincount(unit, weight, n_all) / total[home]
-        n_units = np.bincount(home, minlength=n_contexts)
         # A unit's influence: by how much it moves the mean.
-        moved = _sums(weight[:, None] * (values - mean[codes]), unit, n_all) / total[home][:, None]
+        moved, share, home, first = weight[:, None] * (values - mean[codes]), weight, codes, np.arange(len(codes))
+        if groups is not None:
+            # A group counts as one unit in each of its contexts.
+            _, first, unit = np.unique(groups * n_contexts + codes, return_index=True, return_inverse=True)
+            home, share = codes[first], np.bincount(unit, weight).astype(np.float64)
+            moved = _sums(moved, unit, len(first))
+        share, moved = share / total[home], moved / total[home][:, None]
+        n_units = np.bincount(home, minlength=n_contexts)
         with np.errstate(divide="ignore", invalid="ignore"):
             influence = moved / np.sqrt(1.0 - share)[:, None]
             equivalent = np.bincount(home, share**2, n_contexts) ** 2 / np.bincount(home, share**4, n_contexts)
@@ -106,7 +109,7 @@ class PairedMeans:
         blocks = _gram(influence, home, n_contexts)
         extra = _unseen_variance(moved / share[:, None] + mean[home], home, n_units, event)
         shares = None
-        if groups is None or n_all == len(np.unique(groups)):
+        if groups is None or len(first) == len(np.unique(groups)):
             factor = _block_factor(blocks + extra)
         else:
             across = np.unique(groups, return_inverse=True)[1][first]
@@ -185,7 +188,7 @@ def _skewness(influence: Array, blocks: Array, home: NDArray[np.intp], n_units: 
     """Return the skewness of means, drawn towards a common one where a context has few units to show its own."""
     spread = np.sqrt(np.einsum("cdd->cd", blocks))
     with np.errstate(divide="ignore", invalid="ignore"):
-        third = _sums(influence**3, home, len(n_units)) / spread**3
+        third = _sums(influence * influence * influence, home, len(n_units)) / spread**3
         third *= (np.sqrt(n_units * (n_units - 1.0)) / (n_units - 2.0))[:, None]
     root = np.sqrt(np.maximum(n_units, 1.0))[:, None]
     own = np.where(np.isfinite(third), third, 0.0) * root
@@ -215,13 +218,8 @@ def _unseen_variance(units: Array, home: NDArray[np.intp], n_units: NDArray[np.i
     its context share; what events are worth is taken from all contexts, how many there might be from the context.
     """
     n_contexts, width = len(n_units), units.shape[1]
-    middle = np.maximum(np.cumsum(n_units) - 1 - n_units // 2, 0)
-    moved = np.empty_like(units)
-    for k, column in enumerate(units.T):
-        # A value that most units share is their median.
-        common = column[np.lexsort((column, home))][middle][home]
-        near = np.isclose(column, common, rtol=0.0, atol=1e-12 * np.abs(column).max(initial=0.0))
-        moved[:, k] = np.where(near, 0.0, column - common)
+    moved = units - _shared_values(units, home, n_units)[home]
+    moved[np.abs(moved) <= 1e-12 * np.abs(units).max(axis=0, initial=0.0)] = 0.0
     events = _sums(moved != 0.0, home, n_contexts)
     agree = n_units[:, None] - events
     tied = (events < _FEW_EVENTS) & (agree >= np.maximum(2.0, 0.5 * n_units[:, None]))
@@ -234,6 +232,21 @@ def _unseen_variance(units: Array, home: NDArray[np.intp], n_units: NDArray[np.i
     size = (shown / root).T @ (shown / root) + np.diag(np.where(number == 0, np.square(event), 0.0))
     both = tied[:, :, None] & tied[:, None, :]
     return np.where(both, size, 0.0) * (_PSEUDO_EVENTS / np.square(np.maximum(n_units, 1.0)))[:, None, None]
+
+
+def _shared_values(units: Array, home: NDArray[np.intp], n_units: NDArray[np.intp]) -> Array:
+    """Return the value that nearly all units of a context share, where they do, of shape (n_contexts, n_columns).
+
+    It is then that of most units, whichever are looked at; few enough are all looked at.
+    """
+    looked_at = 2 * _FEW_EVENTS
+    order = np.argsort(home.astype(np.uint16) if len(n_units) <= 1 << 16 else home, kind="stable")
+    place = np.arange(looked_at)
+    rows = np.minimum((np.cumsum(n_units) - n_units)[:, None] + place, len(order) - 1)
+    some = np.where((place < n_units[:, None])[..., None], units[order[rows]], np.inf)
+    n = np.clip(n_units, 1, looked_at)
+    middle = np.sort(some, axis=1)[np.arange(len(n)), n - 1 - n // 2]
+    return np.where(n_units[:, None] > 0, middle, 0.0)
 
 
 def _root(covariance: Array) -> Array:

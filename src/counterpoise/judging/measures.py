@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 from sklearn.base import is_classifier
 
-from counterpoise.contexts import objects
+from counterpoise.contexts import objects, places_among
 from counterpoise.estimators.learners import innermost
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.table import Table, written
@@ -129,8 +129,7 @@ class Predicted:
 
     def codes(self, y: Any) -> NDArray[np.intp]:
         """Return the place of every target among the classes; -1 for those that the model does not know."""
-        place = {label: k for k, label in enumerate(np.asarray(self.classes).tolist())}
-        return np.array([place.get(label, -1) for label in np.asarray(unwrapped(y)).tolist()], dtype=np.intp)
+        return places_among(np.asarray(self.classes), np.asarray(unwrapped(y)))
 
 
 @dataclass(frozen=True, eq=False)

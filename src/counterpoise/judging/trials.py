@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -29,8 +29,10 @@ from counterpoise.estimators.learners import (
     specialist_losses,
     step_name,
 )
+from counterpoise.estimators.same_rows import SameRows
 from counterpoise.inference.excess import HeldOut
 from counterpoise.judging.measures import Predicted, task_of
+from counterpoise.judging.shared_tables import arrived, departing
 from counterpoise.log_targets import LogTarget
 from counterpoise.sets import Mix
 
@@ -162,6 +164,14 @@ class Field:
     held_out: HeldOut
     judge: Judge
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes to another process."""
+        return {**vars(self), "X": departing(self.X)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what has come from another process."""
+        vars(self).update({**state, "X": arrived(state["X"])})
+
     @property
     def last(self) -> Any:
         """The estimator that decides."""
@@ -172,7 +182,7 @@ class Field:
         return isinstance(self.base, Pipeline) and len(self.base.steps) > 1
 
     def _decider(self, model: Any) -> Any:
-        return model.steps[-1][1] if self._prepares else model
+        return model.steps[-1][1] if isinstance(self.base, Pipeline) else model
 
     @cached_property
     def _models(self) -> dict[str, Any]:
@@ -238,39 +248,55 @@ class Field:
         seen, labels = contexts.given(entries)
         present = contexts.labels[np.unique(contexts.codes[entries])]
         before, after = self._prepared(seen, held)
-        balanced = [name for name in self.methods if METHODS[name].balanced and not contexts.overlap]
-        equal = contexts.where(seen).balanced(weight[seen]) if balanced else weight[seen]
-        methods = {}
-        for name, model in self._models.items():
-            metadata = {"contexts": labels, "sample_weight": equal if name in balanced else weight[seen]}
-            told = _informed(model, contexts.labels, present)
-            if of_the_past:
-                told = _with_draws(told, float(weight[entries].sum() / weight.sum()))
-            fitted = fit_routed(told, before, y[seen], **metadata)
-            methods[name] = (held, *self.judge.of(fitted, after, y[held], (before, y[seen])))
+        told = {name: _informed(model, contexts.labels, present) for name, model in self._models.items()}
+        if of_the_past:
+            share = float(weight[entries].sum() / weight.sum())
+            told = {name: _with_draws(model, share) for name, model in told.items()}
+        same, fits = self._fits(told, before, seen, labels)
+        methods = {name: (held, *self.judge.of(fitted, after, y[held], (before, y[seen]))) for name, fitted in fits}
         feature = None
         if known:
             codes, size = contexts.codes, len(contexts.labels)
             metadata = {"contexts": labels, "sample_weight": weight[seen]}
             wider = with_contexts(before, codes[seen], size)
-            fitted = fit_routed(_informed(self._models["erm"], contexts.labels, present), wider, y[seen], **metadata)
+            fitted = fit_routed(told["erm"], wider, y[seen], **metadata)
             after_wider = with_contexts(after, codes[held], size)
             feature = (held, *self.judge.of(fitted, after_wider, y[held], (wider, y[seen])))
         if contexts.overlap:
             # Every membership, where a row was one above.
             before = self._prepared(seen, entries)[1]
-        return _Tried(methods, feature, *self._specialists(entries, before, held, after))
+        own = {} if same is None or contexts.overlap else same.alone(self._alone)
+        return _Tried(methods, feature, *self._specialists(entries, before, held, after, own))
+
+    def _fits(
+        self, models: Mapping[str, Any], X: Any, rows: Indices, labels: Any
+    ) -> tuple[SameRows | None, Iterator[tuple[str, Any]]]:
+        """Return models fitted to the features of some rows, one after the other; linear ones share these rows."""
+        weight, y, contexts = self.held_out.weight[rows], self.y[rows], self.held_out.contexts
+        balanced = [name for name in models if METHODS[name].balanced and not contexts.overlap]
+        if all(map(SameRows.serves, models.values())):
+            same = SameRows.of(models["erm"], X=X, y=y, contexts=labels, sample_weight=weight)
+            return same, ((name, same.fitted(one, balanced=name in balanced)) for name, one in models.items())
+        equal = contexts.where(rows).balanced(weight) if balanced else weight
+
+        def fitted(name: str) -> Any:
+            own = equal if name in balanced else weight
+            return fit_routed(models[name], X, y, contexts=labels, sample_weight=own)
+
+        return None, ((name, fitted(name)) for name in models)
 
     def _specialists(
-        self, entries: Indices, before: Any, held: Indices, after: Any
+        self, entries: Indices, before: Any, held: Indices, after: Any, known: Mapping[Any, Any]
     ) -> tuple[list[_Part], list[Indices]]:
-        """Judge models of every context's own, and return which rows have none."""
-        codes, weight, y = self.held_out.contexts.codes, self.held_out.weight, self.y
-        own, lacking = [], []
+        """Judge models of every context's own, and return which rows have none; some may be known already."""
+        contexts, weight, y = self.held_out.contexts, self.held_out.weight, self.y
+        codes, own, lacking = contexts.codes, [], []
         for c in np.unique(codes[held]):
             judged = np.flatnonzero(codes[held] == c)
             seen = np.flatnonzero(codes[entries] == c)
-            fitted = specialist(self._alone, before, y[entries], weight[entries], seen)
+            fitted = known.get(plain(contexts.labels[c]))
+            if fitted is None:
+                fitted = specialist(self._alone, before, y[entries], weight[entries], seen)
             if fitted is None:
                 lacking.append(held[judged])
             else:

@@ -50,17 +50,19 @@ class Multinomial(Loss):
     def value(self, target: Array, prediction: Array) -> Array:
         """Return the loss of each row."""
         others = self._against_target(target, prediction)
-        top = np.maximum(others.max(axis=1), 0.0)
+        top = np.maximum(_largest(others), 0.0)
+        others -= top[:, None]
         # Where the target leads (top = 0) this is log1p of the others, exact however small they are.
-        return top + np.log1p(np.exp(others - top[:, None]).sum(axis=1) + np.expm1(-top))
+        return top + np.log1p(_sum(np.exp(others, out=others)) + np.expm1(-top))
 
     def gradient(self, target: Array, prediction: Array) -> Array:
         """Return the probabilities minus the indicator of the target."""
         others = self._against_target(target, prediction)
-        top = np.maximum(others.max(axis=1), 0.0)
-        mass = np.exp(others - top[:, None])
-        slopes = mass / (mass.sum(axis=1) + np.exp(-top))[:, None]
-        slopes[np.arange(len(target)), target.astype(np.intp)] = -slopes.sum(axis=1)
+        top = np.maximum(_largest(others), 0.0)
+        others -= top[:, None]
+        slopes = np.exp(others, out=others)
+        slopes /= (_sum(slopes) + np.exp(-top))[:, None]
+        slopes[np.arange(len(target)), target.astype(np.intp)] = -_sum(slopes)
         return slopes
 
     def value_and_gradient(self, target: Array, prediction: Array) -> tuple[Array, Array]:
@@ -77,13 +79,11 @@ class Multinomial(Loss):
 
     def curvature(self, target: Array, prediction: Array) -> Array:
         """Return ``diag(q) - q q'`` of the probabilities ``q``."""
-        mass = np.exp(prediction - prediction.max(axis=1, keepdims=True))
-        q = mass / mass.sum(axis=1, keepdims=True)
+        q = _probabilities(prediction)
         blocks = -q[:, :, None] * q[:, None, :]
         diagonal = np.arange(self.n_classes)
-        blocks[:, diagonal, diagonal] = 0.0
         # Rows sum to zero; taking the diagonal from the others keeps that exact where one probability is near 1.
-        blocks[:, diagonal, diagonal] = -blocks.sum(axis=2)
+        blocks[:, diagonal, diagonal] = q * (q @ (1.0 - np.eye(self.n_classes)))
         return blocks
 
     def majorant(self, target: Array, prediction: Array) -> Array:
@@ -93,10 +93,7 @@ class Multinomial(Loss):
 
     def truncated(self, target: Array, prediction: Array, cut: float) -> tuple[Array, Array, Array]:
         """Drop, row by row, the classes less probable than ``cut``: a sum of exponentials falls when terms leave it."""
-        shifted = prediction - prediction.max(axis=1, keepdims=True)
-        q = np.exp(shifted)
-        q /= q.sum(axis=1, keepdims=True)
-        kept = q > cut
+        kept = _probabilities(prediction) > cut
         kept[np.arange(len(target)), target.astype(np.intp)] = True
         remaining = np.where(kept, prediction, -np.inf)
         # Minus infinity leaves the sums; the class of the target is always kept, so no row is empty.
@@ -112,3 +109,30 @@ class Multinomial(Loss):
         others = prediction - prediction[rows, classes][:, None]
         others[rows, classes] = -np.inf
         return others
+
+
+_FEW_CLASSES = 12
+"""Classes up to which a pass over each of them is faster than numpy's reduction of so short an axis."""
+
+
+def _largest(values: Array) -> Array:
+    """Return the largest value of each row."""
+    if values.shape[1] > _FEW_CLASSES:
+        return np.asarray(values.max(axis=1))
+    largest = values[:, 0].copy()
+    for column in values.T[1:]:
+        np.maximum(largest, column, out=largest)
+    return largest
+
+
+def _sum(values: Array) -> Array:
+    """Return the sum of each row."""
+    return np.asarray(values @ np.ones(values.shape[1]))
+
+
+def _probabilities(prediction: Array) -> Array:
+    """Return the probability of each class."""
+    q = prediction - _largest(prediction)[:, None]
+    np.exp(q, out=q)
+    q /= _sum(q)[:, None]
+    return q

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from counterpoise.contexts import Contexts
-from counterpoise.linalg import ArrayStack, Stack
+from counterpoise.linalg import ArrayStack, Stack, pseudo_inverse
 from counterpoise.losses import Loss
 from counterpoise.rows._base import Array, Codes, Mask
 from counterpoise.rows.layouts import Coefficients, Grouped, Layout, Padded
@@ -629,11 +629,8 @@ class MemorySums:
         layout, weight, sums = part.layout if weights is None else part.pooled, self._mixed(weights), self
         for _ in range(60):
             pull = layout.total(weight[:, None] * sums.row_slopes)
-            bend = sums.curvature.reshape(len(weight), outputs, outputs)
-            stiff = layout.total(weight[:, None] * np.einsum("nkk->nk", bend))
-            # Coordinate-wise steps, at most one unit long: no loss here bends by more than e within that.
-            step = -pull / np.maximum(stiff, 1e-12 * np.abs(pull) + 1e-300)
-            step = np.clip(0.5 * step if outputs > 1 else step, -1.0, 1.0)
+            bend = layout.total(weight[:, None] * sums.curvature.reshape(len(weight), -1)).reshape(-1, outputs, outputs)
+            step = _intercept_steps(pull, bend)
             if float(np.abs(step).max()) <= 1e-15 * (1.0 + float(np.abs(sums.predictions).max())):
                 break
             move = layout.each(step)
@@ -660,6 +657,23 @@ class MemorySums:
         if shape.fit_intercept:
             out[:, -1] = own.sum(axis=0)
         return out.ravel()
+
+
+def _intercept_steps(pull: Array, bend: Array) -> Array:
+    """Return steps towards the minimum in the intercepts, of shape (n_groups, n_outputs), at most one unit long.
+
+    No loss here bends by more than e within a unit. Of several outputs Newton's step is taken where it is short, and
+    half of one for each output by itself elsewhere.
+    """
+    stiff, outputs = np.einsum("ckk->ck", bend), pull.shape[1]
+    step = -pull / np.maximum(stiff, 1e-12 * np.abs(pull) + 1e-300)
+    if outputs == 1:
+        return np.clip(step, -1.0, 1.0)
+    # A shift common to all classes changes nothing: any curvature in that direction leaves it out.
+    held = bend + stiff.mean(axis=1)[:, None, None] / outputs
+    newton = -(pseudo_inverse(held) @ pull[:, :, None])[:, :, 0]
+    near = np.isfinite(newton).all(axis=1, keepdims=True) & (np.abs(newton).max(axis=1, keepdims=True) <= 0.5)
+    return np.where(near, newton, np.clip(0.5 * step, -1.0, 1.0))
 
 
 def _scaled(curvature: Array, weight: Array) -> Array:

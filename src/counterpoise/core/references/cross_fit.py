@@ -170,7 +170,7 @@ class CrossFit:
         losses, contexts = np.empty(len(self._rows.target)), np.flatnonzero(near)
         if near.any():
             left_out = LeftOut(self.oracle, self.folds, self._weight_left)
-            for rows, found in left_out.losses(contexts, self._specialists.theta[contexts], self.tol):
+            for rows, found in left_out.losses(contexts, self.specialists.theta[contexts], self.tol):
                 losses[rows] = found
         others = np.flatnonzero(~near)
         if others.size:
@@ -235,9 +235,9 @@ class CrossFit:
         A context of one class leads ever further, until nothing of its risk is left; begun there, a fit to fewer rows
         would go further still. It begins at a constant.
         """
-        risks, floor = self._specialists.risks.upper, self.oracle.lowest_risks
+        risks, floor = self.specialists.risks.upper, self.oracle.lowest_risks
         left = risks - np.where(np.isfinite(floor), floor, 0.0) > _NOTHING_LEFT * self.oracle.typical_risk
-        return np.where(left[:, None] | ~np.isfinite(floor)[:, None], self._specialists.theta, self.oracle.start())
+        return np.where(left[:, None] | ~np.isfinite(floor)[:, None], self.specialists.theta, self.oracle.start())
 
     def _held_out(self, fitted: Callable[[MemoryRows, NDArray[np.intp]], Array]) -> Array:
         """Return the loss of each row under parameters that were fitted without its fold.
@@ -255,13 +255,14 @@ class CrossFit:
         return losses
 
     @cached_property
-    def _specialists(self) -> Specialists:
+    def specialists(self) -> Specialists:
+        """The contexts' own models of all their rows."""
         return fit_specialists(self.oracle, self.tol, self.sketch) if self.known is None else self.known
 
     @cached_property
     def in_sample_losses(self) -> Array:
         """The loss of each row under the model of its context that has seen it."""
-        theta = self._specialists.theta
+        theta = self.specialists.theta
         return self._merged(self._rows.at(theta).losses + self.oracle.ridge.value(theta)[self._rows.owner])
 
     @property
@@ -271,7 +272,7 @@ class CrossFit:
         Its risk is too low on the rows it was fitted to, and too high on rows held out, by about as much: half the
         number of parameters over the number of rows, in a likelihood. So their mean is the estimate.
         """
-        return 0.5 * (self._specialists.risks.upper + self.own_means)
+        return 0.5 * (self.specialists.risks.upper + self.own_means)
 
     @property
     def own_means(self) -> Array:
@@ -298,7 +299,7 @@ class CrossFit:
         """An interval of the least possible risk; see :func:`counterpoise.core.references.shrunk.reference_bracket`."""
         bracket = reference_bracket(self.rows, self.in_sample_losses, self.own_losses, self.pooled_losses)
         # The minimum in sample is lower than what was reached, if by no more than was proven.
-        unproven = self._specialists.risks.upper - self._specialists.risks.lower
+        unproven = self.specialists.risks.upper - self.specialists.risks.lower
         return bracket - np.column_stack([unproven, np.zeros(len(unproven))])
 
     @property

@@ -98,7 +98,7 @@ class ReweightedCrossFit(CrossFit):
     @cached_property
     def in_sample_losses(self) -> Array:
         """The loss of each row under the model of its context that has seen it."""
-        theta = self._specialists.theta
+        theta = self.specialists.theta
         same = [theta] * self.n_folds
         losses = self._folded.losses(same, [self.oracle.ridge.value(theta)] * self.n_folds)
         return self._merged(self._folded.in_memory(losses))

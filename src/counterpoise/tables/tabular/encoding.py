@@ -72,6 +72,29 @@ def stand_in(has_gaps: Mapping[str, float], categories: Mapping[str, Mapping[str
     return pa.table(columns)
 
 
+def coded(X: Any, categories: Sequence[str]) -> Any:
+    """Return a table with numbers in place of words: their places among all words of a column in order.
+
+    What an encoder makes of them is the same, and it is found sooner. Missing words have the last place, as there.
+
+    Parameters
+    ----------
+    X : pyarrow.Table
+    categories : sequence of str
+        The columns of words.
+    """
+    import pyarrow as pa
+
+    columns = {name: X[name] for name in X.column_names}
+    for name in categories:
+        encoded = columns[name].combine_chunks().dictionary_encode()
+        words = encoded.dictionary.to_pylist()
+        places = np.full(len(words) + 1, len(words))
+        places[sorted(range(len(words)), key=words.__getitem__)] = np.arange(len(words))
+        columns[name] = pa.array(places[encoded.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)])
+    return pa.table(columns)
+
+
 def told_apart(counts: Mapping[str | None, int]) -> set[str | None] | None:
     """Return the categories that the encoder tells apart where they are more than the limit; None where they are not.
 
