@@ -235,15 +235,16 @@ class Grouped(Layout):
     @cached_property
     def strips(self) -> list[Strip]:
         """All rows, in strips that stay in the cache: a piece of a long group, or several short ones."""
-        longest, (group, first, last) = self._longest_strip, self._pieces
+        longest = self._longest_strip
         # Groups of a subset need not follow each other in X.
-        shift = self.first[group] - self._starts[group]
+        shifts = (self.first - self._starts)[self._pieces[0]]
+        first, last, shift = (one.tolist() for one in (*self._pieces[1:], shifts))
         strips: list[Strip] = []
         begin = 0
-        for k in range(1, len(group) + 1):
-            if k < len(group) and last[k] - first[begin] <= longest and shift[k] == shift[begin]:
+        for k in range(1, len(first) + 1):
+            if k < len(first) and last[k] - first[begin] <= longest and shift[k] == shift[begin]:
                 continue
-            strips.append(Strip(int(first[begin]), int(last[k - 1]), int(first[begin] + shift[begin]), slice(begin, k)))
+            strips.append(Strip(first[begin], last[k - 1], first[begin] + shift[begin], slice(begin, k)))
             begin = k
         return strips
 
@@ -261,13 +262,14 @@ class Grouped(Layout):
         """
         shape, (group, first, last) = self.coefficients, self._pieces
         d, matrix = shape.n_features, theta.reshape(len(theta), shape.n_outputs, shape.width)
-        sums = np.empty((len(group), shape.n_outputs, shape.width))
+        sums, places = np.empty((len(group), shape.n_outputs, shape.width)), group.tolist()
+        begins, ends = first.tolist(), last.tolist()
 
         def read(strips: slice) -> None:
             for strip in self.strips[strips]:
                 X = self.X[strip.place : strip.place + strip.last - strip.first]
                 cuts = [
-                    (k, slice(first[k] - strip.first, last[k] - strip.first))
+                    (k, slice(begins[k] - strip.first, ends[k] - strip.first))
                     for k in range(strip.pieces.start, strip.pieces.stop)
                 ]
                 if len(matrix) == 1:
@@ -276,14 +278,13 @@ class Grouped(Layout):
                 else:
                     z = np.empty((len(X), shape.n_outputs))
                     for k, own in cuts:
-                        b = group[k]
-                        np.matmul(X[own], matrix[b, :, :d].T, out=z[own])
-                        if shape.fit_intercept:
-                            z[own] += matrix[b, :, -1]
+                        np.matmul(X[own], matrix[places[k], :, :d].T, out=z[own])
+                    if shape.fit_intercept:
+                        z += np.repeat(matrix[group[strip.pieces], :, -1], (last - first)[strip.pieces], axis=0)
                 r = rows(slice(strip.first, strip.last), z)
                 across = r.T
                 for k, own in cuts:
-                    sums[k, :, :d] = across[:, own] @ X[own]
+                    np.matmul(across[:, own], X[own], out=sums[k, :, :d])
                 if shape.fit_intercept:
                     sums[strip.pieces, :, -1] = np.add.reduceat(r, first[strip.pieces] - strip.first, axis=0)
 
