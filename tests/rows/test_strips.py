@@ -45,7 +45,8 @@ def test_one_look_brings_what_separate_products_do(loss, fit_intercept, cut):
         looked = part.at(theta)
         np.testing.assert_allclose(looked.gradients, gradients, rtol=1e-12, atol=1e-13)
         np.testing.assert_allclose(looked.values, values, rtol=1e-13)
-        np.testing.assert_allclose(looked.row_slopes, part.at(theta).row_slopes, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(looked.sizes, part.at(theta).sizes, rtol=1e-12)
+        np.testing.assert_allclose(looked.predictions, part.at(theta).predictions, rtol=1e-12, atol=1e-13)
 
 
 @every_loss

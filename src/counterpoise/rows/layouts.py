@@ -248,8 +248,10 @@ class Grouped(Layout):
             begin = k
         return strips
 
-    def look(self, theta: Array, rows: Callable[[slice, Array], Array]) -> Array:
-        """Return every group's ``sum_i r_i (x) [x_i 1]``, where ``r_i`` follows from the row's prediction: (B, P).
+    def look(self, theta: Array, rows: Callable[[slice, Array], tuple[Array, Array]]) -> tuple[Array, Array]:
+        """Return every group's ``sum_i r_i (x) [x_i 1]``, (B, P), where ``r_i`` follows from the row's prediction.
+
+        Beside it, sums of whatever else follows from the predictions: (B, m).
 
         Each strip is read once from memory: predictions, what follows from them, and its sums.
 
@@ -257,16 +259,18 @@ class Grouped(Layout):
         ----------
         theta : ndarray of shape (B, P), or (1, P) for all groups
         rows : callable
-            Called with a slice of the flat sequence and the predictions there, (m, K); returns ``r``, of the same
-            shape. Threads may call it for different strips at once.
+            Called with a slice of the flat sequence and the predictions there, (n, K); returns ``r``, of the same
+            shape, and the rest, (m, n). Threads may call it for different strips at once.
         """
         shape, (group, first, last) = self.coefficients, self._pieces
         d, matrix = shape.n_features, theta.reshape(len(theta), shape.n_outputs, shape.width)
         sums, places = np.empty((len(group), shape.n_outputs, shape.width)), group.tolist()
         begins, ends = first.tolist(), last.tolist()
+        totals: list[Array] = [np.empty(0)] * len(self.strips)
 
         def read(strips: slice) -> None:
-            for strip in self.strips[strips]:
+            for number in range(strips.start, strips.stop):
+                strip = self.strips[number]
                 X = self.X[strip.place : strip.place + strip.last - strip.first]
                 cuts = [
                     (k, slice(begins[k] - strip.first, ends[k] - strip.first))
@@ -281,18 +285,19 @@ class Grouped(Layout):
                         np.matmul(X[own], matrix[places[k], :, :d].T, out=z[own])
                     if shape.fit_intercept:
                         z += np.repeat(matrix[group[strip.pieces], :, -1], (last - first)[strip.pieces], axis=0)
-                r = rows(slice(strip.first, strip.last), z)
-                across = r.T
+                r, rest = rows(slice(strip.first, strip.last), z)
+                across, cut_at = r.T, first[strip.pieces] - strip.first
+                totals[number] = np.add.reduceat(rest, cut_at, axis=1)
                 for k, own in cuts:
                     np.matmul(across[:, own], X[own], out=sums[k, :, :d])
                 if shape.fit_intercept:
-                    sums[strip.pieces, :, -1] = np.add.reduceat(r, first[strip.pieces] - strip.first, axis=0)
+                    sums[strip.pieces, :, -1] = np.add.reduceat(r, cut_at, axis=0)
 
         entries = int(self.sizes.sum()) * d
         spread(read, parts(len(self.strips), entries))
-        return np.asarray(np.add.reduceat(sums, np.searchsorted(group, np.arange(self.n_groups)), axis=0)).reshape(
-            self.n_groups, -1
-        )
+        begin = np.searchsorted(group, np.arange(self.n_groups))
+        others = np.add.reduceat(np.concatenate(totals, axis=1), begin, axis=1).T
+        return np.add.reduceat(sums, begin, axis=0).reshape(self.n_groups, -1), others
 
     def total(self, rows: Array) -> Array:
         if self.n_groups == 1:

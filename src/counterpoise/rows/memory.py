@@ -494,19 +494,18 @@ class MemorySums:
     def _look(self, layout: Grouped) -> tuple[Array, Array]:
         """Return values and gradients by one pass over the rows, and keep what else it brings."""
         target, weight, loss, known = self.part.target, self.part.weight, self.part.loss, vars(self)
-        n, outputs = len(weight), loss.n_outputs
-        predictions, slopes = np.empty((n, outputs)), np.empty((n, outputs))
-        weighted = np.empty(n)
+        outputs = loss.n_outputs
+        predictions = np.empty((len(weight), outputs))
 
-        def rows(flat: slice, z: Array) -> Array:
+        def rows(flat: slice, z: Array) -> tuple[Array, Array]:
             predictions[flat] = z
             value, slope = loss.value_and_gradient(target[flat], z[:, 0] if outputs == 1 else z)
-            np.multiply(weight[flat], value, out=weighted[flat])
-            slopes[flat] = slope.reshape(z.shape)
-            return weight[flat, None] * slopes[flat]
+            slope = slope.reshape(z.shape)
+            size = np.abs(slope[:, 0]) if outputs == 1 else np.abs(slope).max(axis=1)
+            return weight[flat, None] * slope, weight[flat] * np.stack([value, size])
 
-        known["gradients"] = layout.look(np.atleast_2d(self.theta), rows)
-        known["values"], known["row_slopes"] = layout.total(weighted), slopes
+        known["gradients"], totals = layout.look(np.atleast_2d(self.theta), rows)
+        known["values"], known["sizes"] = totals.T
         known["predictions"] = predictions[:, 0] if outputs == 1 else predictions
         return known["values"], known["gradients"]
 
