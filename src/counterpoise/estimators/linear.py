@@ -418,7 +418,11 @@ default="auto"
         self.context_influence_ = influence
         self.certificate_ = solution.certificate
         self.n_iter_ = max(solution.n_iter, 1)
-        self.coef_, self.intercept_ = self._shaped(fit.coef, fit.intercept)
+        return self.keep_coefficients(fit.coef, fit.intercept)
+
+    def keep_coefficients(self, coef: Array, intercept: Array) -> Self:
+        """Store coefficients and intercepts, of shape (n_outputs, n_features) and (n_outputs,): enough to predict."""
+        self.coef_, self.intercept_ = self._shaped(coef, intercept)
         return self
 
     def _placed(self, rows: MemoryRows) -> MemoryRows:

@@ -89,13 +89,11 @@ class SameRows:
             known &= self._all_classes()
         taught = self.taught(model)
 
-        def one(theta: Array) -> Any:
-            own = copy(taught)
-            own.coef_, own.intercept_ = own._shaped(*coefficients_of(problem, theta))
-            return own
-
         labels = problem.contexts.labels
-        return {plain(labels[c]): one(found.theta[c]) for c in np.flatnonzero(known)}
+        return {
+            plain(labels[c]): copy(taught).keep_coefficients(*coefficients_of(problem, found.theta[c]))
+            for c in np.flatnonzero(known)
+        }
 
     def _above_lowest(self, risks: Array) -> Array:
         """Return the scale on which a fit of each context alone would measure its gap, or less."""
