@@ -9,6 +9,7 @@ would show neither curvature nor gradients.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -125,7 +126,7 @@ def measure_optimism(
     gradients, total = np.empty((oracle.n_contexts, oracle.n_parameters)), np.zeros((oracle.n_parameters,) * 2)
     places: list[tuple[Codes, Any]] = []
     kept = oracle.n_contexts * oracle.n_parameters**2 <= _MOST_ENTRIES
-    for contexts, make in oracle.rows.parts():
+    for contexts, make in _parts(oracle):
         at = EachContext(make(), oracle.alpha, np.tile(theta, (len(contexts), 1)))
         some = np.isin(np.arange(oracle.n_contexts), contexts)
         hessians = at.hessian if known is None else known.context_hessians()[some]
@@ -143,6 +144,17 @@ def measure_optimism(
     # Moments around the mean of the rows themselves are too small by one of them.
     noise = noise * rows / np.maximum(rows - 1.0, 0.5 * rows)
     return Optimism(excess, _of_few_rows(noise, excess, rows), float(shares @ above))
+
+
+def _parts(oracle: LinearOracle) -> Iterator[tuple[Codes, Any]]:
+    """Return contexts in parts; of rows in memory so few at a time that what is worked out of them stays small."""
+    rows: Any = oracle.rows
+    if not rows.at_hand:
+        yield from rows.parts()
+        return
+    numbers = np.arange(rows.n_contexts)
+    for batch in rows.batches(np.ones(rows.n_contexts, dtype=bool)):
+        yield from rows.parts(np.isin(numbers, batch))
 
 
 def _by_size(oracle: LinearOracle, specialists: Specialists, shares: Array, rows: Array) -> Optimism:
