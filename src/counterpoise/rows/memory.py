@@ -613,8 +613,23 @@ class MemorySums:
 
     def moved(self, other: MemorySums) -> float:
         """Return how far the predictions of any row are from those elsewhere; with several outputs, their range."""
-        change = self.predictions - other.predictions
-        return float((np.abs(change) if change.ndim == 1 else np.ptp(change, axis=1)).max())
+        here, there, most = self.predictions, other.predictions, 0.0
+        for first in range(0, len(here), _AT_ONCE):
+            change = here[first : first + _AT_ONCE] - there[first : first + _AT_ONCE]
+            most = np.maximum(most, (np.abs(change) if change.ndim == 1 else np.ptp(change, axis=1)).max())
+        return float(most)
+
+    def slopes_and_stiffness(self) -> tuple[Array, Array]:
+        """Return the mean squared slope and the mean curvature of every context's rows, summed over outputs."""
+        part, loss, predictions = self.part, self.part.loss, self.predictions
+        rows = np.empty((2, len(part.weight)))
+        for first in range(0, len(part.weight), _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
+            slopes = loss.gradient(part.target[some], predictions[some]).reshape(-1, loss.n_outputs)
+            bend = loss.curvature(part.target[some], predictions[some]).reshape(len(slopes), loss.n_outputs, -1)
+            rows[0, some], rows[1, some] = np.square(slopes).sum(axis=1), np.einsum("nkk->n", bend)
+            rows[:, some] *= part.weight[some]
+        return part.layout.total(rows[0]), part.layout.total(rows[1])
 
     def moved_from(self, predictions: Array) -> Array:
         """Return how far the predictions of any row of a context are from others; with several outputs, their range."""

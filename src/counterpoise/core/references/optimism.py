@@ -92,9 +92,7 @@ def most_optimism(point: LinearPoint, specialists: Specialists, rows: Array) -> 
     rows : ndarray of shape (n_contexts,)
     """
     oracle, sums = point.oracle, cast("MemorySums", point.sums)
-    bend = sums.curvature.reshape(len(sums.row_slopes), oracle.loss.n_outputs, -1)
-    slopes, stiffness = np.square(sums.row_slopes).sum(axis=1), np.einsum("nkk->n", bend)
-    spread, stiff = (sums.part.layout.total(sums.part.weight * one) for one in (slopes, stiffness))
+    spread, stiff = sums.slopes_and_stiffness()
     dispersion = spread / np.maximum(stiff, np.finfo(np.float64).tiny)
     noise = _AT_MOST * dispersion * np.minimum(oracle.n_parameters, rows) / (2.0 * rows)
     shares, excess = rows / rows.sum(), point.risks - specialists.risks.upper
