@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
 import counterpoise as cpo
 from counterpoise.contexts import Contexts
@@ -43,6 +43,18 @@ def test_a_sketch_keeps_small_contexts_whole_and_every_share():
     assert [np.bincount(part.folds[part.contexts.codes == c]).tolist() for c in range(2)] == [[40] * 3] * 2
     ours, all_ = part.y[part.contexts.codes == 0], asked.y[asked.contexts.codes == 0]
     np.testing.assert_allclose(np.quantile(ours, [0.1, 0.5, 0.9]), np.quantile(all_, [0.1, 0.5, 0.9]), atol=0.1)
+
+
+@pytest.mark.usefixtures("small_sketches")
+def test_a_sketch_loses_no_class():
+    asked = posed(learner=LogisticRegression())
+    y = np.zeros(len(asked.y), dtype=int)
+    y[np.flatnonzero(asked.contexts.codes == 0)[:7]] = 1
+    part = replace(asked, y=y).sketch()
+    assert len(part.y) <= 300
+    assert part.y.sum() == 7
+    total = np.bincount(y, asked.weight) / asked.weight.sum()
+    np.testing.assert_allclose(np.bincount(part.y, part.weight) / part.weight.sum(), total)
 
 
 @pytest.mark.usefixtures("small_sketches")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 from sklearn.utils import _safe_indexing
 
 from counterpoise.contexts import Contexts
@@ -81,12 +82,15 @@ class Responses:
         """Return a part of the rows that answers nearly alike.
 
         Large contexts are thinned evenly along the targets, as many rows in every fold, and small ones are kept whole.
+        So are classes that are rare in a context: no class is lost.
         """
-        codes = self.contexts.codes[self.contexts.firsts]
-        cells = np.unique(codes * (self.folds.max() + 1) + self.folds, return_inverse=True)[1]
+        codes, target = self.contexts.codes[self.contexts.firsts], np.unique(self.y, return_inverse=True)[1]
+        cells = codes * (self.folds.max() + 1) + self.folds
+        if is_classifier(self.learner):
+            cells = cells * (target.max() + 1) + target
+        cells = np.unique(cells, return_inverse=True)[1]
         sizes = np.bincount(cells)
-        counts = np.minimum(sizes, _quota(sizes, self._sketched))
-        kept = _evenly(cells, np.unique(self.y, return_inverse=True)[1], counts)
+        kept = _evenly(cells, target, np.minimum(sizes, _quota(sizes, self._sketched)))
         at = np.flatnonzero(kept)
         # What is left of a context counts as much as all of it did.
         scale = np.bincount(cells, self.weight) / np.bincount(cells[at], self.weight[at])

@@ -216,3 +216,14 @@ def test_noise_ends_a_game_at_a_share_of_it_or_of_the_first_gap():
         # Until then it is the same game.
         np.testing.assert_array_equal(game.upper, whole.upper[: len(game.upper)])
         assert len(game.upper) < len(whole.upper)
+
+
+def test_a_sketch_is_not_asked_where_no_round_is_left_or_needed():
+    problem, references = posed(Logistic())
+    for options in ({"max_iter": 1}, {"noise": 1e3}):
+        (answer, asked), (sketch, drafted) = exact_learner(problem), exact_learner(problem)
+        ball = KLBall(problem.counts / problem.counts.sum(), 1.0)
+        options = {"tol": 1e-3, "max_iter": 30, "sketch": sketch} | options
+        best_response(answer, ball, references.upper, ball.p_hat, **options)
+        assert len(asked) == 1
+        assert not drafted

@@ -132,6 +132,8 @@ def best_response(
             if length < _SHORTEST_STEP:
                 converged = True
                 break
+        if n + 1 == max_iter:
+            break
         if sketch is not None and n == 0:
             draft = best_response(sketch, mixes, references, shares, tol=tol, max_iter=max_iter, noise=noise)
             p, drafts = draft.p, draft.rounds
