@@ -14,7 +14,6 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -58,8 +57,8 @@ POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """What tells libraries, ours and the peers', how many threads they may use."""
 
 
-def run(names: Sequence[str], studies: dict[str, Study], asked: Asked) -> list[Result]:
-    """Run studies in this process, and print their lines."""
+def run(names: Sequence[str], studies: dict[str, Study], asked: Asked, kept: Path) -> list[Result]:
+    """Run studies in this process, print their lines, and keep them as soon as a study is done."""
     results: list[Result] = []
     for name in names:
         start = time.perf_counter()
@@ -73,6 +72,7 @@ def run(names: Sequence[str], studies: dict[str, Study], asked: Asked) -> list[R
             failed = Result(name, "", 0.0, 0.0, 0.0, 0.0, 0.0, "to end", False, asked.threads, words)
             results.append(failed)
             print(failed, flush=True)
+        write(kept, results)
         print(f"# {name}: {time.perf_counter() - start:.0f} s", flush=True)
     return results
 
@@ -85,14 +85,14 @@ def in_processes(options: argparse.Namespace) -> list[Result]:
         names = [name for name in options.only if last or name in BY_THREADS]
         if not names:
             continue
-        with tempfile.TemporaryDirectory(prefix="counterpoise-benchmark-") as folder:
-            command = [sys.executable, str(Path(__file__)), "--only", *names, "--out", folder, "--inside"]
-            command += ["--repeats", str(options.repeats), "--clock", options.clock, "--peers", options.peers]
-            command += ["--shapes", *options.shapes, *["--toy"] * options.toy]
-            done = subprocess.run(command, env=os.environ | dict.fromkeys(POOLS, str(threads)), check=False)
-            if done.returncode not in (0, 1):
-                raise SystemExit(f"the studies with {threads} threads ended with {done.returncode}")
-            results += read(Path(folder) / "speed.csv")
+        folder = options.out / f"threads-{threads}"
+        command = [sys.executable, str(Path(__file__)), "--only", *names, "--out", str(folder), "--inside"]
+        command += ["--repeats", str(options.repeats), "--clock", options.clock, "--peers", options.peers]
+        command += ["--shapes", *options.shapes, *["--toy"] * options.toy]
+        done = subprocess.run(command, env=os.environ | dict.fromkeys(POOLS, str(threads)), check=False)
+        if done.returncode:
+            raise SystemExit(f"the studies with {threads} threads ended with {done.returncode}")
+        results += read(folder / "speed.csv")
     return results
 
 
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the studies that are asked for, print the table and keep it; return the exit code."""
     options, start = parsed(arguments), time.perf_counter()
     warnings.simplefilter("ignore")
-    options.out.mkdir(exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
     if not options.inside:
         print(
             f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
@@ -124,6 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(HEADINGS, flush=True)
     if options.threads:
         results = in_processes(options)
+        write(options.out / "speed.csv", results)
     else:
         pools = threadpool_info()
         threads = max((pool["num_threads"] for pool in pools), default=1)
@@ -132,8 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asked = Asked(options.repeats, options.peers, options.toy, options.clock, threads)
         chosen = [shape for shape in FAMILY if shape.name in options.shapes]
         narrowed = {name: partial(STUDIES[name], shapes=chosen) for name in ("family", "memory")}
-        results = run(options.only, STUDIES | narrowed, asked)
-    write(options.out / "speed.csv", results)
+        results = run(options.only, STUDIES | narrowed, asked, options.out / "speed.csv")
     if options.inside:
         return 0
     print(f"kept in {options.out / 'speed.csv'} after {time.perf_counter() - start:.0f} s")
