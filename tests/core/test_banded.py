@@ -1,5 +1,7 @@
 """Rows near their hinges stand for all: their problem lies below, and what it proves holds of all rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -150,11 +152,12 @@ def test_targets_in_steps_are_no_obstacle(few):
 
 @pytest.mark.parametrize("most", [0, 1 << 24], ids=["not allowed", "without end"])
 def test_where_bands_lead_nowhere_rows_are_solved_where_they_are(most, few, monkeypatch):
-    monkeypatch.setattr(banded, "MOST_ENTRIES", most)
     monkeypatch.setattr(banded, "_ROUNDS", 1)
     loss = LOSSES[0]
     X, y, codes = make(loss, 3, 2, 0, (60, 90))
     problem, _ = in_blocks(loss, X, y, codes)
+    problem = replace(problem, oracle=replace(problem.oracle, rows=replace(problem.oracle.rows, most_entries=most)))
+    assert banded.suits(problem.oracle) == (most > 0)
     nothing = ReferenceRisks.exactly(np.zeros(3))
     found = fit_problem(problem, Robustness(radius=0.1).mixes(problem.counts), nothing).solution
     assert found.success

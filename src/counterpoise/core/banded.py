@@ -23,9 +23,6 @@ from counterpoise.core.solvers import Progress, Solution, Status
 from counterpoise.rows import Codes, Mask
 from counterpoise.rows.banded import Band, BandAnswer
 
-MOST_ENTRIES = 1 << 24
-"""Numbers in the features of the rows that are taken into memory (128 MB)."""
-
 _PER_ROOT = 4.0
 """Rows of a context in memory, in roots of rows times parameters: then what is drawn decides about fewer than that."""
 
@@ -53,7 +50,7 @@ def suits(oracle: LinearOracle) -> bool:
     rows = oracle.rows
     if not _has_kinks(oracle) or rows.at_hand or not rows.computes_here:
         return False
-    return bool(_room(rows.sizes, oracle.n_parameters).sum() * oracle.n_parameters <= MOST_ENTRIES)
+    return bool(_room(rows.sizes, oracle.n_parameters).sum() * oracle.n_parameters <= rows.most_entries)
 
 
 def serves(oracle: LinearOracle) -> bool:

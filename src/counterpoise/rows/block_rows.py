@@ -19,6 +19,9 @@ from counterpoise.rows.slopes import RowSlopes
 _FUSED_ENTRIES = 1 << 25
 """Entries of a stack of Hessians up to which it is brought along with the gradients (256 MB)."""
 
+MOST_ENTRIES = 1 << 24
+"""Numbers in the features of rows that may be collected (128 MB)."""
+
 _PARTS = 4096
 """Parts that a range is cut into when a median is looked for."""
 
@@ -269,6 +272,8 @@ class BlockRows:
     loss : Loss
     n_contexts, n_features : int
     fit_intercept : bool
+    most_entries : int
+        Numbers in the features of rows that may be collected from all blocks.
     """
 
     blocks: Blocks
@@ -276,6 +281,7 @@ class BlockRows:
     n_contexts: int
     n_features: int
     fit_intercept: bool = True
+    most_entries: int = MOST_ENTRIES
     _known: dict[Any, BlockSums] = field(default_factory=dict, repr=False)
     _heights: dict[float, float] = field(default_factory=dict, repr=False)
 

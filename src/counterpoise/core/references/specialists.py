@@ -155,7 +155,7 @@ def _kinked(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
         proven = banded.minimise_each(flat, tol, scale, _kinked)
         if proven is not None:
             return proven
-    if oracle.loss.softness > 0.0 and oracle.rows.computes_here:
+    if oracle.loss.softness > 0.0:
         # A soft hinge has curvature, unless most rows are far from it.
         upper, lower, theta = _smooth(flat, tol, scale, begin, max_iter=_SOFT_STEPS)
         floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, 0.0)

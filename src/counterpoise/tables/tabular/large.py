@@ -82,7 +82,8 @@ class LargeProblem(Findings):
             self._look_for(medians)
             self._set_numbers(encode, medians)
             labels, counts = self.coding.labels, self.coding.counts
-            rows = BlockRows(record(blocks), loss, len(labels), width, own.fit_intercept)
+            most = self.survey.budget.collected
+            rows = BlockRows(record(blocks), loss, len(labels), width, own.fit_intercept, most)
             contexts = Contexts.counted(labels, counts.astype(np.intp))
             problem = LinearProblem(LinearOracle(rows, own.alpha), contexts, counts.astype(np.float64))
             _, warned = recording(lambda: own.fit_problem(problem))

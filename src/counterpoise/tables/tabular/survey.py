@@ -72,6 +72,11 @@ class Budget:
         return min(self.total / 32, 64e6)
 
     @property
+    def collected(self) -> int:
+        """Numbers in rows that may be collected from all blocks; there are a few copies of them."""
+        return int(min(self.total / 128, 1 << 24))
+
+    @property
     def words(self) -> float:
         """Of the words that are counted."""
         return self.total / 32
