@@ -35,6 +35,7 @@ def test_a_model_of_the_risks_and_a_tenth_of_the_rows_lead_to_the_same_optimum(l
     real = MemoryRows.thinned
     monkeypatch.setattr(MemoryRows, "thinned", lambda *args: thinned.append(1) or real(*args))
     monkeypatch.setattr(fitting, "_LARGE", 0.0)
+    monkeypatch.setattr(specialists, "MANY_ENTRIES", 0.0)
     monkeypatch.setattr(specialists, "SKETCHED", 100)
     large, same = fitted(loss, y, X, contexts, robustness)
     # The references began with some of the rows, and the fit where they did.
@@ -78,6 +79,7 @@ def test_references_that_begin_at_a_sketch_are_those_that_begin_at_a_constant(se
     least = specialists.reference_risks(plain.oracle, 1e-8)
     monkeypatch.setattr(specialists, "SKETCHED", 10)
     monkeypatch.setattr(specialists, "LONG", 20)
+    monkeypatch.setattr(specialists, "MANY_ENTRIES", 0.0)
     found = LinearProblem.from_data(X, y, contexts, loss, alpha=alpha).references("in-sample", 1e-6)
     slack = 1e-10 * (1.0 + np.abs(least.upper))
     assert (found.lower <= least.upper + slack).all()

@@ -54,7 +54,7 @@ __all__ = [
     "settled_reference",
 ]
 
-_LARGE = 2e5
+_LARGE = 2e6
 """Rows times parameters from which a look at the rows costs more than solving a model of them."""
 
 
@@ -333,7 +333,7 @@ def _solve(
     if max_iter is not None:
         options["max_iter"] = max_iter
     best: Solution | None = None
-    if problem.expansion is not None and not mixes.is_point and problem.counts.sum() * oracle.n_parameters >= _LARGE:
+    if problem.expansion is not None and not mixes.is_point:
         solution = Follower.of(problem, references, tol).tried(mixes)
         if solution is not None:
             if callback is not None:

@@ -19,6 +19,9 @@ Array = NDArray[np.float64]
 MOST_CONTEXTS = 200
 """Contexts up to which a square matrix of them is worth keeping."""
 
+_MANY_ENTRIES = 1e6
+"""Rows times parameters from which a Hessian over all rows is worth avoiding."""
+
 _TELLING = 50
 """Rows per parameter that tell a quadratic form in the inverse of a Hessian to a few per cent."""
 
@@ -76,7 +79,7 @@ def context_influence(problem: LinearProblem, solution: Solution) -> Array | Non
 
 def _thinned(oracle: LinearOracle) -> LinearOracle:
     """Return the problem of as many rows as tell the Hessian of any mix, where there are more in memory."""
-    if not oracle.rows.at_hand:
+    if not oracle.rows.at_hand or oracle.rows.n_rows * oracle.n_parameters < _MANY_ENTRIES:
         return oracle
     enough = oracle.rows.n_rows // (_TELLING * oracle.n_parameters)
     every = min(enough, int(oracle.rows.sizes.min()) // _LEAST_ROWS)

@@ -538,7 +538,7 @@ class MemorySums:
         thin = self._thinned(_TELLING * shape.width) if shape.n_parameters >= _WIDE else None
         if thin is None:
             return None
-        share = thin.part.layout.total(thin.part.weight)
+        share = self._share(thin)
         return ArrayStack(thin.hessians / share[:, None, None], share)
 
     @property
@@ -551,7 +551,11 @@ class MemorySums:
         slopes, part = thin.row_slopes, thin.part
         squares = slopes[:, :, None] * slopes[:, None, :]
         scaled = _scaled(squares[:, 0, 0] if slopes.shape[1] == 1 else squares, part.weight)
-        return part.layout.gram(scaled) / part.layout.total(part.weight)[:, None, None]
+        return part.layout.gram(scaled) / self._share(thin)[:, None, None]
+
+    def _share(self, thin: MemorySums) -> Array:
+        """Return how much of the weight of each context some of its rows have."""
+        return thin.part.layout.total(thin.part.weight) / self.part.layout.total(self.part.weight)
 
     def _thinned(self, enough: int) -> MemorySums | None:
         """Return sums over so many rows of each context at the least, where any has twice as many; None for none.

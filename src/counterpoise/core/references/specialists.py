@@ -34,6 +34,9 @@ _SKETCHED_ENTRIES = 1 << 18
 _PER_PARAMETER = 15
 """Rows for each parameter, at the least."""
 
+MANY_ENTRIES = 2e5
+"""Rows times parameters from which Hessians are kept: below, a step more is cheaper than what it would save."""
+
 LONG = 128
 """Rows of a context from which its Hessian may be kept."""
 
@@ -131,6 +134,11 @@ def _solve_together(
     return upper, lower, theta
 
 
+def is_large(oracle: LinearOracle) -> bool:
+    """Tell whether looks at the rows are what a fit in memory costs."""
+    return bool(oracle.rows.n_rows * oracle.n_parameters >= MANY_ENTRIES)
+
+
 def sketched(oracle: LinearOracle, counts: Array) -> LinearPoint | None:
     """Return about the best parameters for all rows, as a part of them has it where rows are many.
 
@@ -181,6 +189,8 @@ class _Beginning:
     def of(cls, oracle: LinearOracle, begin: Any) -> _Beginning | None:
         """Return nothing yet; None where it could not be used, or kept."""
         if not isinstance(begin, LinearPoint) or oracle.loss.third_order is None or not oracle.rows.at_hand:
+            return None
+        if not is_large(oracle):
             return None
         kept = oracle.n_contexts * oracle.n_parameters**2 <= MOST_ENTRIES
         return cls(oracle, begin.theta) if kept else None
@@ -239,7 +249,7 @@ def _smooth(
     floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, flat.risks)
     longest = np.zeros(oracle.n_contexts, dtype=bool)
     found: list[tuple[Codes, Found]] = []
-    if sketch is not None and rows.at_hand and not sparse.issparse(rows.X):
+    if sketch is not None and rows.at_hand and is_large(oracle) and not sparse.issparse(rows.X):
         longest = (rows.sizes >= max(LONG, 4 * oracle.n_parameters)) & (oracle.loss.third_order is not None)
     if sketch is not None and longest.any():
 
