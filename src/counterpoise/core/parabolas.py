@@ -76,6 +76,11 @@ class Follower:
             follower._look(point)
         return follower
 
+    @property
+    def is_thrifty(self) -> bool:
+        """Whether rows in memory are so many that a Hessian costs several looks at them."""
+        return self.problem.expansion is not None
+
     def tried(self, ball: ContextSet) -> Solution | None:
         """Return the solution for a set that contains those before; None also where numbers grow too large."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -124,7 +129,9 @@ class Follower:
             if solution is not None:
                 return solution
             left = self._left(objective, point, p)
-            if share < _LITTLE or left > _POOR * before:
+            # Where looks are what a fit costs, Hessians are kept as long as they serve.
+            serve = share >= _LITTLE and left <= _POOR * before if self.is_thrifty else share >= 0.5 and attempt == 0
+            if not serve:
                 self._look(self.point)
                 left = math.inf
             before = left

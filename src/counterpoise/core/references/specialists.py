@@ -37,6 +37,9 @@ _PER_PARAMETER = 15
 MANY_ENTRIES = 2e5
 """Rows times parameters from which Hessians are kept: below, a step more is cheaper than what it would save."""
 
+_FINE = 1e-11
+"""Accuracy so close to rounding that only a Hessian of the very place leads there."""
+
 LONG = 128
 """Rows of a context from which its Hessian may be kept."""
 
@@ -249,7 +252,7 @@ def _smooth(
     floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, flat.risks)
     longest = np.zeros(oracle.n_contexts, dtype=bool)
     found: list[tuple[Codes, Found]] = []
-    if sketch is not None and rows.at_hand and is_large(oracle) and not sparse.issparse(rows.X):
+    if sketch is not None and rows.at_hand and is_large(oracle) and tol > _FINE and not sparse.issparse(rows.X):
         longest = (rows.sizes >= max(LONG, 4 * oracle.n_parameters)) & (oracle.loss.third_order is not None)
     if sketch is not None and longest.any():
 
