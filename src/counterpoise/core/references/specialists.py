@@ -105,7 +105,7 @@ def fit_specialists(oracle: LinearOracle, tol: float, begin: LinearPoint | Array
     if joined.size:
         some = oracle if joined.size == oracle.n_contexts else oracle.subset(joined)
         own = begin[joined] if isinstance(begin, np.ndarray) else begin
-        begun = _Beginning.of(some, own) if not alone.any() else None
+        begun = _Beginning.of(some, own) if not alone.any() and tol > _FINE else None
         upper[joined], lower[joined], theta[joined] = _solve_together(some, tol, own, begun)
     common = begun.point if joined.size and begun is not None else None
     return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), theta, common)
