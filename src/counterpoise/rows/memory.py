@@ -201,21 +201,22 @@ class MemoryRows:
             vars(sums)["predictions"] = each[:, 0] if shape.n_outputs == 1 else each
         return sums
 
-    def known_at(self, theta: Array, values: Array, gradients: Array) -> MemorySums:
-        """Return sums at one theta that have been computed already, part by part."""
-        sums = self.whole.at(theta)
-        vars(sums).update(values=values, gradients=gradients)
+    def known_at(
+        self, theta: Array, values: Array, gradients: Array, predictions: list[tuple[Codes, Array]]
+    ) -> MemorySums:
+        """Return sums at one theta that have been computed already; predictions are given part by part."""
+        sums, known = self.whole.at(theta), np.empty((len(self.target), *predictions[0][1].shape[1:]))
+        for contexts, own in predictions:
+            known[self.places(contexts)] = own
+        vars(sums).update(values=values, gradients=gradients, predictions=known)
         return sums
 
-    def fill_predictions(self, sums: MemorySums, parts: list[tuple[Codes, MemorySums]]) -> None:
-        """Let sums know the predictions of all rows, which those of parts do."""
-        predictions = np.empty((len(self.target), *parts[0][1].predictions.shape[1:]))
-        for contexts, own in parts:
-            found = own.predictions
-            if isinstance(own.part.layout, Padded):
-                found = found[(np.arange(own.part.layout.X.shape[1]) < self.sizes[contexts][:, None]).ravel()]
-            predictions[self.places(contexts)] = found
-        vars(sums)["predictions"] = predictions
+    def unpadded(self, contexts: Codes, sums: MemorySums) -> Array:
+        """Return the predictions of some contexts' own rows."""
+        if not isinstance(sums.part.layout, Padded):
+            return sums.predictions
+        inside = np.arange(sums.part.layout.X.shape[1]) < self.sizes[contexts][:, None]
+        return np.asarray(sums.predictions[inside.ravel()])
 
     def finish(self) -> None:
         """Nothing was kept."""

@@ -19,7 +19,7 @@ from counterpoise.core.references.kinked import Programs, solve_programs
 from counterpoise.core.references.newton import MAX_ITER, Kept, Lazy, in_memory, minimise
 from counterpoise.core.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver, TruncatedNewton
 from counterpoise.core.solvers.interior_point import rough_erm
-from counterpoise.linalg import ArrayStack, Stack, solve_stack
+from counterpoise.linalg import ArrayStack, solve_stack
 from counterpoise.rows import Codes, Coefficients, blocks
 from counterpoise.rows.memory import BATCH_ENTRIES, MemoryPart
 from counterpoise.sets import KLBall
@@ -51,6 +51,7 @@ _HARDLY_WORSE = 0.1
 
 MOST_ENTRIES = 1 << 25
 """Entries of all contexts' Hessians together, up to which they are kept (256 MB)."""
+
 _SOFT_STEPS = 30
 """Newton steps after which a soft hinge is taken to be too far from most rows."""
 
@@ -182,40 +183,40 @@ def _kinked(flat: LinearPoint, tol: float, scale: float, begin: Any) -> Found:
 
 @dataclass(eq=False)
 class _Beginning:
-    """What parts have found where all contexts begin: every risk to second order, at the price of a few copies."""
+    """What parts have found where all contexts begin: every risk to second order."""
 
     oracle: LinearOracle
     theta: Array
-    parts: list[tuple[Codes, EachContext, ArrayStack]] = field(default_factory=list)
+    parts: list[tuple[Codes, Array, Array, ArrayStack, Array]] = field(default_factory=list)
 
     @classmethod
     def of(cls, oracle: LinearOracle, begin: Any) -> _Beginning | None:
         """Return nothing yet; None where it could not be used, or kept."""
         if not isinstance(begin, LinearPoint) or oracle.loss.third_order is None or not oracle.rows.at_hand:
             return None
-        if not is_large(oracle):
-            return None
         kept = oracle.n_contexts * oracle.n_parameters**2 <= MOST_ENTRIES
-        return cls(oracle, begin.theta) if kept else None
+        return cls(oracle, begin.theta) if kept and is_large(oracle) else None
 
-    def add(self, contexts: Codes, there: EachContext, hessian: Stack) -> None:
-        """Take what is known of some contexts."""
-        self.parts.append((contexts, there, in_memory(hessian)))
+    def add(self, contexts: Codes, there: EachContext) -> None:
+        """Take what is known of some contexts, and let their rows go."""
+        sums, hessian = there.sums, in_memory(there.rough_hessian)
+        predictions = self.oracle.rows.unpadded(contexts, sums)
+        self.parts.append((contexts, sums.values, sums.gradients, hessian, predictions))
 
     @property
     def point(self) -> LinearPoint | None:
         """The point, once all parts are there."""
-        rows, shape = self.oracle.rows, self.oracle.coefficients
-        if sum(len(contexts) for contexts, _, _ in self.parts) < rows.n_contexts:
+        rows, size = self.oracle.rows, self.oracle.n_parameters
+        n = rows.n_contexts
+        if sum(len(contexts) for contexts, *_ in self.parts) < n:
             return None
-        n, size = rows.n_contexts, shape.n_parameters
         values, certain, gradients = np.empty(n), np.empty(n), np.empty((n, size))
         matrices = np.empty((n, size, size))
-        for contexts, there, hessian in self.parts:
-            values[contexts], gradients[contexts] = there.sums.values, there.sums.gradients
+        for contexts, value, gradient, hessian, _ in self.parts:
+            values[contexts], gradients[contexts] = value, gradient
             matrices[contexts], certain[contexts] = hessian.matrices, hessian.certain
-        sums = rows.known_at(self.theta, values, gradients)
-        rows.fill_predictions(sums, [(contexts, there.sums) for contexts, there, _ in self.parts])
+        predictions = [(contexts, own) for contexts, *_, own in self.parts]
+        sums = rows.known_at(self.theta, values, gradients, predictions)
         return LinearPoint.known(self.oracle, sums, ArrayStack(matrices, certain))
 
 
@@ -246,7 +247,7 @@ def _smooth(
         # The look that brings values comes before the Hessian: it reads rows once for all.
         good = there.value < flat.risks[contexts] + _HARDLY_WORSE * (flat.risks[contexts] - floor[contexts])
         if begun is not None:
-            begun.add(contexts, there, there.rough_hessian)
+            begun.add(contexts, there)
         return there if good.all() else there.at(np.where(good[:, None], theta, own))
 
     floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, flat.risks)
