@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from counterpoise.core.references.specialists import MOST_ENTRIES
 from counterpoise.core.solvers import InteriorPoint, Newton, Solution, Status
 from counterpoise.linalg import Stack, positive_solver
 from counterpoise.sets import ContextSet
+from counterpoise.threads import one_thread
 
 _TRIES = 10
 
@@ -34,6 +36,9 @@ _CLOSEST = 1e-14
 """Accuracy, relative to the scale, beyond which a model is not solved."""
 
 _TINY = float(np.finfo(np.float64).tiny)
+
+_SMALL_SYSTEM = 300
+"""Parameters up to which systems are solved faster with one thread."""
 
 _FIRST_STEPS = 10
 """Newton steps towards the first solution."""
@@ -180,12 +185,14 @@ class Follower:
         """
         if self.scale is None:
             self.scale = parabolas.scale(parabolas.oracle.at(parabolas.oracle.start()))
-        answer = None if self.kinked else _newton(parabolas, ball, close * self.scale)
-        if answer is not None:
-            return answer
-        self.kinked = True
-        solution = InteriorPoint(tol=close, warm=True).solve(parabolas)
-        return solution.theta, solution.p_worst
+        # Threads would wait for each other at every one of many small systems.
+        with one_thread() if parabolas.oracle.n_parameters <= _SMALL_SYSTEM else nullcontext():
+            answer = None if self.kinked else _newton(parabolas, ball, close * self.scale)
+            if answer is not None:
+                return answer
+            self.kinked = True
+            solution = InteriorPoint(tol=close, warm=True).solve(parabolas)
+            return solution.theta, solution.p_worst
 
     def _look(self, point: LinearPoint) -> None:
         """Compute the Hessians at a point."""
