@@ -26,7 +26,7 @@ _TRIES = 10
 _LITTLE = 1e-2
 """Share of kept Hessians that is too little for a proof: the tries that it asks for cost more than other Hessians."""
 
-_POOR = 0.3
+_POOR = 0.2
 """Share of the way to the optimum that a try with kept Hessians may leave."""
 
 _CLOSE, _CLOSER = 1e-2, 0.1
