@@ -37,7 +37,7 @@ Units = Callable[[Any, Any], float]
 REPEATS = 3
 """Fits of which the median is shown: new memory costs more at some times than at others."""
 
-READS = "looks: X theta", "looks: X' slopes", "Gram products", "copies of rows"
+READS = "looks: X theta", "looks: X' slopes", "Gram products", "copies of rows", "looks: both at once"
 """What reads X, and is counted in units of it."""
 
 
@@ -47,6 +47,10 @@ def _predicted(arguments: Any, result: Any) -> float:
 
 def _of_slopes(arguments: Any, result: Any) -> float:
     return len(arguments[1]) * arguments[0].coefficients.n_features
+
+
+def _read(arguments: Any, result: Any) -> float:
+    return float(arguments[0].sizes.sum()) * arguments[0].coefficients.n_features
 
 
 def _copied(arguments: Any, result: Any) -> float:
@@ -77,6 +81,7 @@ class Entry:
 
 
 TABLE = (
+    Entry(READS[4], "counterpoise.rows.layouts", "Grouped.look", _read),
     Entry(READS[0], "counterpoise.rows.layouts", "Layout.product", _predicted),
     Entry(READS[1], "counterpoise.rows.layouts", "Layout.gather", _of_slopes),
     Entry(READS[2], "counterpoise.rows.layouts", "Layout.gram", _of_slopes),
@@ -87,6 +92,7 @@ TABLE = (
     Entry(READS[3], "counterpoise.rows.memory", "MemoryRows.masked", _selected),
     Entry("losses of rows", "counterpoise.losses", "Loss.value"),
     Entry("losses of rows", "counterpoise.losses", "Loss.gradient"),
+    Entry("losses of rows", "counterpoise.losses", "Loss.value_and_gradient"),
     Entry("losses of rows", "counterpoise.losses", "Loss.curvature"),
     Entry("losses of rows", "counterpoise.losses", "Loss.truncated"),
     Entry("checks of the input", "sklearn.utils.validation", "check_array"),
@@ -100,6 +106,7 @@ TABLE = (
     Entry("small dense algebra", "counterpoise.linalg", "spectrum"),
     Entry("small dense algebra", "counterpoise.linalg", "ArrayStack.solve"),
     Entry("small dense algebra", "counterpoise.linalg", "ArrayStack.inverse"),
+    Entry("copies of rows", "counterpoise.rows.memory", "MemoryPart.thinned"),
     Entry("between looks: references", "counterpoise.core.references.newton", "minimise"),
     Entry("between looks: robust problem", "counterpoise.core.fit", "fit_problem"),
 )
@@ -207,7 +214,7 @@ class Floor:
         memory once; the input is read once to be checked.
         """
         units = {does: meter.entries[does] / size for does in READS}
-        looks = max(units[READS[0]], units[READS[1]])
+        looks = units[READS[4]] + max(units[READS[0]], units[READS[1]])
         return (1.0 + looks) * self.read + units[READS[2]] * self.gram + units[READS[3]] * self.write
 
 
