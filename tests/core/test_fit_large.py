@@ -85,3 +85,24 @@ def test_references_that_begin_at_a_sketch_are_those_that_begin_at_a_constant(se
     assert (found.lower <= least.upper + slack).all()
     assert (least.lower <= found.upper + slack).all()
     assert (found.upper - found.lower <= least.upper - least.lower + 1e-6 * (1.0 + np.abs(least.upper))).all()
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Multinomial(3)], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("far", [3.0, 40.0])
+def test_a_place_to_begin_that_is_far_off_leads_to_the_same_optimum(loss, far, monkeypatch):
+    rng = np.random.default_rng(5)
+    X, contexts = rng.standard_normal((3000, 3)), rng.integers(0, 4, 3000)
+    z = np.einsum("nd,nd->n", X, rng.standard_normal((4, 3))[contexts])
+    y = (z + rng.logistic(size=3000) > 0) + (z > 1.5) * (loss.n_outputs > 1.0)
+    robustness = Robustness(radius=0.1)
+    plain, least = fitted(loss, y.astype(float), X, contexts, robustness)
+    monkeypatch.setattr(specialists, "MANY_ENTRIES", 0.0)
+    monkeypatch.setattr(
+        "counterpoise.core.problem.sketched",
+        lambda oracle, counts: oracle.at(far * np.random.default_rng(0).standard_normal(oracle.n_parameters)),
+    )
+    found, same = fitted(loss, y.astype(float), X, contexts, robustness)
+    assert found.solution.success
+    np.testing.assert_allclose(same.upper, least.upper, atol=1e-9)
+    certificates = plain.solution.certificate, found.solution.certificate
+    assert max(c.lower for c in certificates) <= min(c.upper for c in certificates) + 1e-12

@@ -37,6 +37,9 @@ _CLOSEST = 1e-14
 
 _TINY = float(np.finfo(np.float64).tiny)
 
+_FAR_UP = 0.1
+"""Share of the scale by which a try may be worse than the point before it."""
+
 _SMALL_SYSTEM = 300
 """Parameters up to which systems are solved faster with one thread."""
 
@@ -120,8 +123,9 @@ class Follower:
             # proof has no more of the Hessians than is certain of them.
             close = max(_CLOSE * self.share * self.tol * _CLOSER**attempt, _CLOSEST)
             theta, p = self._solve(parabolas, ball, close)
-            point = oracle.at(theta)
-            if not np.isfinite(point.risks).all():
+            point, value = oracle.at(theta), objective.value(self.point)
+            # Parabolas that led so far up have nothing to do with the risks; solvers that search a line go on.
+            if not objective.value(point) <= value + _FAR_UP * abs(self.scale or 0.0):
                 return None
             share, p = point.curvature_share(self.anchor), ball.project(p)
             below = self.hessians.below().mixed(p)

@@ -152,7 +152,7 @@ def sketched(oracle: LinearOracle, counts: Array) -> LinearPoint | None:
         return None
     rows = oracle.rows
     few = min(SKETCHED, _SKETCHED_ENTRIES // oracle.n_parameters)
-    every = rows.n_rows // max(few, _PER_PARAMETER * oracle.coefficients.width) if rows.at_hand else 1
+    every = rows.n_rows // max(few, _PER_PARAMETER * oracle.n_parameters) if rows.at_hand else 1
     some = replace(oracle, rows=rows.thinned(every)) if every > 1 else oracle
     nothing = ReferenceRisks.exactly(np.zeros(len(counts)))
     point = rough_erm(RobustObjective(some, KLBall(counts / counts.sum(), 0.0), nothing), some.start())
