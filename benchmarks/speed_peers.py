@@ -49,7 +49,10 @@ def conic(asked: Asked) -> Iterator[Result]:
         reached["theirs"] = problem.solve(solver=cp.CLARABEL)
 
     mine, other = asked.turns(ours, theirs, in_a_row=10)
-    assert reached["ours"].certificate_.upper <= reached["theirs"] + 1e-6 * abs(reached["theirs"])
+    # Both are within the tolerance of the optimum, which is measured on the scale of the risks.
+    proven = reached["ours"].certificate_
+    assert proven.upper <= reached["theirs"] + 1e-6 * proven.scale, (proven, reached["theirs"])
+    assert proven.lower <= reached["theirs"] + 1e-7 * proven.scale, (proven, reached["theirs"])
     yield faster("robust fit, n=10k, d=20, C=10", "CVXPY + Clarabel, same objective", mine, other, 100)
     yield fits.verified("certificate, n=10k, d=20, C=10")
 
