@@ -68,13 +68,13 @@ class Multinomial(Loss):
     def value_and_gradient(self, target: Array, prediction: Array) -> tuple[Array, Array]:
         """Return both with one exponential of each class."""
         others = self._against_target(target, prediction)
-        top = np.maximum(others.max(axis=1), 0.0)
+        top = np.maximum(_largest(others), 0.0)
         others -= top[:, None]
         slopes = np.exp(others, out=others)
-        total = slopes.sum(axis=1)
+        total = _sum(slopes)
         value = top + np.log1p(total + np.expm1(-top))
         slopes /= (total + np.exp(-top))[:, None]
-        slopes[np.arange(len(target)), target.astype(np.intp)] = -slopes.sum(axis=1)
+        slopes[np.arange(len(target)), target.astype(np.intp)] = -_sum(slopes)
         return value, slopes
 
     def curvature(self, target: Array, prediction: Array) -> Array:
