@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(VENV)/.core: pyproject.toml constraints.txt
+$(VENV)/.core: pyproject.toml constraints.txt hatch_build.py src/counterpoise/rows/sums.c
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -e .
 	touch $@
@@ -100,7 +100,7 @@ $(VENV)-peers/.done:
 THREADS ?= $(shell nproc)
 BENCH_THREADS ?= 1 2
 
-bench: $(VENV)/.test $(VENV)-peers/.done  ## speed against every peer, into bench/; fails where a target is missed (45 minutes; ONLY="family import")
+bench: $(VENV)/.test $(VENV)-peers/.done  ## speed against every peer, into bench/; fails where a target is missed (15 minutes; ONLY="family import")
 	$(BIN)/python benchmarks/speed.py --peers $(VENV)-peers/bin/python --threads $(BENCH_THREADS) $(if $(ONLY),--only $(ONLY))
 
 bench-commands: $(VENV)/.core  ## time and memory of every command on 400 to 5,000,000 rows (15 minutes; ROWS="400 20000")
@@ -188,3 +188,4 @@ format: $(VENV)/.dev  ## rewrite the code in the house style
 clean:  ## remove everything that can be made again
 	rm -rf $(VENV) $(VENV)-peers bench demo build dist docs/gallery docs/api/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache fuzz $(VENV)-lowest $(VENV)-bare $(VENV)-audit $(VENV)-hooks $(VENV)-river $(VENV)-alibi
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -f src/counterpoise/rows/_sums.library

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoise.linalg import is_definite, jacobi_scale, positive_solver, pseudo_inverse, solve_stack
+from counterpoise.linalg import ArrayStack, is_definite, jacobi_scale, positive_solver, pseudo_inverse, solve_stack
 
 PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -143,3 +143,38 @@ def test_definite_matrices_are_told_from_singular_ones_at_any_scale():
     assert not is_definite(scale @ (np.ones((3, 3)) - 0.1 * np.eye(3)) @ scale)
     assert not is_definite(np.diag([1.0, -1.0]))
     assert not is_definite(np.full((2, 2), np.nan))
+
+
+@pytest.mark.parametrize(("outputs", "width"), [(3, 2), (5, 12)])
+@pytest.mark.parametrize("size", [1, 4])
+def test_pseudo_inverse_with_known_null_directions_is_that_by_the_spectrum(outputs, width, size):
+    rng = np.random.default_rng(outputs)
+    centring = np.eye(outputs) - 1.0 / outputs
+    roots = rng.standard_normal((size, width, 3 * width)) * np.exp(rng.standard_normal(width))[:, None]
+    matrices = np.array([np.kron(centring, root @ root.T) for root in roots])
+    null = np.tile(np.eye(width), outputs)
+    found, expected = pseudo_inverse(matrices, null=null), pseudo_inverse(matrices)
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max())
+    rhs = np.einsum("bij,bj->bi", matrices, rng.standard_normal(matrices.shape[:2]))
+    for matrix, inverse, own in zip(matrices, found, rhs, strict=True):
+        assert_solves(matrix, inverse @ own, own)
+    # A class that is not there has no curvature in any direction of its own: that is left to the spectrum.
+    centring = np.pad(np.eye(outputs - 1) - 1.0 / (outputs - 1), ((1, 0), (1, 0)))
+    matrices = np.array([np.kron(centring, root @ root.T) for root in roots])
+    found, expected = pseudo_inverse(matrices, null=null), pseudo_inverse(matrices)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8 * np.abs(expected).max())
+
+
+def test_stacks_know_inverses_that_follow_from_those_they_know():
+    rng = np.random.default_rng(0)
+    roots = rng.standard_normal((3, 4, 8))
+    stack = ArrayStack(roots @ roots.transpose(0, 2, 1), np.array([0.5, 0.25, 1.0]))
+    np.asarray(stack.inverse())
+    some = np.array([True, False, True])
+    for known in (stack[some], stack.scaled(np.array([2.0, 3.0, 4.0])), stack.below(), stack[some].below()):
+        np.testing.assert_allclose(np.asarray(known.inverse()), np.linalg.inv(np.asarray(known)), rtol=1e-9, atol=1e-12)
+    other = ArrayStack(4.0 * stack.matrices[:1])
+    replaced = stack.replaced(np.array([False, True, False]), other)
+    np.testing.assert_allclose(
+        np.asarray(replaced.inverse()), np.linalg.inv(np.asarray(replaced)), rtol=1e-9, atol=1e-12
+    )

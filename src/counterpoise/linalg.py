@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any, Protocol
 
@@ -24,6 +25,9 @@ _DEFINITE = 1e-8
 _SMALL, _FEW = 32, 200
 """Rows of a matrix between which the BLAS inverts it faster with one thread."""
 
+_DOUBTFUL = 1e9
+"""Entry of an inverse, at a unit diagonal, that is rounding: the spectrum is taken apart instead."""
+
 
 def jacobi_scale(matrix: Array) -> Array:
     """Return the factors that scale positive semi-definite matrices to a unit diagonal."""
@@ -35,7 +39,9 @@ def to_unit_diagonal(matrices: Array) -> tuple[Array, Array]:
     """Return positive semi-definite matrices scaled to a unit diagonal, and the factors that do it."""
     scale = jacobi_scale(matrices)
     with np.errstate(over="ignore", invalid="ignore"):
-        return matrices * scale[..., :, None] * scale[..., None, :], scale
+        scaled = matrices * scale[..., :, None]
+        scaled *= scale[..., None, :]
+    return scaled, scale
 
 
 def positive_solver(matrix: Array, shift: float = 1e-15) -> Callable[[Array], Array]:
@@ -68,14 +74,16 @@ def solve_stack(matrices: Array, rhs: Array) -> Array:
     Each is shifted as in :func:`positive_solver`, by as little as a finite direction of descent needs.
     """
     scaled, scale = to_unit_diagonal(matrices)
-    identity = np.eye(rhs.shape[1])
+    along = np.arange(rhs.shape[1])
+    diagonal = scaled[:, along, along]
     solution = np.zeros_like(rhs)
     todo = np.arange(len(rhs))
     side = scale * rhs
     for shift in (1e-15, 1e-13, 1e-11, 1e-9, 1e-6):
+        scaled[:, along, along] = diagonal + shift
         with np.errstate(all="ignore"), one_thread():
             try:
-                x = np.linalg.solve(scaled + shift * identity, side[:, :, None])[:, :, 0]
+                x = np.linalg.solve(scaled, side[:, :, None])[:, :, 0]
             except np.linalg.LinAlgError:
                 # A pivot of exactly zero in one matrix ends the whole stack; a larger shift removes it.
                 continue
@@ -85,7 +93,7 @@ def solve_stack(matrices: Array, rhs: Array) -> Array:
             solution[todo] = scale * x
             break
         solution[todo[good]] = scale[good] * x[good]
-        todo, scaled, scale, side = todo[~good], scaled[~good], scale[~good], side[~good]
+        todo, scaled, scale, side, diagonal = (one[~good] for one in (todo, scaled, scale, side, diagonal))
     return solution
 
 
@@ -95,27 +103,53 @@ def longest_step(value: Array, change: Array) -> float:
     return float(np.min(-value[shrinking] / change[shrinking])) if shrinking.any() else np.inf
 
 
-def pseudo_inverse(matrices: Array, cutoff: float = 1e-13) -> Array:
-    """Invert positive semi-definite matrices (B, d, d), each on the space where it is not zero to rounding."""
+def pseudo_inverse(matrices: Array, cutoff: float = 1e-13, null: Array | None = None) -> Array:
+    """Invert positive semi-definite matrices (B, d, d), each on the space where it is not zero to rounding.
+
+    Parameters
+    ----------
+    null : ndarray of shape (m, d), optional
+        Directions in which all of them are known to be zero; no two of them share an entry. With these a matrix is
+        inverted without its spectrum.
+    """
+    size = matrices.shape[1]
+    if len(matrices) > 1 and size <= _SMALL:
+        return _inverses(matrices, cutoff, null, lambda one: np.linalg.inv(one + 1e-15 * np.eye(size)))
+    inverses = np.empty_like(matrices)
+    with one_thread() if _SMALL < size <= _FEW else nullcontext():
+        # One after the other, each of them stays in the cache.
+        for k in range(len(matrices)):
+            inverses[k] = _inverses(matrices[k : k + 1], cutoff, null, lambda one: _cholesky_inverse(one[0])[None])[0]
+    return inverses
+
+
+def _inverses(matrices: Array, cutoff: float, null: Array | None, invert: Callable[[Array], Any]) -> Array:
+    """Return pseudo-inverses by a method for regular matrices, or by the spectrum where that does not do."""
     scaled, scale = to_unit_diagonal(matrices)
-    size = scaled.shape[1]
-    if len(scaled) == 1:
-        with one_thread() if _SMALL < size <= _FEW else nullcontext():
-            inverse = _cholesky_inverse(scaled[0])[None]
-    else:
-        try:
-            with one_thread():
-                inverse = np.asarray(np.linalg.inv(scaled + 1e-15 * np.eye(size)))
-        except np.linalg.LinAlgError:
-            inverse = np.full_like(scaled, np.nan)
-    # Past this size an entry of the inverse is rounding: take the spectrum apart instead.
-    doubtful = np.flatnonzero(~(np.abs(inverse).max(axis=(1, 2)) < 1e9))
-    if doubtful.size:
-        values, vectors = spectrum(scaled[doubtful])
-        floor = cutoff * size * np.maximum(values[:, -1:], _TINY)
-        reciprocal = np.where(values > floor, 1.0 / np.where(values > floor, values, 1.0), 0.0)
-        inverse[doubtful] = (vectors * reciprocal[:, None, :]) @ vectors.swapaxes(1, 2)
-    return np.asarray(inverse * scale[:, :, None] * scale[:, None, :])
+    outer: Any = 0.0
+    if null is not None:
+        held = null / scale[:, None, :]
+        held /= np.sqrt(np.einsum("bmd,bmd->bm", held, held))[:, :, None]
+        outer = held.swapaxes(1, 2) @ held
+    try:
+        with one_thread() if len(matrices) > 1 else nullcontext():
+            inverse = invert(scaled + outer)
+    except np.linalg.LinAlgError:
+        inverse = np.full_like(scaled, np.nan)
+    doubtful = ~(np.abs(inverse).max(axis=(1, 2)) < _DOUBTFUL)
+    inverse -= outer
+    if doubtful.any():
+        inverse[doubtful] = _spectral_inverse(scaled[doubtful], cutoff)
+    inverse *= scale[:, :, None] * scale[:, None, :]
+    return np.asarray(inverse, dtype=np.float64)
+
+
+def _spectral_inverse(matrices: Array, cutoff: float) -> Array:
+    """Return pseudo-inverses by eigenvalues that are not zero to rounding."""
+    values, vectors = spectrum(matrices)
+    floor = cutoff * matrices.shape[1] * np.maximum(values[:, -1:], _TINY)
+    reciprocal = np.where(values > floor, 1.0 / np.where(values > floor, values, 1.0), 0.0)
+    return np.asarray((vectors * reciprocal[:, None, :]) @ vectors.swapaxes(1, 2))
 
 
 def is_definite(matrix: Array) -> bool:
@@ -204,16 +238,26 @@ class ArrayStack:
     matrices : ndarray of shape (B, d, d)
     share : ndarray of shape (B,), optional
         How much of each is certain, where they are estimates.
+    null : ndarray of shape (m, d), optional
+        Directions in which all of them are zero; no two of them share an entry.
     """
 
     matrices: Array
     share: Array | None = None
+    null: Array | None = None
 
     def __len__(self) -> int:
         return len(self.matrices)
 
     def __getitem__(self, keep: NDArray[np.bool_]) -> ArrayStack:
-        return ArrayStack(self.matrices[keep], None if self.share is None else self.share[keep])
+        share = None if self.share is None else self.share[keep]
+        return ArrayStack(self.matrices[keep], share, self.null)._inverted(self, lambda inverse: inverse[keep])
+
+    def _inverted(self, other: ArrayStack, change: Callable[[Array], Array]) -> ArrayStack:
+        """Return this stack with the inverse that follows from another's, if that is known."""
+        if "_inverse" in vars(other):
+            vars(self)["_inverse"] = change(other._inverse)
+        return self
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.matrices, dtype) if copy else np.asarray(self.matrices, dtype)
@@ -227,7 +271,12 @@ class ArrayStack:
         """Return the stack with others in some places."""
         matrices, share = self.matrices.copy(), self.certain.copy()
         matrices[which], share[which] = np.asarray(others), others.certain
-        return ArrayStack(matrices, share)
+        return ArrayStack(matrices, share, self.null)
+
+    def knowing(self, inverse: ArrayStack) -> ArrayStack:
+        """Return the stack with its pseudo-inverses, which are known."""
+        vars(some := replace(self))["_inverse"] = inverse.matrices
+        return some
 
     def plus_diagonal(self, diagonal: Array) -> ArrayStack:
         matrices, along = self.matrices.copy(), np.arange(len(diagonal))
@@ -235,10 +284,11 @@ class ArrayStack:
         return ArrayStack(matrices, self.share)
 
     def scaled(self, factors: Array) -> ArrayStack:
-        return ArrayStack(self.matrices * factors[:, None, None], self.share)
+        scaled = ArrayStack(self.matrices * factors[:, None, None], self.share, self.null)
+        return scaled._inverted(self, lambda inverse: inverse / factors[:, None, None]) if factors.all() else scaled
 
     def below(self) -> ArrayStack:
-        return self if self.share is None else ArrayStack(self.matrices * self.share[:, None, None])
+        return self if self.share is None else replace(self, share=None).scaled(self.share)
 
     def are_accurate(self) -> bool:
         return True
@@ -252,7 +302,11 @@ class ArrayStack:
         return solve_stack(self.matrices, rhs)
 
     def inverse(self) -> ArrayStack:
-        return ArrayStack(pseudo_inverse(self.matrices))
+        return ArrayStack(self._inverse)
+
+    @cached_property
+    def _inverse(self) -> Array:
+        return pseudo_inverse(self.matrices, null=self.null)
 
     def mixed(self, weights: Array) -> Array:
         if len(weights) == 1:
@@ -276,7 +330,7 @@ class ArrayStack:
     def followed_by_zeros(self, n: int) -> ArrayStack:
         zeros = np.zeros((n, *self.matrices.shape[1:]))
         share = None if self.share is None else np.append(self.share, np.ones(n))
-        return ArrayStack(np.concatenate([self.matrices, zeros]), share)
+        return ArrayStack(np.concatenate([self.matrices, zeros]), share, self.null)
 
     def traces(self, other: Stack) -> Array:
         return np.asarray(np.einsum("bij,bji->b", self.matrices, np.asarray(other)))

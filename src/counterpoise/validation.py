@@ -108,6 +108,8 @@ def check_aligned(X: Any, contexts: Any) -> None:
 
 def unwrapped(y: Any) -> Any:
     """Return the array inside a series or a data frame, and anything else as it is."""
+    if isinstance(y, np.ndarray):
+        return y
     series = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)
     return series.to_numpy() if isinstance(series, (nw.Series, nw.DataFrame)) else y
 

@@ -4,10 +4,15 @@ import signal
 import traceback
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, UndefinedMetricWarning
 
+import counterpoise
 from counterpoise.exceptions import CounterpoiseError, CounterpoiseWarning
+
+# A checkout may itself lie in a folder of this name, with everything installed inside it.
+_LIBRARY = str(Path(counterpoise.__file__).parent)
 
 PATIENCE = 30
 """Seconds after which an input counts as one that hangs."""
@@ -54,9 +59,9 @@ def is_documented(error):
         return len(str(error)) > 10
     if not isinstance(error, (ValueError, TypeError)) or isinstance(error, UnicodeError):
         return False
-    places = [frame.filename.replace("\\", "/") for frame in traceback.extract_tb(error.__traceback__)]
-    own = max((k for k, place in enumerate(places) if "/counterpoise/" in place), default=-1)
-    return len(places) > own + 1 and "/sklearn/" in places[own + 1] and len(str(error)) > 10
+    places = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    own = max((k for k, place in enumerate(places) if place.startswith(_LIBRARY)), default=-1)
+    return len(places) > own + 1 and "sklearn" in Path(places[own + 1]).parts and len(str(error)) > 10
 
 
 def outcome(action, foreign=False):
@@ -73,7 +78,7 @@ def outcome(action, foreign=False):
 def where(error):
     """Return the place of an error in the library, and the first words of what it says: findings alike share it."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "/counterpoise/" in frame.filename] or frames[-1:]
+    own = [frame for frame in frames if frame.filename.startswith(_LIBRARY)] or frames[-1:]
     name = own[-1].filename.rsplit("counterpoise/", 1)[-1]
     return f"{type(error).__name__} at {name}:{own[-1].lineno}: {str(error).splitlines()[0] if str(error) else ''}"[
         :200

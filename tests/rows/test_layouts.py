@@ -9,7 +9,7 @@ from scipy import sparse
 from counterpoise.contexts import encode
 from counterpoise.core.oracle.linear import EachContext, LinearOracle
 from counterpoise.losses import Logistic, Multinomial, Poisson, Squared
-from counterpoise.rows.layouts import Shared
+from counterpoise.rows.layouts import Coefficients, Grouped, Padded, Shared
 from counterpoise.rows.memory import MemoryPart
 from tests.problems import each_of
 
@@ -89,3 +89,24 @@ def test_groups_that_share_rows_are_the_same_as_groups_with_copies_of_them(name,
                 np.testing.assert_allclose(getattr(at, what)[b], getattr(alone, what)[0], rtol=1e-12, atol=1e-13)
             found, rest = at.part.layout.least(at.sums.losses)[b], alone.sums.losses.min()
             assert found == pytest.approx(rest, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["grouped", "padded", "sparse"])
+@pytest.mark.parametrize("classes", [2, 3, 9])
+@pytest.mark.parametrize("d", [0, 4])
+def test_hessians_of_classes_are_those_of_their_curvatures(classes, kind, d):
+    rng = np.random.default_rng(classes)
+    loss, shape = Multinomial(classes), Coefficients(classes, d, True)
+    X, weight = rng.standard_normal((700, d)), rng.random(700)
+    z = 4.0 * rng.standard_normal((700, classes))
+    # One probability so near to one that the others are lost in what it is short of it.
+    z[:10, 0] = 60.0
+    layout = {
+        "grouped": lambda: Grouped(X, shape, np.array([0, 3, 400]), np.array([3, 397, 300])),
+        "padded": lambda: Padded(X.reshape(7, 100, d), shape),
+        "sparse": lambda: Grouped(sparse.csr_array(X), shape, np.array([0, 200]), np.array([200, 500])),
+    }[kind]()
+    expected = layout.gram(loss.curvature(np.zeros(700), z) * weight[:, None, None])
+    found = layout.gram_of_classes(*loss.probabilities_and_variances(z), weight)
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-14)
+    np.testing.assert_allclose(found, found.swapaxes(1, 2), rtol=1e-12, atol=1e-16)

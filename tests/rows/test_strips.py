@@ -5,9 +5,18 @@ import pytest
 
 from counterpoise.contexts import encode
 from counterpoise.losses import Logistic, Multinomial, Pinball, Poisson, Squared
-from counterpoise.rows import MemoryRows, layouts, memory
+from counterpoise.rows import MemoryRows, compiled, layouts, memory
 from counterpoise.rows.layouts import Grouped
 from tests.problems import make
+
+
+@pytest.fixture(autouse=True, params=["compiled", "numpy"])
+def how(request, monkeypatch):
+    """Rows read by compiled code where there is any, and by numpy."""
+    if request.param == "numpy":
+        monkeypatch.setattr(compiled, "look_of", lambda loss: None)
+        monkeypatch.setattr(compiled, "grams_of", lambda width: None)
+
 
 LOSSES = [Logistic(), Multinomial(3), Poisson(), Squared(), Pinball(0.3)]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -121,3 +130,13 @@ def test_groups_of_few_rows_are_not_read_in_strips():
     rows = rows_of(Logistic(), sizes=(5, 9))
     assert isinstance(rows.whole.layout, Grouped)
     assert not rows.whole.layout.is_read_in_strips
+
+
+def test_some_rows_of_a_long_context_tell_slopes_and_stiffness(monkeypatch):
+    rows, theta = rows_of(Logistic(), sizes=(3000, 4000)), np.array([0.5, -1.0, 0.2, 0.1])
+    some = rows.whole.at(theta).slopes_and_stiffness()
+    monkeypatch.setattr(memory, "_ROUGHLY", 4000)
+    whole = rows.whole.at(theta).slopes_and_stiffness()
+    for mean, estimate in zip(whole, some, strict=True):
+        assert (estimate != mean).any()
+        np.testing.assert_allclose(estimate, mean, rtol=0.15)

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts
 from counterpoise.core import banded
+from counterpoise.core.common_parabola import CommonParabola
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import Bounds, LinearOracle
 from counterpoise.core.oracle.kinked import KinkedOracle
 from counterpoise.core.oracle.scalar_blocks import BlockScalarOracle, scalar_form
 from counterpoise.core.parabolas import Follower
 from counterpoise.core.problem import TOO_LARGE, LinearProblem, Reference, ReferenceKind, refusing_overflow
-from counterpoise.core.references import Optimism
+from counterpoise.core.references import Optimism, by_class
 from counterpoise.core.references.specialists import by_products
 from counterpoise.core.robustness import METHODS, Criterion, Robustness, named
 from counterpoise.core.solvers import (
@@ -63,6 +64,9 @@ _ADRIFT = 1e3
 
 _WELL_BELOW = 1e-4
 """Share of a tolerance at which a model is so close to its minimum that its risk in each context is as accurate."""
+
+_PLAIN = 1e-2
+"""Share of a tolerance to which plain models are solved, since others are compared with them."""
 
 _STIFF = 1e6
 """Ridge that leaves nothing of coefficients, for features and slopes of size one."""
@@ -333,9 +337,15 @@ def _solve(
     if max_iter is not None:
         options["max_iter"] = max_iter
     best: Solution | None = None
-    if problem.expansion is not None and not mixes.is_point:
-        solution = Follower.of(problem, references, tol).tried(mixes)
+    classes = by_class.suits(oracle)
+    if problem.expansion is not None and not (classes and mixes.is_point):
+        close = min(tol, max(_PLAIN * tol, 1e-12)) if mixes.is_point else tol
+        follower = (CommonParabola if classes else Follower).of(problem, references, close)
+        follower.begin_near(mixes)
+        solution = follower.tried(mixes)
         if solution is not None:
+            if follower.point is not None and not problem.unseen.size:
+                problem.answers.append(follower.point)
             if callback is not None:
                 callback(Progress(solution.n_iter, solution.certificate))
             return solution

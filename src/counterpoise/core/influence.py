@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from counterpoise.core.oracle import LinearOracle
 from counterpoise.core.problem import LinearProblem
 from counterpoise.core.solvers import Solution
 from counterpoise.linalg import to_unit_diagonal
+from counterpoise.losses import Multinomial
 from counterpoise.threads import suited
 
 Array = NDArray[np.float64]
@@ -19,11 +22,16 @@ Array = NDArray[np.float64]
 MOST_CONTEXTS = 200
 """Contexts up to which a square matrix of them is worth keeping."""
 
-_MANY_ENTRIES = 1e6
+_MANY_ENTRIES = 2e5
 """Rows times parameters from which a Hessian over all rows is worth avoiding."""
 
-_TELLING = 50
+_TELLING = 25
 """Rows per parameter that tell a quadratic form in the inverse of a Hessian to a few per cent."""
+
+_FEW_ROWS = 2000
+"""Rows that tell how unevenly curvature is spread over rows."""
+
+_TINY = float(np.finfo(np.float64).tiny)
 
 _LEAST_ROWS = 20
 """Rows of each context that are left among them."""
@@ -61,7 +69,7 @@ def context_influence(problem: LinearProblem, solution: Solution) -> Array | Non
         return None
     # Contexts without rows may have a part in the mix; a refit is for the others.
     weights = weights / weights.sum()
-    point = _thinned(oracle).at(solution.theta)
+    point = _thinned(oracle, solution.theta).at(solution.theta)
     point.foresee(weights)
     with suited(problem.size), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         try:
@@ -77,13 +85,30 @@ def context_influence(problem: LinearProblem, solution: Solution) -> Array | Non
     return influence if influence is not None and np.isfinite(influence).all() else None
 
 
-def _thinned(oracle: LinearOracle) -> LinearOracle:
+def _thinned(oracle: LinearOracle, theta: Array) -> LinearOracle:
     """Return the problem of as many rows as tell the Hessian of any mix, where there are more in memory."""
     if not oracle.rows.at_hand or oracle.rows.n_rows * oracle.n_parameters < _MANY_ENTRIES:
         return oracle
-    enough = oracle.rows.n_rows // (_TELLING * oracle.n_parameters)
-    every = min(enough, int(oracle.rows.sizes.min()) // _LEAST_ROWS)
+    most = int(oracle.rows.sizes.min()) // _LEAST_ROWS
+    every = min(oracle.rows.n_rows // (_TELLING * _needed(oracle, theta, most)), most)
     return replace(oracle, rows=oracle.rows.thinned(every)) if every > 1 else oracle
+
+
+def _needed(oracle: LinearOracle, theta: Array, most: int) -> int:
+    """Return how many rows of equal curvature a Hessian is made of, at the least: its size, for one output.
+
+    Of several outputs every row tells something of each. Where few rows have most of the curvature of an output, it
+    takes as many more of them.
+    """
+    loss, shape = oracle.loss, oracle.coefficients
+    if not isinstance(loss, Multinomial):
+        return oracle.n_parameters
+    every = min(oracle.rows.n_rows // _FEW_ROWS, most)
+    some = replace(oracle, rows=oracle.rows.thinned(every)) if every > 1 else oracle
+    sums: Any = some.at(theta).sums
+    _, variances = loss.probabilities_and_variances(sums.predictions)
+    uneven = np.square(variances).mean(axis=0) / np.maximum(variances.mean(axis=0) ** 2, _TINY)
+    return min(math.ceil(shape.width * float(uneven.mean())), oracle.n_parameters)
 
 
 def _without_common_shifts(hessian: Array, oracle: LinearOracle) -> Array:

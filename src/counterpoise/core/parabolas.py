@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from counterpoise.core.largest_parabola import minimise_largest
 from counterpoise.core.objective import Certificate, ReferenceRisks, RobustObjective
 from counterpoise.core.oracle._base import Array
 from counterpoise.core.oracle.constant import PointWithConstants, with_constants
@@ -84,6 +85,12 @@ class Follower:
             follower._look(point)
         return follower
 
+    def begin_near(self, ball: ContextSet) -> None:
+        """Begin where the worst case over a set is least, of the points that solved other problems of the rows."""
+        if self.point is not None and not self.problem.unseen.size:
+            objective = self.problem.objective(ball, self.references)
+            self.point = min([self.point, *self.problem.answers], key=objective.value)
+
     @property
     def is_thrifty(self) -> bool:
         """Whether rows in memory are so many that a Hessian costs several looks at them."""
@@ -110,6 +117,8 @@ class Follower:
             if solution is not None:
                 # A larger set changes nothing once the regrets it could play off are equal.
                 return solution
+        assert self.point is not None
+        p = objective.worst_case(self.point).distribution if self.last is None else self.last.p_worst
         before = math.inf
         for attempt in range(_TRIES):
             assert self.point is not None
@@ -122,7 +131,7 @@ class Follower:
             # A gradient too small to promise a better value may still be too large to prove that there is none; and a
             # proof has no more of the Hessians than is certain of them.
             close = max(_CLOSE * self.share * self.tol * _CLOSER**attempt, _CLOSEST)
-            theta, p = self._solve(parabolas, ball, close)
+            theta, p = self._solve(parabolas, ball, close, p)
             point, value = oracle.at(theta), objective.value(self.point)
             # Parabolas that led so far up have nothing to do with the risks; solvers that search a line go on.
             if not objective.value(point) <= value + _FAR_UP * abs(self.scale or 0.0):
@@ -179,19 +188,24 @@ class Follower:
         self.last = replace(solution, gradients=point.jacobian)
         return self.last
 
-    def _solve(self, parabolas: RobustObjective, ball: ContextSet, close: float) -> tuple[Array, Array]:
+    def _solve(self, parabolas: RobustObjective, ball: ContextSet, close: float, p: Array) -> tuple[Array, Array]:
         """Return the solution of a problem whose risks are parabolas, and the distribution that goes with it.
 
         Parameters
         ----------
         close : float
             Share of the scale within which its value is to be.
+        p : ndarray of shape (n_contexts,)
+            About that distribution.
         """
         if self.scale is None:
             self.scale = parabolas.scale(parabolas.oracle.at(parabolas.oracle.start()))
         # Threads would wait for each other at every one of many small systems.
         with one_thread() if parabolas.oracle.n_parameters <= _SMALL_SYSTEM else nullcontext():
-            answer = None if self.kinked else _newton(parabolas, ball, close * self.scale)
+            if ball.is_simplex:
+                answer = minimise_largest(parabolas, p, close * self.scale)
+            else:
+                answer = None if self.kinked else _newton(parabolas, ball, close * self.scale)
             if answer is not None:
                 return answer
             self.kinked = True

@@ -160,7 +160,7 @@ class LinearProblem:
         """
         begin = None if self.sketch is None else self.sketch.theta
         other = replace(self, unseen=unseen, counts=self.counts if counts is None else counts, begin=begin)
-        vars(other)["_specialists"] = self._specialists
+        vars(other).update(_specialists=self._specialists, answers=self.answers)
         if other.counts is self.counts:
             vars(other).update(sketch=self.sketch, _cross_fits=self._cross_fits)
         return other
@@ -195,6 +195,11 @@ class LinearProblem:
             with suited(self.size), refusing_overflow():
                 self._specialists[tol] = fit_specialists(self.oracle, tol, self.sketch)
         return self._specialists[tol]
+
+    @cached_property
+    def answers(self) -> list[LinearPoint]:
+        """Solutions for other sets, references or weights of contexts: places to begin that were looked at."""
+        return []
 
     @cached_property
     def _specialists(self) -> dict[float, Specialists]:

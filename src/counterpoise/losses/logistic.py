@@ -42,7 +42,7 @@ class Logistic(Loss):
         sign = 1.0 - 2.0 * target
         z = sign * prediction
         small = np.exp(-np.abs(z))
-        return sign * np.where(z < 0.0, small, 1.0) / (1.0 + small)
+        return sign * _at_most_one(z, small) / (1.0 + small)
 
     def value_and_gradient(self, target: Array, prediction: Array) -> tuple[Array, Array]:
         """Return both with one exponential."""
@@ -50,7 +50,7 @@ class Logistic(Loss):
         z = sign * prediction
         small = np.exp(-np.abs(z))
         value = np.log1p(small) + np.maximum(z, 0.0)
-        return value, sign * np.where(z < 0.0, small, 1.0) / (1.0 + small)
+        return value, sign * _at_most_one(z, small) / (1.0 + small)
 
     def curvature(self, target: Array, prediction: Array) -> Array:
         """Return ``sigma(z) sigma(-z)``."""
@@ -64,3 +64,8 @@ class Logistic(Loss):
     def majorant(self, target: Array, prediction: Array) -> Array:
         """Return 1/4, the largest curvature there is."""
         return np.full(len(target), 0.25)
+
+
+def _at_most_one(z: Array, small: Array) -> Array:
+    """Return ``exp(min(z, 0))`` by ``exp(-abs(z))``: a maximum, since a choice whose sign nothing foretells is slow."""
+    return np.maximum(small, z >= 0.0)

@@ -49,42 +49,40 @@ class Multinomial(Loss):
 
     def value(self, target: Array, prediction: Array) -> Array:
         """Return the loss of each row."""
-        others = self._against_target(target, prediction)
-        top = np.maximum(_largest(others), 0.0)
-        others -= top[:, None]
+        others, top = self._against_target(target, prediction)
         # Where the target leads (top = 0) this is log1p of the others, exact however small they are.
         return top + np.log1p(_sum(np.exp(others, out=others)) + np.expm1(-top))
 
     def gradient(self, target: Array, prediction: Array) -> Array:
         """Return the probabilities minus the indicator of the target."""
-        others = self._against_target(target, prediction)
-        top = np.maximum(_largest(others), 0.0)
-        others -= top[:, None]
+        others, top = self._against_target(target, prediction)
         slopes = np.exp(others, out=others)
-        slopes /= (_sum(slopes) + np.exp(-top))[:, None]
-        slopes[np.arange(len(target)), target.astype(np.intp)] = -_sum(slopes)
-        return slopes
+        return self._slopes(target, slopes, _sum(slopes) + np.exp(-top))
 
     def value_and_gradient(self, target: Array, prediction: Array) -> tuple[Array, Array]:
         """Return both with one exponential of each class."""
-        others = self._against_target(target, prediction)
-        top = np.maximum(_largest(others), 0.0)
-        others -= top[:, None]
+        others, top = self._against_target(target, prediction)
         slopes = np.exp(others, out=others)
         total = _sum(slopes)
         value = top + np.log1p(total + np.expm1(-top))
-        slopes /= (total + np.exp(-top))[:, None]
-        slopes[np.arange(len(target)), target.astype(np.intp)] = -_sum(slopes)
-        return value, slopes
+        return value, self._slopes(target, slopes, total + np.exp(-top))
 
     def curvature(self, target: Array, prediction: Array) -> Array:
         """Return ``diag(q) - q q'`` of the probabilities ``q``."""
-        q = _probabilities(prediction)
+        q, variances = self.probabilities_and_variances(prediction)
         blocks = -q[:, :, None] * q[:, None, :]
         diagonal = np.arange(self.n_classes)
-        # Rows sum to zero; taking the diagonal from the others keeps that exact where one probability is near 1.
-        blocks[:, diagonal, diagonal] = q * (q @ (1.0 - np.eye(self.n_classes)))
+        blocks[:, diagonal, diagonal] = variances
         return blocks
+
+    def probabilities_and_variances(self, prediction: Array) -> tuple[Array, Array]:
+        """Return the probabilities ``q``, and the diagonal ``q (1 - q)`` of the curvature; off it there is ``-q q'``.
+
+        Rows of the curvature sum to zero; taking the diagonal from the others keeps that exact where one probability is
+        near 1.
+        """
+        q = _probabilities(prediction)
+        return q, q * (q @ (1.0 - np.eye(self.n_classes)))
 
     def majorant(self, target: Array, prediction: Array) -> Array:
         """Return half the centring matrix, which bounds the covariance of a class indicator."""
@@ -103,26 +101,23 @@ class Multinomial(Loss):
             self.curvature(target, remaining),
         )
 
-    def _against_target(self, target: Array, prediction: Array) -> Array:
-        """Return ``z_k - z_y``, with minus infinity at the target itself."""
+    def _against_target(self, target: Array, prediction: Array) -> tuple[Array, Array]:
+        """Return ``z_k - z_y - top``, minus infinity at the target itself, and ``top``, the largest or 0 at the least.
+
+        Numbers of one class lie side by side, whatever they did before: there are more rows than classes.
+        """
         rows, classes = np.arange(len(target)), target.astype(np.intp)
-        others = prediction - prediction[rows, classes][:, None]
-        others[rows, classes] = -np.inf
-        return others
+        others = np.subtract(prediction.T, prediction[rows, classes], order="C")
+        others[classes, rows] = -np.inf
+        top = np.maximum(others.max(axis=0), 0.0)
+        others -= top
+        return others.T, top
 
-
-_FEW_CLASSES = 12
-"""Classes up to which a pass over each of them is faster than numpy's reduction of so short an axis."""
-
-
-def _largest(values: Array) -> Array:
-    """Return the largest value of each row."""
-    if values.shape[1] > _FEW_CLASSES:
-        return np.asarray(values.max(axis=1))
-    largest = values[:, 0].copy()
-    for column in values.T[1:]:
-        np.maximum(largest, column, out=largest)
-    return largest
+    def _slopes(self, target: Array, exponentials: Array, total: Array) -> Array:
+        """Return probabilities minus the indicator of the target, in the place of exponentials of the other classes."""
+        slopes = np.divide(exponentials, total[:, None], out=exponentials)
+        slopes[np.arange(len(target)), target.astype(np.intp)] = -_sum(slopes)
+        return slopes
 
 
 def _sum(values: Array) -> Array:
@@ -132,7 +127,8 @@ def _sum(values: Array) -> Array:
 
 def _probabilities(prediction: Array) -> Array:
     """Return the probability of each class."""
-    q = prediction - _largest(prediction)[:, None]
+    q = np.array(prediction.T, order="C").T
+    q -= q.max(axis=1)[:, None]
     np.exp(q, out=q)
     q /= _sum(q)[:, None]
     return q

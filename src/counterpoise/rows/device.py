@@ -179,6 +179,10 @@ class TorchTiles:
         found = self.summed(sums)[:, :, : self.coefficients.width]
         return host(found.reshape(self.n_groups, -1))
 
+    def graded_gram(self, weight: Tensor) -> TorchStack:
+        """Return the same of weights that span many orders of magnitude, for one output."""
+        return self.gram(weight)
+
     def gram(self, curvature: Tensor, is_rough: bool = False) -> TorchStack:
         """Return every group's ``sum_i curvature_i (x) [x_i 1] [x_i 1]'``: (n,), or (n, K, K) -> (B, P, P).
 

@@ -174,7 +174,7 @@ class RowModel:
     @property
     def curvature(self) -> Array:
         """The Hessian the rows leave behind."""
-        return self.own.gram(self.part.weight * self._bend)
+        return self.own.graded_gram(self.part.weight * self._bend)
 
     @property
     def stiffness(self) -> Array:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from counterpoise.losses import Logistic, Loss
+from counterpoise.rows import compiled
 from counterpoise.rows.products import FEW_COLUMNS, LARGEST_BLOCK, short_grams, some_rows, weighted_gram
 from counterpoise.threads import WORTHWHILE, parts, spread
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+
+COMPILED = (Logistic,)
+"""Losses whose looks are compiled."""
 
 _MANY_ROWS = 64
 """Rows per group from which a BLAS call each beats one product for all."""
@@ -33,6 +37,16 @@ _STRIP_ENTRIES = 1 << 18
 
 _SHORTEST_STRIP = 512
 """Rows of a strip, however wide: fewer are dearer to call for than to read."""
+
+_PIECE_ENTRIES = 1 << 13
+"""Predictions from which losses and slopes are worked out at once: temporaries of 64 KB are in the nearest cache, and
+never memory that is new to the process."""
+
+_FEW_OUTPUTS = 5
+"""Outputs up to which a product for each pair of them beats one for all."""
+
+_SQUARED_ENTRIES, _SQUARED_ROWS = 1 << 17, 128
+"""Entries of rows times outputs that are multiplied at once (1 MB), and rows of them at the least."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,24 @@ class Strip:
     last: int
     place: int
     pieces: slice
+
+
+class Looked(NamedTuple):
+    """What one pass over the rows tells.
+
+    Attributes
+    ----------
+    predictions : ndarray of shape (n,), or (n, n_outputs)
+    gradients : ndarray of shape (B, P)
+        Of mean losses.
+    values, sizes : ndarray of shape (B,)
+        Mean losses, and mean absolute slopes: the largest of a row's outputs.
+    """
+
+    predictions: Array
+    gradients: Array
+    values: Array
+    sizes: Array
 
 
 @dataclass(frozen=True)
@@ -114,6 +146,44 @@ class Layout(ABC):
     def n_groups(self) -> int:
         """Groups of rows."""
 
+    @property
+    def pieces(self) -> compiled.Pieces | None:
+        """Rows that follow each other, each piece in one group; None where groups share rows."""
+        return None
+
+    def look(self, theta: Array, loss: Loss, target: Array, weight: Array) -> Looked | None:
+        """Return what one pass over the rows tells of each group's mean loss; None where it takes several.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (B, P), or (1, P) for all groups
+        target, weight : ndarray of shape (n,)
+        """
+        # A subclass may be another loss.
+        look = compiled.look_of(loss.name) if type(loss) in COMPILED else None
+        pieces = self._readable_pieces
+        if look is None or pieces is None:
+            return self._look(theta, loss, target, weight)
+        intercept = self.coefficients.fit_intercept
+        predictions, sums, others = compiled.look(look, self.X, theta, intercept, pieces, target, weight)
+        sums, others = self._by_group(pieces, sums), self._by_group(pieces, others)
+        return Looked(predictions, sums, others[:, 0], others[:, 1])
+
+    @property
+    def _readable_pieces(self) -> compiled.Pieces | None:
+        """The pieces, if compiled code can read them."""
+        return self.pieces if compiled.can_read(self.X) else None
+
+    def _by_group(self, pieces: compiled.Pieces, sums: Array) -> Array:
+        """Add up the sums of pieces within each group."""
+        if len(sums) == self.n_groups:
+            return sums
+        return np.asarray(np.add.reduceat(sums, np.searchsorted(pieces[0], np.arange(self.n_groups)), axis=0))
+
+    def _look(self, theta: Array, loss: Loss, target: Array, weight: Array) -> Looked | None:
+        """Do the same with numpy."""
+        return None
+
     @abstractmethod
     def total(self, rows: Array) -> Array:
         """Sum rows within each group: (n, ...) -> (B, ...)."""
@@ -139,8 +209,19 @@ class Layout(ABC):
         """Return every group's ``rows' X``: (n, K) -> (B, K, d)."""
 
     @abstractmethod
-    def _gram(self, weight: Array) -> Array:
-        """Return every group's ``[X 1]' diag(weight) [X 1]``: (n,) -> (B, width, width)."""
+    def graded_gram(self, weight: Array) -> Array:
+        """Return every group's ``[X 1]' diag(weight) [X 1]`` by the BLAS: (n,) -> (B, width, width).
+
+        Its sums are the most accurate, which counts where weights span many orders of magnitude, as near a kink.
+        """
+
+    def _weighted_gram(self, weight: Array) -> Array:
+        """Return the same by compiled code, where that is there and can read the rows."""
+        pieces, grams = self._readable_pieces, compiled.grams_of(self.coefficients.width)
+        if grams is None or pieces is None:
+            return self.graded_gram(np.ascontiguousarray(weight))
+        by_piece = compiled.grams(grams, self.X, self.coefficients.fit_intercept, pieces, weight)
+        return self._by_group(pieces, by_piece)
 
     def product(self, theta: Array) -> Array:
         """Return every row's ``[x 1] theta_b``: (B, P) -> (n, K)."""
@@ -162,11 +243,39 @@ class Layout(ABC):
         """Return every group's ``sum_i curvature_i (x) [x_i 1] [x_i 1]'``: (n,) or (n, K, K) -> (B, P, P)."""
         shape, n = self.coefficients, self.n_groups
         if shape.n_outputs == 1:
-            return self._gram(curvature.reshape(-1))
+            return self._weighted_gram(curvature.reshape(-1))
         blocks = np.empty((n, shape.n_outputs, shape.width, shape.n_outputs, shape.width))
         for k in range(shape.n_outputs):
             for m in range(k + 1):
-                blocks[:, k, :, m, :] = blocks[:, m, :, k, :] = self._gram(np.ascontiguousarray(curvature[:, k, m]))
+                blocks[:, k, :, m, :] = blocks[:, m, :, k, :] = self._weighted_gram(curvature[:, k, m])
+        return blocks.reshape(n, shape.n_parameters, shape.n_parameters)
+
+    def gram_of_classes(self, q: Array, variances: Array, weight: Array) -> Array:
+        """Return :meth:`gram` of curvatures ``-q q'`` with the variances as their diagonal: (n, K), (n, K), (n,)."""
+        shape, n = self.coefficients, self.n_groups
+        matrices = self._squares(q * np.sqrt(weight)[:, None])
+        np.negative(matrices, out=matrices)
+        blocks = matrices.reshape(n, shape.n_outputs, shape.width, shape.n_outputs, shape.width)
+        for k, own in enumerate(self.grams(variances * weight[:, None]).swapaxes(0, 1)):
+            blocks[:, k, :, k, :] = own
+        return matrices
+
+    def grams(self, rows: Array) -> Array:
+        """Return every group's ``[X 1]' diag(rows_k) [X 1]`` for each output ``k``: (n, K) -> (B, K, width, width)."""
+        if self.coefficients.n_features == 0:
+            return self.total(rows)[:, :, None, None]
+        return np.stack([self._weighted_gram(own) for own in rows.T], axis=1)
+
+    def _squares(self, rows: Array) -> Array:
+        """Return every group's ``sum_i z_i z_i'`` with ``z_i = rows_i (x) [x_i 1]``, but for blocks on the diagonal.
+
+        (n, K) -> (B, P, P)
+        """
+        shape, n = self.coefficients, self.n_groups
+        blocks = np.empty((n, shape.n_outputs, shape.width, shape.n_outputs, shape.width))
+        for k in range(shape.n_outputs):
+            for m in range(k):
+                blocks[:, k, :, m, :] = blocks[:, m, :, k, :] = self._weighted_gram(rows[:, k] * rows[:, m])
         return blocks.reshape(n, shape.n_parameters, shape.n_parameters)
 
 
@@ -197,6 +306,16 @@ class Grouped(Layout):
     def _starts(self) -> Codes:
         """Where each group begins in the flat sequence."""
         return np.cumsum(self.sizes) - self.sizes
+
+    def every(self, steps: Codes) -> tuple[Codes, Codes]:
+        """Return one row in so many of each group, as places in the flat sequence, and where groups begin among them.
+
+        The last of these is where the last group ends.
+        """
+        sizes = -(-self.sizes // steps)
+        starts = np.append(0, np.cumsum(sizes))
+        place = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+        return place * np.repeat(steps, sizes) + np.repeat(self._starts, sizes), starts
 
     @cached_property
     def _spans(self) -> list[tuple[int, int, int]]:
@@ -233,12 +352,17 @@ class Grouped(Layout):
         return group, first, np.minimum(first + longest, (self._starts + self.sizes)[group])
 
     @cached_property
+    def pieces(self) -> compiled.Pieces:
+        group, first, last = self._pieces
+        return group, first, last, first + (self.first - self._starts)[group]
+
+    @cached_property
     def strips(self) -> list[Strip]:
         """All rows, in strips that stay in the cache: a piece of a long group, or several short ones."""
         longest = self._longest_strip
+        _, first, last, place = self.pieces
         # Groups of a subset need not follow each other in X.
-        shifts = (self.first - self._starts)[self._pieces[0]]
-        first, last, shift = (one.tolist() for one in (*self._pieces[1:], shifts))
+        first, last, shift = (one.tolist() for one in (first, last, place - first))
         strips: list[Strip] = []
         begin = 0
         for k in range(1, len(first) + 1):
@@ -248,56 +372,61 @@ class Grouped(Layout):
             begin = k
         return strips
 
-    def look(self, theta: Array, rows: Callable[[slice, Array], tuple[Array, Array]]) -> tuple[Array, Array]:
-        """Return every group's ``sum_i r_i (x) [x_i 1]``, (B, P), where ``r_i`` follows from the row's prediction.
+    def _look(self, theta: Array, loss: Loss, target: Array, weight: Array) -> Looked | None:
+        """Read each strip once from memory: predictions, what follows from them, and its sums."""
+        if not self.is_read_in_strips:
+            return None
+        shape, (group, first, last, _) = self.coefficients, self.pieces
+        d, outputs, matrix = shape.n_features, shape.n_outputs, theta.reshape(len(theta), -1, shape.width)
+        sums, others = np.empty((len(group), outputs, shape.width)), np.empty((len(group), 2))
+        places, begins, ends = group.tolist(), first.tolist(), last.tolist()
+        # Those of one class side by side: there are more rows than classes.
+        predictions = np.empty((outputs, int(self.sizes.sum()))).T
+        at_once = max(1, _PIECE_ENTRIES // outputs)
 
-        Beside it, sums of whatever else follows from the predictions: (B, m).
-
-        Each strip is read once from memory: predictions, what follows from them, and its sums.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (B, P), or (1, P) for all groups
-        rows : callable
-            Called with a slice of the flat sequence and the predictions there, (n, K); returns ``r``, of the same
-            shape, and the rest, (m, n). Threads may call it for different strips at once.
-        """
-        shape, (group, first, last) = self.coefficients, self._pieces
-        d, matrix = shape.n_features, theta.reshape(len(theta), shape.n_outputs, shape.width)
-        sums, places = np.empty((len(group), shape.n_outputs, shape.width)), group.tolist()
-        begins, ends = first.tolist(), last.tolist()
-        totals: list[Array] = [np.empty(0)] * len(self.strips)
+        def follow(begin: int, z: Array, slopes: Array, rest: Array) -> None:
+            """Work out weighted slopes, losses and sizes of slopes from predictions."""
+            for some in (slice(k, min(k + at_once, len(z))) for k in range(0, len(z), at_once)):
+                own = slice(begin + some.start, begin + some.stop)
+                value, slope = loss.value_and_gradient(target[own], z[some, 0] if outputs == 1 else z[some])
+                slope = slope.reshape(-1, outputs)
+                size = np.abs(slope[:, 0]) if outputs == 1 else np.abs(slope).max(axis=1)
+                np.multiply(weight[own, None], slope, out=slopes[some])
+                np.multiply(weight[own], value, out=rest[0, some])
+                np.multiply(weight[own], size, out=rest[1, some])
 
         def read(strips: slice) -> None:
-            for number in range(strips.start, strips.stop):
-                strip = self.strips[number]
+            longest = max(strip.last - strip.first for strip in self.strips[strips])
+            all_slopes, all_rest = np.empty((outputs, longest)).T, np.empty((2, longest))
+            for strip in self.strips[strips]:
                 X = self.X[strip.place : strip.place + strip.last - strip.first]
                 cuts = [
                     (k, slice(begins[k] - strip.first, ends[k] - strip.first))
                     for k in range(strip.pieces.start, strip.pieces.stop)
                 ]
+                z, slopes, rest = predictions[strip.first : strip.last], all_slopes[: len(X)], all_rest[:, : len(X)]
                 if len(matrix) == 1:
-                    z = X @ matrix[0, :, :d].T
-                    z = z + matrix[0, :, -1] if shape.fit_intercept else z
+                    np.matmul(matrix[0, :, :d], X.T, out=z.T)
+                    if shape.fit_intercept:
+                        z += matrix[0, :, -1]
                 else:
-                    z = np.empty((len(X), shape.n_outputs))
                     for k, own in cuts:
-                        np.matmul(X[own], matrix[places[k], :, :d].T, out=z[own])
+                        np.matmul(matrix[places[k], :, :d], X[own].T, out=z[own].T)
                     if shape.fit_intercept:
                         z += np.repeat(matrix[group[strip.pieces], :, -1], (last - first)[strip.pieces], axis=0)
-                r, rest = rows(slice(strip.first, strip.last), z)
-                across, cut_at = r.T, first[strip.pieces] - strip.first
-                totals[number] = np.add.reduceat(rest, cut_at, axis=1)
+                follow(strip.first, z, slopes, rest)
+                across, cut_at = slopes.T, first[strip.pieces] - strip.first
+                others[strip.pieces] = np.add.reduceat(rest, cut_at, axis=1).T
                 for k, own in cuts:
                     np.matmul(across[:, own], X[own], out=sums[k, :, :d])
                 if shape.fit_intercept:
-                    sums[strip.pieces, :, -1] = np.add.reduceat(r, cut_at, axis=0)
+                    sums[strip.pieces, :, -1] = np.add.reduceat(slopes, cut_at, axis=0)
 
-        entries = int(self.sizes.sum()) * d
-        spread(read, parts(len(self.strips), entries))
+        spread(read, parts(len(self.strips), len(predictions) * d))
         begin = np.searchsorted(group, np.arange(self.n_groups))
-        others = np.add.reduceat(np.concatenate(totals, axis=1), begin, axis=1).T
-        return np.add.reduceat(sums, begin, axis=0).reshape(self.n_groups, -1), others
+        sums, others = np.add.reduceat(sums, begin, axis=0), np.add.reduceat(others, begin, axis=0)
+        gradients = sums.reshape(self.n_groups, -1)
+        return Looked(predictions[:, 0] if outputs == 1 else predictions, gradients, others[:, 0], others[:, 1])
 
     def total(self, rows: Array) -> Array:
         if self.n_groups == 1:
@@ -357,7 +486,7 @@ class Grouped(Layout):
             out[:, k] = product.toarray() if sparse.issparse(product) else product
         return out
 
-    def _gram(self, weight: Array) -> Array:
+    def graded_gram(self, weight: Array) -> Array:
         width, with_intercept = self.coefficients.width, self.coefficients.fit_intercept
         out = np.empty((self.n_groups, width, width))
         short = np.zeros(self.n_groups, dtype=bool)
@@ -375,6 +504,27 @@ class Grouped(Layout):
             out[b] = weighted_gram(self._view(group), weight[group[1] : group[2]], with_intercept)
         return out
 
+    def _squares(self, rows: Array) -> Array:
+        if sparse.issparse(self.X) or rows.shape[1] <= _FEW_OUTPUTS:
+            return super()._squares(rows)
+        shape, d = self.coefficients, self.coefficients.n_features
+        step = max(_SQUARED_ROWS, _SQUARED_ENTRIES // shape.n_parameters)
+        out, z = (
+            np.zeros((self.n_groups, shape.n_parameters, shape.n_parameters)),
+            np.empty((step, rows.shape[1], shape.width)),
+        )
+        for total, (place, start, end) in zip(out, self._spans, strict=True):
+            for first in range(start, end, step):
+                own = rows[first : min(first + step, end)]
+                begin = place + first - start
+                some = z[: len(own)]
+                np.multiply(own[:, :, None], self.X[begin : begin + len(own), None, :], out=some[:, :, :d])
+                if shape.fit_intercept:
+                    some[:, :, d] = own
+                flat = some.reshape(len(own), -1)
+                total += flat.T @ flat
+        return out
+
 
 @dataclass(frozen=True, eq=False)
 class Padded(Layout):
@@ -385,8 +535,17 @@ class Padded(Layout):
         """Groups of rows."""
         return len(self.X)
 
+    @cached_property
+    def pieces(self) -> compiled.Pieces:
+        groups, length = np.arange(self.n_groups), self.X.shape[1]
+        return groups, groups * length, (groups + 1) * length, groups * length
+
     def total(self, rows: Array) -> Array:
-        return np.asarray(rows.reshape(*self.X.shape[:2], *rows.shape[1:]).sum(axis=1))
+        n, length = self.X.shape[:2]
+        if rows.ndim == 1:
+            # A product adds up short rows faster than a sum.
+            return np.asarray(rows.reshape(n, length) @ np.ones(length))
+        return np.asarray(rows.reshape(n, length, *rows.shape[1:]).sum(axis=1))
 
     def least(self, rows: Array) -> Array:
         return np.asarray(rows.reshape(*self.X.shape[:2]).min(axis=1))
@@ -403,7 +562,7 @@ class Padded(Layout):
     def _gather(self, rows: Array) -> Array:
         return np.asarray(rows.reshape(*self.X.shape[:2], -1).transpose(0, 2, 1) @ self.X)
 
-    def _gram(self, weight: Array) -> Array:
+    def graded_gram(self, weight: Array) -> Array:
         n, length, d = self.X.shape
         width, with_intercept = self.coefficients.width, self.coefficients.fit_intercept
         weight, out = weight.reshape(n, length), np.empty((n, width, width))
@@ -490,7 +649,7 @@ class Shared(Layout):
             out[groups] = (rows[flat].reshape(n, m * outputs).T @ self._view(own)).reshape(m, outputs, -1)
         return out
 
-    def _gram(self, weight: Array) -> Array:
+    def graded_gram(self, weight: Array) -> Array:
         width = self.coefficients.width
         out = np.empty((self.n_groups, width, width))
         for own, groups, flat, shape in self._spans:

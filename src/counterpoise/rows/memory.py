@@ -12,7 +12,7 @@ from scipy import sparse
 
 from counterpoise.contexts import Contexts
 from counterpoise.linalg import ArrayStack, Stack, pseudo_inverse
-from counterpoise.losses import Loss
+from counterpoise.losses import Loss, Multinomial
 from counterpoise.rows._base import Array, Codes, Mask
 from counterpoise.rows.layouts import Coefficients, Grouped, Layout, Padded
 from counterpoise.rows.products import gathered, largest_entries, some_rows, squares_product, summed
@@ -37,11 +37,23 @@ _WIDE = 64
 _TELLING = 24
 """Rows per parameter that tell a Hessian well enough to take steps with."""
 
+_TELLING_BLOCKS = 60
+"""Rows per column that tell the block of one class: most rows tell little of most classes."""
+
+_LOST = 4.0
+"""How many times the variance of a class its mean squared slope is where it is given up."""
+
 _NOISY = 2000
 """Rows that tell how much their gradients vary, to a few per cent."""
 
+_ROUGHLY = 500
+"""Rows that tell the mean of their squared slopes to about five per cent."""
+
 _AT_ONCE = 1 << 14
 """Rows of which something is worked out at once, so that it stays in the cache (128 KB)."""
+
+_NEAR = 1e-3
+"""Step of intercepts within which their curvature hardly changes."""
 
 _FEW = 16
 """Contexts for which padding does not pay, however short."""
@@ -181,10 +193,13 @@ class MemoryRows:
     # --- sums --------------------------------------------------------------------------------------------------------
 
     @cached_property
+    def _layout(self) -> Grouped:
+        return Grouped(self.X, self.coefficients, self.starts[:-1], self.sizes)
+
+    @cached_property
     def whole(self) -> MemoryPart:
         """All contexts as they lie."""
-        layout = Grouped(self.X, self.coefficients, self.starts[:-1], self.sizes)
-        return MemoryPart(layout, self.target, self.weight, self.loss, self._reach_of_theta)
+        return MemoryPart(self._layout, self.target, self.weight, self.loss, self._reach_of_theta)
 
     @property
     def _reach_of_theta(self) -> Callable[[], Array]:
@@ -197,7 +212,7 @@ class MemoryRows:
         if theta.ndim == 1 and not matrix[:, : shape.n_features].any():
             # A constant prediction, where references begin, does not need the features.
             constant = matrix[:, -1] if shape.fit_intercept else np.zeros(shape.n_outputs)
-            each = np.tile(constant, (len(self.target), 1))
+            each = np.broadcast_to(constant, (len(self.target), shape.n_outputs))
             vars(sums)["predictions"] = each[:, 0] if shape.n_outputs == 1 else each
         return sums
 
@@ -310,10 +325,10 @@ class MemoryRows:
     def thinned(self, every: int) -> MemoryRows:
         """Return one row in so many of each context."""
         if sparse.issparse(self.X) or self.sizes.min() < 2 * every:
-            return self.masked((np.arange(len(self.target)) - np.repeat(self.starts[:-1], self.sizes)) % every == 0)[0]
-        # Rows at equal distances need no copy.
-        thin = slice(None, None, every)
-        return self._some(thin, -(-self.starts // every))
+            return self._some(*self._layout.every(np.full(self.n_contexts, every)))
+        thin = self._some(slice(None, None, every), -(-self.starts // every))
+        # What is read several times is better read without gaps.
+        return replace(thin, X=np.ascontiguousarray(thin.X))
 
     def masked(self, mask: Mask) -> tuple[MemoryRows, Codes]:
         """Return some rows, and the contexts that still have any."""
@@ -321,7 +336,7 @@ class MemoryRows:
         present = np.flatnonzero(sizes)
         return self._some(mask, np.concatenate([[0], np.cumsum(sizes[present])])), present
 
-    def _some(self, rows: slice | Mask, starts: Codes) -> MemoryRows:
+    def _some(self, rows: slice | Mask | Codes, starts: Codes) -> MemoryRows:
         together = None if self.together is None else self.together[rows]
         X, target, weight = self.X[rows], self.target[rows], self.weight[rows]
         return replace(self, X=X, target=target, weight=weight, starts=starts, together=together)._normalised()
@@ -405,12 +420,10 @@ class MemoryPart:
 
     def thinned(self, layout: Grouped, every: Codes) -> tuple[MemoryPart, Codes]:
         """Return one row in so many of each context with the weights they have, and where they are."""
-        sizes = -(-layout.sizes // every)
-        starts = np.cumsum(sizes) - sizes
-        place = (np.arange(int(sizes.sum())) - np.repeat(starts, sizes)) * np.repeat(every, sizes)
-        rows = place + np.repeat(np.cumsum(layout.sizes) - layout.sizes, sizes)
-        X = layout.X[place + np.repeat(layout.first, sizes)]
-        some = Grouped(X, self.coefficients, starts, sizes)
+        rows, starts = layout.every(every)
+        shift = layout.first - (np.cumsum(layout.sizes) - layout.sizes)
+        sizes = np.diff(starts)
+        some = Grouped(layout.X[rows + np.repeat(shift, sizes)], self.coefficients, starts[:-1], sizes)
         return replace(self, layout=some, target=self.target[rows], weight=self.weight[rows]), rows
 
     def condensed(self) -> tuple[MemoryPart, Array] | None:
@@ -457,10 +470,16 @@ class MemorySums:
     def _truncated(self) -> tuple[Array, Array, Array]:
         return self.part.loss.truncated(self.part.target, self.predictions, self.cut)
 
-    @cached_property
+    @property
     def losses(self) -> Array:
-        """The loss of every row."""
-        return self._truncated[0] if self.cut else self.part.loss.value(self.part.target, self.predictions)
+        """The loss of every row, worked out for so many rows at once that little else is needed beside them."""
+        if self.cut:
+            return self._truncated[0]
+        part, predictions, losses = self.part, self.predictions, np.empty(len(self.part.weight))
+        for first in range(0, len(losses), _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
+            losses[some] = part.loss.value(part.target[some], predictions[some])
+        return losses
 
     @cached_property
     def row_slopes(self) -> Array:
@@ -476,39 +495,28 @@ class MemorySums:
     @cached_property
     def values(self) -> Array:
         """Mean losses of contexts."""
-        if self._is_new and isinstance(self.part.layout, Grouped) and self.part.layout.is_read_in_strips:
-            return self._look(self.part.layout)[0]
+        if self._looked():
+            return vars(self)["values"]
         return self.part.layout.total(self.part.weight * self.losses)
 
     @cached_property
     def gradients(self) -> Array:
         """Their gradients."""
-        if self._is_new and isinstance(self.part.layout, Grouped) and self.part.layout.is_read_in_strips:
-            return self._look(self.part.layout)[1]
+        if self._looked():
+            return vars(self)["gradients"]
         return self.part.layout.gather(self.part.weight[:, None] * self.row_slopes)
 
-    @property
-    def _is_new(self) -> bool:
-        """Whether no row has been looked at here."""
-        return not self.cut and "predictions" not in vars(self)
+    def _looked(self) -> bool:
+        """Find values, gradients, sizes and predictions by one pass over rows that nobody has looked at here.
 
-    def _look(self, layout: Grouped) -> tuple[Array, Array]:
-        """Return values and gradients by one pass over the rows, and keep what else it brings."""
-        target, weight, loss, known = self.part.target, self.part.weight, self.part.loss, vars(self)
-        outputs = loss.n_outputs
-        predictions = np.empty((len(weight), outputs))
-
-        def rows(flat: slice, z: Array) -> tuple[Array, Array]:
-            predictions[flat] = z
-            value, slope = loss.value_and_gradient(target[flat], z[:, 0] if outputs == 1 else z)
-            slope = slope.reshape(z.shape)
-            size = np.abs(slope[:, 0]) if outputs == 1 else np.abs(slope).max(axis=1)
-            return weight[flat, None] * slope, weight[flat] * np.stack([value, size])
-
-        known["gradients"], totals = layout.look(np.atleast_2d(self.theta), rows)
-        known["values"], known["sizes"] = totals.T
-        known["predictions"] = predictions[:, 0] if outputs == 1 else predictions
-        return known["values"], known["gradients"]
+        Tell whether that was possible.
+        """
+        part, known = self.part, vars(self)
+        if self.cut or "predictions" in known:
+            return False
+        found = part.layout.look(np.atleast_2d(self.theta), part.loss, part.target, part.weight)
+        known |= {} if found is None else found._asdict()
+        return found is not None
 
     @cached_property
     def sizes(self) -> Array:
@@ -522,25 +530,54 @@ class MemorySums:
 
     def hessian(self, weights: Array) -> Array:
         """Return the Hessian of a mixture of contexts at one theta."""
-        return self.part.pooled.gram(_scaled(self.curvature, self._mixed(weights)))[0]
+        return self._gram(self.part.pooled, self._mixed(weights))[0]
 
     @property
     def hessians(self) -> Array:
         """The Hessian of every context's mean loss, computed whenever it is asked for."""
-        return self.part.layout.gram(_scaled(self.curvature, self.part.weight))
+        return self._gram(self.part.layout, self.part.weight)
+
+    def _gram(self, layout: Layout, weight: Array) -> Array:
+        """Return the Hessian of every group's loss, by weights of the rows."""
+        loss = self.part.loss
+        if self.cut or not isinstance(loss, Multinomial):
+            return layout.gram(_scaled(self.curvature, weight))
+        return layout.gram_of_classes(*loss.probabilities_and_variances(self.predictions), weight)
 
     @property
     def rough_hessians(self) -> Stack | None:
-        """The same by as many rows as tell it well enough, where parameters are many; None where all are needed.
+        """The same by a sample, where parameters are many; None where all rows are needed."""
+        return self.sampled_hessians if self.part.coefficients.n_parameters >= _WIDE else None
+
+    @property
+    def sampled_hessians(self) -> Stack | None:
+        """The same by as many rows of each context as tell it well enough; None where there are not many more.
 
         What some rows bend is part of what all of them do, and that part is certain.
         """
-        shape = self.part.coefficients
-        thin = self._thinned(_TELLING * shape.width) if shape.n_parameters >= _WIDE else None
+        thin = self._thinned(_TELLING * self.part.coefficients.width)
         if thin is None:
             return None
         share = self._share(thin)
         return ArrayStack(thin.hessians / share[:, None, None], share)
+
+    @property
+    def class_blocks(self) -> Array:
+        """The blocks of classes on the diagonal of every context's Hessian, by as many rows as tell them.
+
+        Of shape (n_contexts, n_outputs, width, width).
+        """
+        thin, loss = self._thinned(_TELLING_BLOCKS * self.part.coefficients.width) or self, self.part.loss
+        assert isinstance(loss, Multinomial)
+        layout, weight = thin.part.layout, thin.part.weight[:, None]
+        _, variances = loss.probabilities_and_variances(thin.predictions)
+        squares = np.square(thin.row_slopes)
+        # In the end the two agree on average. A class that is given up for now, though there are rows of it, hardly
+        # bends, and would be led anywhere.
+        lost = layout.total(squares * weight) > _LOST * layout.total(variances * weight)
+        if lost.any():
+            variances = np.where(layout.each(lost), np.maximum(variances, squares), variances)
+        return layout.grams(variances * weight) / self._share(thin)[:, None, None, None]
 
     @property
     def moments(self) -> Array:
@@ -550,9 +587,12 @@ class MemorySums:
         """
         thin = self._thinned(max(_NOISY, 4 * self.part.coefficients.width)) or self
         slopes, part = thin.row_slopes, thin.part
-        squares = slopes[:, :, None] * slopes[:, None, :]
-        scaled = _scaled(squares[:, 0, 0] if slopes.shape[1] == 1 else squares, part.weight)
-        return part.layout.gram(scaled) / self._share(thin)[:, None, None]
+        squares = np.square(slopes)
+        if slopes.shape[1] == 1:
+            found = part.layout.gram(squares[:, 0] * part.weight)
+        else:
+            found = -part.layout.gram_of_classes(slopes, -squares, part.weight)
+        return found / self._share(thin)[:, None, None]
 
     def _share(self, thin: MemorySums) -> Array:
         """Return how much of the weight of each context some of its rows have."""
@@ -576,14 +616,24 @@ class MemorySums:
 
     def majorant(self, weights: Array) -> Array | None:
         """Return a matrix that lies above the Hessian of a mixture wherever theta is; None if none."""
-        bend = self.part.loss.majorant(self.part.target, self.predictions)
-        return None if bend is None else self.part.pooled.gram(_scaled(bend, self._mixed(weights)))[0]
+        found = self._majorants(self.part.pooled, self._mixed(weights))
+        return None if found is None else found[0]
 
     @property
     def majorants(self) -> Array | None:
         """The same of every context."""
-        bend = self.part.loss.majorant(self.part.target, self.predictions)
-        return None if bend is None else self.part.layout.gram(_scaled(bend, self.part.weight))
+        return self._majorants(self.part.layout, self.part.weight)
+
+    def _majorants(self, layout: Layout, weight: Array) -> Array | None:
+        """Return a matrix that lies above the Hessian of every group, by weights of the rows; None if none."""
+        loss = self.part.loss
+        if isinstance(loss, Multinomial):
+            # One bound for all rows.
+            bound, size = loss.majorant(self.part.target[:1], self.predictions[:1])[0], layout.coefficients.n_parameters
+            grams = layout.grams(weight[:, None])[:, 0]
+            return np.einsum("km,bij->bkimj", bound, grams).reshape(-1, size, size)
+        bend = loss.majorant(self.part.target, self.predictions)
+        return None if bend is None else layout.gram(_scaled(bend, weight))
 
     def truncated(self, cut: float) -> MemorySums:
         """Return the sums of a loss that lies below."""
@@ -600,7 +650,7 @@ class MemorySums:
         """Return the sums of some contexts; what is known already is not worked out again."""
         rows, known = self.part.layout.each(keep), vars(self)
         some = MemorySums(self.part.subset(keep), self.theta[keep], self.cut)
-        for name, own in (("predictions", rows), ("losses", rows), ("row_slopes", rows)):
+        for name, own in (("predictions", rows), ("row_slopes", rows)):
             if name in known:
                 vars(some)[name] = known[name][own]
         for name in ("values", "gradients", "sizes"):
@@ -625,16 +675,29 @@ class MemorySums:
         return float(most)
 
     def slopes_and_stiffness(self) -> tuple[Array, Array]:
-        """Return the mean squared slope and the mean curvature of every context's rows, summed over outputs."""
-        part, loss, predictions = self.part, self.part.loss, self.predictions
-        rows = np.empty((2, len(part.weight)))
-        for first in range(0, len(part.weight), _AT_ONCE):
+        """Return the mean squared slope and the mean curvature of every context's rows, summed over outputs.
+
+        Of a long context some rows tell them.
+        """
+        part, predictions = self.part, self.predictions
+        target, weight = part.target, part.weight
+        total: Callable[[Array], Array] = part.layout.total
+        if isinstance(part.layout, Grouped):
+            rows, starts = part.layout.every(np.maximum(part.layout.sizes // _ROUGHLY, 1))
+            if len(rows) < len(weight):
+                target, weight, predictions = target[rows], weight[rows], predictions[rows]
+                total = partial(np.add.reduceat, indices=starts[:-1])
+                weight = weight / np.repeat(total(weight), np.diff(starts))
+        both = np.empty((2, len(weight)))
+        for first in range(0, len(weight), _AT_ONCE):
             some = slice(first, first + _AT_ONCE)
-            slopes = loss.gradient(part.target[some], predictions[some]).reshape(-1, loss.n_outputs)
-            bend = loss.curvature(part.target[some], predictions[some]).reshape(len(slopes), loss.n_outputs, -1)
-            rows[0, some], rows[1, some] = np.square(slopes).sum(axis=1), np.einsum("nkk->n", bend)
-            rows[:, some] *= part.weight[some]
-        return part.layout.total(rows[0]), part.layout.total(rows[1])
+            slopes = part.loss.gradient(target[some], predictions[some]).reshape(-1, part.loss.n_outputs)
+            if isinstance(part.loss, Multinomial):
+                bend = part.loss.probabilities_and_variances(predictions[some])[1].sum(axis=1)
+            else:
+                bend = part.loss.curvature(target[some], predictions[some])
+            both[0, some], both[1, some] = np.square(slopes).sum(axis=1), bend
+        return total(weight * both[0]), total(weight * both[1])
 
     def moved_from(self, predictions: Array) -> Array:
         """Return how far the predictions of any row of a context are from others; with several outputs, their range."""
@@ -646,15 +709,25 @@ class MemorySums:
         """Return sums with the intercepts brought to their own minimum, of a mixture or of every context."""
         part, outputs = self.part, self.part.loss.n_outputs
         layout, weight, sums = part.layout if weights is None else part.pooled, self._mixed(weights), self
+        own = self.gradients.reshape(len(self.gradients), outputs, -1)[:, :, -1]
+        pull, far, bend = own if weights is None else weights[None] @ own, np.inf, np.empty(0)
         for _ in range(60):
-            pull = layout.total(weight[:, None] * sums.row_slopes)
-            bend = layout.total(weight[:, None] * sums.curvature.reshape(len(weight), -1)).reshape(-1, outputs, outputs)
+            # After a short step the same curvature leads on, and costs a look at all predictions.
+            bend = sums._intercept_curvature(layout, weight) if far > _NEAR else bend
             step = _intercept_steps(pull, bend)
-            if float(np.abs(step).max()) <= 1e-15 * (1.0 + float(np.abs(sums.predictions).max())):
+            far = float(np.abs(step).max())
+            if far <= 1e-15 * (1.0 + float(np.abs(sums.predictions).max())):
                 break
             move = layout.each(step)
             sums = sums._alike(part, self.theta, 0.0, move[:, 0] if outputs == 1 else move)
+            pull = layout.total(weight[:, None] * sums.row_slopes)
         return sums
+
+    def _intercept_curvature(self, layout: Layout, weight: Array) -> Array:
+        """Return the Hessian of every group in its intercepts alone: (B, n_outputs, n_outputs)."""
+        outputs = self.part.loss.n_outputs
+        alone = replace(layout, X=np.empty((*layout.X.shape[:-1], 0)), coefficients=Coefficients(outputs, 0, True))
+        return self._gram(alone, weight)
 
     def hessian_product(self, weights: Array) -> Callable[[Array], Array]:
         """Return the map ``v -> hessian(weights) @ v``."""
@@ -685,6 +758,8 @@ def _intercept_steps(pull: Array, bend: Array) -> Array:
     half of one for each output by itself elsewhere.
     """
     stiff, outputs = np.einsum("ckk->ck", bend), pull.shape[1]
+    # A class out of reach stays there.
+    pull = np.where(stiff > 1e-15 * stiff.max(axis=1, keepdims=True), pull, 0.0)
     step = -pull / np.maximum(stiff, 1e-12 * np.abs(pull) + 1e-300)
     if outputs == 1:
         return np.clip(step, -1.0, 1.0)

@@ -53,7 +53,7 @@ class RowSlopes:
     @property
     def gram(self) -> Array:
         """How readily each problem's rows move."""
-        return self.layout.gram(self.weight * self.bend)
+        return self.layout.graded_gram(self.weight * self.bend)
 
     @cached_property
     def pull(self) -> Array:

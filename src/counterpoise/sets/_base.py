@@ -32,8 +32,8 @@ SMALLEST = float(np.finfo(np.float64).tiny)
 _LEAST_SHARE = 1e-30
 """The smallest share a seen context counts with: far below rounding, and far from where products underflow."""
 
-_BATCH_ENTRIES = 1 << 22
-"""Scores solved at once: a larger batch goes in slices, so that its temporaries stay in tens of megabytes."""
+_BATCH_ENTRIES = 1 << 14
+"""Scores solved for at once: what is computed of them then stays in the cache."""
 
 
 _INTERVALS = 256

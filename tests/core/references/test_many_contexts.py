@@ -51,6 +51,16 @@ def test_together_equals_one_by_one(loss, seed, alpha, rows):
     )
 
 
+@every_smooth_loss
+@pytest.mark.parametrize("rows", [(1, 6), (4, 12), (20, 40)])
+def test_without_proofs_models_are_as_good(loss, rows):
+    oracle = oracle_of(loss, *make(loss, 40, 8, 3, rows), alpha=1e-2)
+    proven, foreseen = (fit_specialists(oracle, 1e-10, proven=proven) for proven in (True, False))
+    room = 1e-9 * scale_of(oracle)
+    np.testing.assert_allclose(foreseen.risks.upper, proven.risks.upper, rtol=1e-9, atol=room)
+    assert (proven.risks.lower <= foreseen.risks.upper + room).all()
+
+
 @every_loss
 @PROPERTY
 @given(seeds)

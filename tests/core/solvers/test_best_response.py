@@ -227,3 +227,18 @@ def test_a_sketch_is_not_asked_where_no_round_is_left_or_needed():
         best_response(answer, ball, references.upper, ball.p_hat, **options)
         assert len(asked) == 1
         assert not drafted
+
+
+def test_what_a_sketch_gains_within_the_noise_is_not_confirmed():
+    problem, references = posed(Logistic())
+    ball = KLBall(problem.counts / problem.counts.sum(), 1.0)
+    options = {"tol": 1e-6, "max_iter": 30}
+    sketch, _ = exact_learner(problem)
+    draft = best_response(sketch, ball, references.upper, ball.p_hat, **options)
+    gain, gap = draft.upper[0] - draft.upper.min(), draft.upper[0] - draft.lower[0]
+    assert 0.0 < 1.01 * gain < gap
+    for noise, rounds in ((0.5 * gain, 2), (1.01 * gain, 1)):
+        answer, asked = exact_learner(problem)
+        game = best_response(answer, ball, references.upper, ball.p_hat, noise=noise, sketch=sketch, **options)
+        assert game.converged
+        assert len(asked) == len(game.upper) == rounds

@@ -166,6 +166,17 @@ class PointWithConstants:
         """Return about how far below its value a lower bound will be."""
         return float(self.point.shortfall(gradient))
 
+    def left_by_ridge(self, p: Array) -> float:
+        """Return about how far below its value in a mixture the ridge alone proves the minimum to be at most."""
+        own = self.oracle.own(p)
+        return float(self.point.left_by_ridge(own)) if own.any() else 0.0
+
+    def bound_by_ridge(self, p: Array) -> float:
+        """Bound the minimum of ``sum_c p_c risk_c`` from below, by the ridge alone."""
+        own = self.oracle.own(p)
+        constant = float(p[len(own) :] @ self.oracle.constants)
+        return constant + (float(self.point.bound_by_ridge(own)) if own.any() else 0.0)
+
     def is_proven_by(self, p: Array, curvature: Array) -> bool:
         """Tell whether a matrix bounds the minimum of ``sum_c p_c risk_c`` without another look."""
         own = self.oracle.own(p)

@@ -23,6 +23,7 @@ class Ridge:
 
     alpha: float
     penalised: Array
+    n_outputs: int = 1
 
     def value(self, theta: Array) -> Any:
         """Return the ridge at one theta, or at several."""
@@ -40,7 +41,17 @@ class Ridge:
 
     def added_to_each(self, stack: Stack) -> Stack:
         """Return a stack of Hessians with that of the ridge added to each."""
-        return stack.plus_diagonal(self.alpha * self.penalised)
+        stack = stack.plus_diagonal(self.alpha * self.penalised)
+        return replace(stack, null=self.null) if isinstance(stack, ArrayStack) else stack
+
+    @cached_property
+    def null(self) -> Array | None:
+        """Shifts common to all outputs, which change no loss of several of them, where no ridge holds them."""
+        if self.n_outputs == 1:
+            return None
+        width = len(self.penalised) // self.n_outputs
+        free = np.flatnonzero(self.alpha * self.penalised[:width] == 0.0)
+        return np.tile(np.eye(width)[free], self.n_outputs) if free.size else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +152,7 @@ class LinearOracle:
     @cached_property
     def ridge(self) -> Ridge:
         """The ridge of every risk."""
-        return Ridge(self.alpha, self.coefficients.penalised)
+        return Ridge(self.alpha, self.coefficients.penalised, self.coefficients.n_outputs)
 
     @cached_property
     def reach(self) -> Array:
@@ -197,6 +208,7 @@ class LinearPoint(BasePoint):
     theta: Array
     _expecting: Array | None = field(default=None, repr=False)
     _hessians: Stack | None = field(default=None, repr=False)
+    _last_stack: ArrayStack | None = field(default=None, repr=False)
 
     def foresee(self, p: Array) -> None:
         """Let the look that brings the risks bring this mixture's Hessian too, where that saves a pass."""
@@ -227,11 +239,16 @@ class LinearPoint(BasePoint):
         return None if matrix is None else self.oracle.ridge.added(matrix, float(p.sum()))
 
     @classmethod
-    def known(cls, oracle: LinearOracle, sums: Any, hessians: Stack) -> LinearPoint:
-        """Return a point at which the rows have been looked at, and the Hessian of every context's risk is there."""
+    def known(cls, oracle: LinearOracle, sums: Any, hessians: Stack | None) -> LinearPoint:
+        """Return a point at which the rows have been looked at; the Hessian of every context's risk may be there."""
         point = cls(oracle, sums.theta, _hessians=hessians)
         vars(point)["sums"] = sums
         return point
+
+    @property
+    def knows_hessians(self) -> bool:
+        """Whether the Hessian of every context's risk is there already."""
+        return self._hessians is not None
 
     def context_hessians(self) -> Stack:
         """Return the Hessian of every context's risk, or an estimate that knows how much of it is certain."""
@@ -268,16 +285,32 @@ class LinearPoint(BasePoint):
             return 0.0
         return float(np.sum(np.square(gradient * self.oracle.coefficients.penalised)) / (2.0 * self.oracle.alpha))
 
+    def left_by_ridge(self, p: Array) -> float:
+        """Return about how far below its value in a mixture the ridge alone proves the minimum to be at most."""
+        gradient = (p @ self.jacobian) * self.oracle.coefficients.penalised
+        return float(gradient @ gradient) / (2.0 * self.oracle.alpha * float(p.sum()))
+
+    def bound_by_ridge(self, p: Array) -> float:
+        """Bound the minimum of ``sum_c p_c risk_c`` from below, by the ridge alone."""
+        mixture = Mixture(self.oracle, self.sums, p)
+        return float(lower_bounds(mixture, mixture.gradient, None)[0])
+
     def is_proven_by(self, p: Array, curvature: Array) -> bool:
         """Tell whether a matrix below the Hessian of ``sum_c p_c risk_c`` bounds its minimum without another look."""
         mixture = Mixture(self.oracle, self.sums, p)
-        return bool(np.isfinite(promised_at_most(mixture, mixture.gradient, ArrayStack(curvature[None])))[0])
+        return bool(np.isfinite(promised_at_most(mixture, mixture.gradient, self._stack(curvature)))[0])
+
+    def _stack(self, curvature: Array) -> Stack:
+        """Return a matrix as a stack of one; the same as before for the same matrix, since it knows its inverse."""
+        if self._last_stack is None or self._last_stack.matrices.base is not curvature:
+            self._last_stack = ArrayStack(curvature[None], null=self.oracle.ridge.null)
+        return self._last_stack
 
     def lower_bound(self, p: Array, gradient: Array, curvature: Array | None) -> float:
         """Bound the minimum of ``sum_c p_c risk_c`` from below, by what is known here."""
         if curvature is None and self.oracle.forms_hessian:
             curvature = self.hessian(p)
-        stack = None if curvature is None else ArrayStack(curvature[None])
+        stack = None if curvature is None else self._stack(curvature)
         return float(lower_bounds(Mixture(self.oracle, self.sums, p), gradient[None], stack)[0])
 
 
@@ -329,7 +362,8 @@ class Mixture:
 
     @property
     def hessian(self) -> Stack:
-        return ArrayStack(self.oracle.ridge.added(self.sums.hessian(self.p), float(self.p.sum()))[None])
+        ridge = self.oracle.ridge
+        return ArrayStack(ridge.added(self.sums.hessian(self.p), float(self.p.sum()))[None], null=ridge.null)
 
     @property
     def sizes(self) -> Array:
@@ -393,7 +427,7 @@ class EachContext:
     @property
     def ridge(self) -> Ridge:
         """The ridge of every risk."""
-        return Ridge(self.alpha, self.penalised)
+        return Ridge(self.alpha, self.penalised, self.part.coefficients.n_outputs)
 
     @property
     def lowest(self) -> Array:
@@ -417,7 +451,15 @@ class EachContext:
     @cached_property
     def rough_hessian(self) -> Stack:
         """Its Hessian by some rows, or by quick products where rows are elsewhere; the stack knows what is certain."""
-        known = self.sums.rough_hessians
+        return self._or_by_all_rows(self.sums.rough_hessians)
+
+    @property
+    def sampled_hessian(self) -> Stack:
+        """Its Hessian by a sample of the rows in memory, however few parameters there are."""
+        return self._or_by_all_rows(self.sums.sampled_hessians)
+
+    def _or_by_all_rows(self, known: Stack | None) -> Stack:
+        """Return Hessians of some rows with the ridge, if they are accurate enough, or those of all rows."""
         if known is None:
             return self.hessian
         rough = self.ridge.added_to_each(known)

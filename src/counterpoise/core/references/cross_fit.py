@@ -190,15 +190,18 @@ class CrossFit:
         held : ndarray of int
             The rows of these contexts in these folds.
         """
-        among = np.zeros(self.oracle.n_contexts, dtype=bool)
+        n_contexts, owner = self.oracle.n_contexts, self._rows.owner
+        among = np.zeros(n_contexts, dtype=bool)
         among[contexts] = True
-        rows, fold = np.nonzero(among[self._rows.owner][:, None] & (self.folds[:, None] != folds))
-        pair = self._rows.owner[rows] * len(folds) + fold
-        order = np.argsort(pair, kind="stable")
-        rows, fold = rows[order], fold[order]
-        present, sizes = np.unique(pair, return_counts=True)
-        losses, tested = np.full(len(held), np.inf), self._rows.owner[held] * len(folds) + self.folds[held] - folds[0]
-        known = np.isin(tested, present)
+        among = among[owner]
+        # Fold by fold, rows are in the order of contexts already.
+        each = [np.flatnonzero(among & (self.folds != fold)) for fold in folds]
+        rows, fold = np.concatenate(each), np.repeat(np.arange(len(folds)), [len(one) for one in each])
+        counts = np.bincount(fold * n_contexts + owner[rows], minlength=len(folds) * n_contexts)
+        present = np.flatnonzero(counts)
+        sizes = counts[present]
+        losses, tested = np.full(len(held), np.inf), (self.folds[held] - folds[0]) * n_contexts + owner[held]
+        known = counts[tested] > 0
         if not known.any():
             return losses
         starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -211,8 +214,9 @@ class CrossFit:
             starts=starts,
             together=None,
         )
-        begin = self._beginnings[present // len(folds)]
-        theta = fit_specialists(replace(self.oracle, rows=train), max(CLOSER * self.tol, 1e-12), begin).theta
+        begin = self._beginnings[present % n_contexts]
+        closer = max(CLOSER * self.tol, 1e-12)
+        theta = fit_specialists(replace(self.oracle, rows=train), closer, begin, proven=False).theta
         test, found = held[known], np.searchsorted(present, tested[known])
         by_fit = np.argsort(found, kind="stable")
         test, (judged, n) = test[by_fit], np.unique(found, return_counts=True)

@@ -17,7 +17,7 @@ from counterpoise.rows import Mask
 MAX_ITER = 200
 
 _MOST_KEPT = 30
-"""Steps after which a Hessian that is kept has not served: from there on every step has its own."""
+"""Steps after which a Hessian that is kept has not served."""
 
 _FELL, _LATER = 0.1, 4
 """A proof that failed is tried again once the squared decrement fell to this share, or after so many steps."""
@@ -47,6 +47,10 @@ class Curvature(Protocol):
 
         Values are then not computed far from the minimum, and no step is taken once everything is proven.
         """
+
+    @property
+    def most_steps(self) -> int:
+        """Steps of a thrifty policy after which it has not served: from there on every step has its own Hessian."""
 
     @property
     def polishes(self) -> bool:
@@ -95,9 +99,9 @@ def minimise(
     active = np.arange(n)
     failed_at, again = np.full(n, np.inf), np.zeros(n, dtype=np.intp)
     for n_iter in range(max_iter):
-        policy = fresh if policy.is_thrifty and n_iter == _MOST_KEPT else policy
+        policy = fresh if policy.is_thrifty and n_iter == policy.most_steps else policy
         direction = policy.direction(at)
-        slope = np.einsum("bd,bd->b", at.gradient, direction)
+        slope = np.vecdot(at.gradient, direction)
         if policy.is_thrifty and (-0.5 * slope > tol * scale).all() and n_iter < max_iter - 1:
             # Far from done, the values would be looked at for nothing.
             at, moved = policy.step(at, direction, slope)
@@ -155,6 +159,7 @@ class Fresh:
     """A Hessian for every step."""
 
     is_thrifty: bool = False
+    most_steps: int = MAX_ITER
     polishes: bool = True
     waits: bool = False
 
@@ -173,11 +178,47 @@ class Fresh:
 
     def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
         """Move every context, by a step shortened until its risk falls."""
-        return _line_search(at, direction, slope)
+        return line_search(at, direction, slope)
 
     def subset(self, keep: Mask) -> Fresh:
         """Go on with some of the contexts, of which nothing is kept."""
         return self
+
+
+class Foreseen:
+    """A Hessian for every step, and nothing proven: the least risk is taken to be what the last one foresees.
+
+    For models that are to judge rows they have not seen, of whose risk no bound says anything.
+    """
+
+    is_thrifty = False
+    most_steps = MAX_ITER
+    polishes = True
+    waits = False
+
+    def direction(self, at: EachContext) -> Array:
+        """Return Newton directions."""
+        direction = -at.hessian.solve(at.gradient)
+        self.promised = -0.5 * np.vecdot(at.gradient, direction)
+        return direction
+
+    def share(self, at: EachContext, ready: Mask) -> Array:
+        """All of it is left: it is the one here."""
+        return np.ones(len(at.theta))
+
+    def bounds(self, at: EachContext, ready: Mask, share: Array) -> Array:
+        """Return what is foreseen of some contexts' minima, which is no proof."""
+        return at.value[ready] - self.promised[ready]
+
+    def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
+        """Move every context, by a step shortened until its risk falls."""
+        return line_search(at, direction, slope)
+
+    def subset(self, keep: Mask) -> Foreseen:
+        """Go on with some of the contexts."""
+        some = Foreseen()
+        some.promised = self.promised[keep]
+        return some
 
 
 class Near:
@@ -193,6 +234,7 @@ class Near:
     """
 
     is_thrifty = True
+    most_steps = _MOST_KEPT
     polishes = False
     waits = False
 
@@ -203,13 +245,13 @@ class Near:
     def direction(self, at: EachContext) -> Array:
         """Return directions; with a new Hessian where the last one has ceased to serve."""
         direction = self._direction(at.gradient, self.inverse)
-        self.promised = -0.5 * np.einsum("bd,bd->b", at.gradient, direction)
+        self.promised = -0.5 * np.vecdot(at.gradient, direction)
         poor = ~(self.promised <= _POOR * self.before)
         if poor.any():
             some = at if poor.all() else at.subset(poor)
             self.inverse[poor] = np.asarray(some.hessian.inverse())
             direction[poor] = self._direction(at.gradient[poor], self.inverse[poor])
-            self.promised[poor] = -0.5 * np.einsum("bd,bd->b", at.gradient[poor], direction[poor])
+            self.promised[poor] = -0.5 * np.vecdot(at.gradient[poor], direction[poor])
         return direction
 
     @staticmethod
@@ -228,7 +270,7 @@ class Near:
         """Take the steps; where one leads uphill, shorter ones."""
         there, moved = at.at(at.theta + direction), np.ones(len(slope), dtype=bool)
         if not _have_flattened(there, direction, self.promised).all():
-            there, moved = _line_search(at, direction, slope)
+            there, moved = line_search(at, direction, slope)
         self.inverse = _corrected(self.inverse, there.theta - at.theta, there.gradient - at.gradient)
         self.before = self.promised
         return there, moved
@@ -256,6 +298,7 @@ class Kept:
     """
 
     is_thrifty = True
+    most_steps = _MOST_KEPT
     polishes = False
     waits = False
 
@@ -274,8 +317,8 @@ class Kept:
         return self._direction(at) if poor.any() and self._renew(at, poor) else direction
 
     def _direction(self, at: EachContext) -> Array:
-        direction = -_two_loops(self.inverse.product, self.shown, at.gradient)
-        self.promised = -0.5 * np.einsum("bd,bd->b", at.gradient, direction)
+        direction = -two_loops(self.inverse.product, self.shown, at.gradient)
+        self.promised = -0.5 * np.vecdot(at.gradient, direction)
         return direction
 
     def _renew(self, at: EachContext, which: Mask) -> bool:
@@ -285,8 +328,10 @@ class Kept:
         if np.array_equal(here, self.base[rows]):
             return False
         some = at if which.all() else at.subset(which)
-        self.hessian = self.hessian.replaced(which, in_memory(some.rough_hessian))
-        self.inverse = self.inverse.replaced(which, self.hessian[which].inverse())
+        # Far from where contexts began a sample leads as well, and the next steps correct it.
+        fresh = in_memory(some.sampled_hessian)
+        self.inverse = self.inverse.replaced(which, fresh.inverse())
+        self.hessian = self.hessian.replaced(which, fresh).knowing(self.inverse)
         self.base = self.base.copy()
         self.base[rows] = here
         self.before[which] = np.inf
@@ -314,7 +359,7 @@ class Kept:
 
     def step(self, at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
         """Take the steps; where one leads uphill, shorter ones."""
-        there, moved = _line_search(at, direction, slope)
+        there, moved = line_search(at, direction, slope)
         self.shown.append((there.theta - at.theta, there.gradient - at.gradient))
         self.before = self.promised
         return there, moved
@@ -343,6 +388,7 @@ class Lazy:
     """
 
     is_thrifty = False
+    most_steps = MAX_ITER
     polishes = False
     waits = True
 
@@ -354,15 +400,15 @@ class Lazy:
     def direction(self, at: EachContext) -> Array:
         """Return directions; with new Hessians where those that are kept would take more steps than these cost."""
         if self.hessian is not None:
-            direction = -_two_loops(self.hessian.solve, self.shown, at.gradient)
-            self.promised = -0.5 * np.einsum("bd,bd->b", at.gradient, direction)
+            direction = -two_loops(self.hessian.solve, self.shown, at.gradient)
+            self.promised = -0.5 * np.vecdot(at.gradient, direction)
             if self._steps_left() <= _WORTH:
                 return direction
         else:
             self.failed = np.zeros(len(at.theta), dtype=bool)
         self.hessian, self.base, self.shown = at.rough_hessian, at.sums, []
         direction = -self.hessian.solve(at.gradient)
-        self.promised = -0.5 * np.einsum("bd,bd->b", at.gradient, direction)
+        self.promised = -0.5 * np.vecdot(at.gradient, direction)
         self.before = np.full(len(direction), np.inf)
         return direction
 
@@ -404,15 +450,15 @@ class Lazy:
         self.before = self.promised
         # What waits has nothing to gain but rounding.
         going = self.promised > _DONE * self.goal
-        there, moved = _line_search(at, np.where(going[:, None], direction, 0.0), np.where(going, slope, 0.0))
+        there, moved = line_search(at, np.where(going[:, None], direction, 0.0), np.where(going, slope, 0.0))
         if not moved.all() and not self.base.is_here(at.sums):
             # That was not the Hessian's last word: the next one is of this place.
             self.before = np.where(moved, self.before, 0.0)
             return there, np.ones_like(moved)
         change, bend = there.theta - at.theta, there.gradient - at.gradient
-        foreseen = -np.einsum("bd,bd->b", change, at.gradient)
+        foreseen = -np.vecdot(change, at.gradient)
         # A change of the gradient that is far from what the Hessian foresees, next to rounding, shows nothing.
-        shown = np.einsum("bd,bd->b", change, bend) > 0.1 * foreseen
+        shown = np.vecdot(change, bend) > 0.1 * foreseen
         self.shown.append((np.where(shown[:, None], change, 0.0), bend))
         return there, moved
 
@@ -432,26 +478,26 @@ def in_memory(stack: Stack) -> ArrayStack:
     return stack
 
 
-def _two_loops(solve: Callable[[Array], Array], shown: list[tuple[Array, Array]], gradient: Array) -> Array:
+def two_loops(solve: Callable[[Array], Array], shown: list[tuple[Array, Array]], gradient: Array) -> Array:
     """Solve with Hessians that are corrected by moves and how these changed the gradients (BFGS, by two loops)."""
     passed: list[tuple[Array, Array, Array, Array]] = []
     for change, bend in reversed(shown):
-        along = np.einsum("bd,bd->b", change, bend)
+        along = np.vecdot(change, bend)
         # A move as short as rounding shows nothing.
         over = np.divide(1.0, along, out=np.zeros_like(along), where=along > 1e-100)
-        size = over * np.einsum("bd,bd->b", change, gradient)
+        size = over * np.vecdot(change, gradient)
         gradient = gradient - size[:, None] * bend
         passed.append((change, bend, over, size))
     step = solve(gradient)
     for change, bend, over, size in reversed(passed):
-        step = step + (size - over * np.einsum("bd,bd->b", bend, step))[:, None] * change
+        step = step + (size - over * np.vecdot(bend, step))[:, None] * change
     return step
 
 
 def _have_flattened(there: EachContext, direction: Array, promised: Array) -> Mask:
     """Tell whether slopes along steps have all but vanished, which says as much as the values, and costs less."""
     with np.errstate(invalid="ignore"):
-        ahead = np.abs(np.einsum("bd,bd->b", there.gradient, direction))
+        ahead = np.abs(np.vecdot(there.gradient, direction))
         return np.asarray(ahead <= promised)
 
 
@@ -464,18 +510,18 @@ def _corrected(inverse: Array, change: Array, bend: Array) -> Array:
     change, bend : ndarray of shape (B, P)
         The moves, and how they changed the gradients.
     """
-    along = np.einsum("bd,bd->b", change, bend)
+    along = np.vecdot(change, bend)
     # A move as short as rounding shows nothing.
     shown = along > 1e-100
     change, bend = (np.where(shown[:, None], one, 0.0) for one in (change, bend))
     over = change / np.where(shown, along, 1.0)[:, None]
     image = (inverse @ bend[:, :, None])[:, :, 0]
     cross = image[:, :, None] * over[:, None, :]
-    size = 1.0 + np.einsum("bd,bd->b", bend, image) / np.where(shown, along, 1.0)
+    size = 1.0 + np.vecdot(bend, image) / np.where(shown, along, 1.0)
     return inverse + size[:, None, None] * change[:, :, None] * over[:, None, :] - cross - cross.swapaxes(1, 2)
 
 
-def _line_search(at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
+def line_search(at: EachContext, direction: Array, slope: Array) -> tuple[EachContext, Mask]:
     """Move every context, by a step shortened until its risk falls; also tell which ones moved."""
     # Sums that are added up in another order every time differ by this much.
     slack = at.rounding * np.abs(at.value)
@@ -502,5 +548,5 @@ def _majorant_step(at: EachContext, stuck: Mask, direction: Array, slope: Array)
         return direction, slope
     direction, slope = direction.copy(), slope.copy()
     direction[stuck] = -solve_stack(above, some.gradient)
-    slope[stuck] = np.einsum("bd,bd->b", some.gradient, direction[stuck])
+    slope[stuck] = np.vecdot(some.gradient, direction[stuck])
     return direction, slope

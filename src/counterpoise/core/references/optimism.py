@@ -127,7 +127,7 @@ def measure_optimism(
     for contexts, make in _parts(oracle):
         at = EachContext(make(), oracle.alpha, np.tile(theta, (len(contexts), 1)))
         some = np.isin(np.arange(oracle.n_contexts), contexts)
-        hessians = at.hessian if known is None else known.context_hessians()[some]
+        hessians = known.context_hessians()[some] if known is not None and known.knows_hessians else at.hessian
         values[contexts], gradients[contexts], above[contexts] = at.value, at.gradient, at.above
         noise[contexts] = _noise(at, hessians) / rows[contexts]
         total += hessians.mixed(shares[contexts])

@@ -15,8 +15,9 @@ from counterpoise.core.oracle._base import Array
 from counterpoise.core.oracle.kinked import KinkedOracle
 from counterpoise.core.oracle.linear import EachContext, LinearOracle, LinearPoint
 from counterpoise.core.oracle.scalar_blocks import scalar_form
+from counterpoise.core.references import by_class
 from counterpoise.core.references.kinked import Programs, solve_programs
-from counterpoise.core.references.newton import MAX_ITER, Kept, Lazy, in_memory, minimise
+from counterpoise.core.references.newton import MAX_ITER, Foreseen, Kept, Lazy, in_memory, minimise
 from counterpoise.core.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver, TruncatedNewton
 from counterpoise.core.solvers.interior_point import rough_erm
 from counterpoise.linalg import ArrayStack, solve_stack
@@ -33,6 +34,9 @@ _SKETCHED_ENTRIES = 1 << 18
 
 _PER_PARAMETER = 15
 """Rows for each parameter, at the least."""
+
+_PER_CLASS_PARAMETER = 8
+"""The same where classes are several and parameters many: most rows tell little of most of them."""
 
 MANY_ENTRIES = 2e5
 """Rows times parameters from which Hessians are kept: below, a step more is cheaper than what it would save."""
@@ -83,7 +87,9 @@ def reference_risks(oracle: LinearOracle, tol: float, sketch: LinearPoint | None
     return fit_specialists(oracle, tol, sketch).risks
 
 
-def fit_specialists(oracle: LinearOracle, tol: float, begin: LinearPoint | Array | None = None) -> Specialists:
+def fit_specialists(
+    oracle: LinearOracle, tol: float, begin: LinearPoint | Array | None = None, *, proven: bool = True
+) -> Specialists:
     """Minimise every context's risk on its own.
 
     Parameters
@@ -93,6 +99,8 @@ def fit_specialists(oracle: LinearOracle, tol: float, begin: LinearPoint | Array
     begin : LinearPoint, or ndarray of shape (n_contexts, n_parameters), optional
         Where to begin: what :func:`sketched` says of these rows, or parameters for each context, as from a fit to
         nearly the same rows.
+    proven : bool
+        Whether lower bounds are needed. Without them they are what Newton's method foresees, where that is less work.
     """
     if oracle.is_scalar:
         least, theta = scalar_form(oracle).context_minima()
@@ -107,13 +115,13 @@ def fit_specialists(oracle: LinearOracle, tol: float, begin: LinearPoint | Array
         some = oracle if joined.size == oracle.n_contexts else oracle.subset(joined)
         own = begin[joined] if isinstance(begin, np.ndarray) else begin
         begun = _Beginning.of(some, own) if not alone.any() and tol > _FINE else None
-        upper[joined], lower[joined], theta[joined] = _solve_together(some, tol, own, begun)
+        upper[joined], lower[joined], theta[joined] = _solve_together(some, tol, own, begun, proven)
     common = begun.point if joined.size and begun is not None else None
     return Specialists(ReferenceRisks(upper, np.minimum(lower, upper)), theta, common)
 
 
 def _solve_together(
-    oracle: LinearOracle, tol: float, begin: LinearPoint | Array | None, begun: _Beginning | None
+    oracle: LinearOracle, tol: float, begin: LinearPoint | Array | None, begun: _Beginning | None, proven: bool
 ) -> Found:
     """Minimise risks part by part; once more where the references themselves have to set the scale."""
     floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, 0.0)
@@ -122,19 +130,21 @@ def _solve_together(
     if oracle.loss.is_hinged:
         upper, lower, theta = _kinked(flat, tol, scale, begin)
     else:
-        upper, lower, theta = _smooth(flat, tol, scale, begin, begun)
+        upper, lower, theta = _smooth(flat, tol, scale, begin, begun, proven=proven)
     reached = max(float(np.mean(np.abs(upper - floor))), 1e-3 * oracle.typical_risk)
     # Data that every context fits (nearly) perfectly. No accuracy is finer than that of a hundredth of the scale.
     lacking = upper - lower > 1e-2 * tol * reached
     if reached < 1e-2 * scale and lacking.any():
         c = np.flatnonzero(lacking) if oracle.rows.at_hand else np.arange(oracle.n_contexts)
         some = oracle.subset(c) if oracle.rows.at_hand else oracle
-        again = _kinked if oracle.loss.is_hinged else _smooth
-        least, proven, where = again(some.at(flat.theta), tol, reached, theta[c])
+        if oracle.loss.is_hinged:
+            least, bound, where = _kinked(some.at(flat.theta), tol, reached, theta[c])
+        else:
+            least, bound, where = _smooth(some.at(flat.theta), tol, reached, theta[c], proven=proven)
         better = least < upper[c]
         upper[c[better]], theta[c[better]] = least[better], where[better]
         # What was proven stays so, where closer to the minimum rounding leaves no proof.
-        lower[c] = np.maximum(lower[c], proven)
+        lower[c] = np.maximum(lower[c], bound)
     return upper, lower, theta
 
 
@@ -151,9 +161,12 @@ def sketched(oracle: LinearOracle, counts: Array) -> LinearPoint | None:
     if not (oracle.rows.knows_predictions and oracle.forms_hessian) or oracle.loss.is_hinged:
         return None
     rows = oracle.rows
-    few = min(SKETCHED, _SKETCHED_ENTRIES // oracle.n_parameters)
-    every = rows.n_rows // max(few, _PER_PARAMETER * oracle.n_parameters) if rows.at_hand else 1
+    few, classes = min(SKETCHED, _SKETCHED_ENTRIES // oracle.n_parameters), by_class.suits(oracle)
+    enough = max(few, (_PER_CLASS_PARAMETER if classes else _PER_PARAMETER) * oracle.n_parameters)
+    every = rows.n_rows // enough if rows.at_hand else 1
     some = replace(oracle, rows=rows.thinned(every)) if every > 1 else oracle
+    if classes:
+        return some.at(by_class.rough_minimum(some, counts))
     nothing = ReferenceRisks.exactly(np.zeros(len(counts)))
     point = rough_erm(RobustObjective(some, KLBall(counts / counts.sum(), 0.0), nothing), some.start())
     assert isinstance(point, LinearPoint)
@@ -187,19 +200,20 @@ class _Beginning:
 
     oracle: LinearOracle
     theta: Array
-    parts: list[tuple[Codes, Array, Array, ArrayStack, Array]] = field(default_factory=list)
+    parts: list[tuple[Codes, Array, Array, ArrayStack | None, Array]] = field(default_factory=list)
 
     @classmethod
     def of(cls, oracle: LinearOracle, begin: Any) -> _Beginning | None:
         """Return nothing yet; None where it could not be used, or kept."""
         if not isinstance(begin, LinearPoint) or oracle.loss.third_order is None or not oracle.rows.at_hand:
             return None
-        kept = oracle.n_contexts * oracle.n_parameters**2 <= MOST_ENTRIES
+        kept = by_class.suits(oracle) or oracle.n_contexts * oracle.n_parameters**2 <= MOST_ENTRIES
         return cls(oracle, begin.theta) if kept and is_large(oracle) else None
 
     def add(self, contexts: Codes, there: EachContext) -> None:
         """Take what is known of some contexts, and let their rows go."""
-        sums, hessian = there.sums, in_memory(there.rough_hessian)
+        sums = there.sums
+        hessian = None if by_class.suits(self.oracle) else in_memory(there.rough_hessian)
         predictions = self.oracle.rows.unpadded(contexts, sums)
         self.parts.append((contexts, sums.values, sums.gradients, hessian, predictions))
 
@@ -210,14 +224,23 @@ class _Beginning:
         n = rows.n_contexts
         if sum(len(contexts) for contexts, *_ in self.parts) < n:
             return None
-        values, certain, gradients = np.empty(n), np.empty(n), np.empty((n, size))
-        matrices = np.empty((n, size, size))
-        for contexts, value, gradient, hessian, _ in self.parts:
+        values, gradients = np.empty(n), np.empty((n, size))
+        for contexts, value, gradient, *_ in self.parts:
             values[contexts], gradients[contexts] = value, gradient
-            matrices[contexts], certain[contexts] = hessian.matrices, hessian.certain
         predictions = [(contexts, own) for contexts, *_, own in self.parts]
         sums = rows.known_at(self.theta, values, gradients, predictions)
-        return LinearPoint.known(self.oracle, sums, ArrayStack(matrices, certain))
+        return LinearPoint.known(self.oracle, sums, self._hessians())
+
+    def _hessians(self) -> ArrayStack | None:
+        """Return the Hessian of every context's risk, where it is known."""
+        n, size = self.oracle.n_contexts, self.oracle.n_parameters
+        if by_class.suits(self.oracle):
+            return None
+        matrices, certain = np.empty((n, size, size)), np.empty(n)
+        for contexts, _, _, hessian, _ in self.parts:
+            assert hessian is not None
+            matrices[contexts], certain[contexts] = hessian.matrices, hessian.certain
+        return ArrayStack(matrices, certain, self.oracle.ridge.null)
 
 
 def _smooth(
@@ -227,6 +250,7 @@ def _smooth(
     begin: Any,
     begun: _Beginning | None = None,
     max_iter: int = MAX_ITER,
+    proven: bool = True,
 ) -> Found:
     """Minimise every risk by Newton steps, part by part: long contexts with Hessians that are kept.
 
@@ -248,19 +272,27 @@ def _smooth(
         good = there.value < flat.risks[contexts] + _HARDLY_WORSE * (flat.risks[contexts] - floor[contexts])
         if begun is not None:
             begun.add(contexts, there)
-        return there if good.all() else there.at(np.where(good[:, None], theta, own))
+        if present is not None:
+            theta = by_class.without_absent(theta, present[contexts])
+        same = good.all() and np.array_equal(theta, there.theta)
+        return there if same else there.at(np.where(good[:, None], theta, own))
 
     floor = np.where(np.isfinite(oracle.lowest_risks), oracle.lowest_risks, flat.risks)
     longest = np.zeros(oracle.n_contexts, dtype=bool)
+    present = by_class.present_classes(oracle) if by_class.suits(oracle) else None
     found: list[tuple[Codes, Found]] = []
     if sketch is not None and rows.at_hand and is_large(oracle) and tol > _FINE and not sparse.issparse(rows.X):
-        longest = (rows.sizes >= max(LONG, 4 * oracle.n_parameters)) & (oracle.loss.third_order is not None)
+        few = 0 if by_class.suits(oracle) else 4 * oracle.n_parameters
+        longest = (rows.sizes >= max(LONG, few)) & (oracle.loss.third_order is not None)
     if sketch is not None and longest.any():
 
         def keep(contexts: Codes) -> tuple[Codes, Found]:
             there = at(contexts, rows.grouped(contexts))
             # A twentieth of what is asked of the fit will do, where more is a look at many rows.
-            return contexts, minimise(there, 5.0 * tol, scale, Kept(there, there.rough_hessian))
+            policy: Any = None
+            if present is not None:
+                policy = by_class.ByClass(there, present[contexts])
+            return contexts, minimise(there, 5.0 * tol, scale, policy or Kept(there, there.rough_hessian))
 
         found += spread(keep, rows.batches(longest))
 
@@ -268,9 +300,9 @@ def _smooth(
         contexts, make = chosen
         part = make()
         if isinstance(part, MemoryPart) and oracle.alpha > 0.0 and (condensed := part.condensed()) is not None:
-            return contexts, _condensed(at(contexts, part), *condensed, tol, scale)
+            return contexts, _condensed(at(contexts, part), *condensed, tol, scale, proven)
         lazy = part.knows_predictions and not part.at_hand and oracle.loss.third_order is not None
-        policy = Lazy(_CLOSE * tol * scale) if lazy else None
+        policy = Lazy(_CLOSE * tol * scale) if lazy else None if proven else Foreseen()
         return contexts, minimise(at(contexts, part), tol, scale, policy, max_iter)
 
     others = rows.parts() if not longest.any() else rows.parts(~longest)
@@ -283,14 +315,14 @@ def _in_order(found: list[tuple[Codes, Found]]) -> Found:
     return upper, lower, theta
 
 
-def _condensed(at: EachContext, part: MemoryPart, basis: Array, tol: float, scale: float) -> Found:
+def _condensed(at: EachContext, part: MemoryPart, basis: Array, tol: float, scale: float, proven: bool) -> Found:
     """Minimise the risks of contexts in as few parameters as their rows allow."""
     shape = at.part.coefficients
     matrix = at.theta.reshape(len(at.theta), shape.n_outputs, -1)
     d = shape.n_features
     theta = np.concatenate([matrix[:, :, :d] @ basis, matrix[:, :, d:]], axis=2).reshape(len(matrix), -1)
     begin = _past_all_rows(EachContext(part, at.alpha, theta), part)
-    upper, lower, theta = minimise(begin, tol, scale)
+    upper, lower, theta = minimise(begin, tol, scale, None if proven else Foreseen())
     return upper, lower, expanded(theta, part.coefficients, basis)
 
 

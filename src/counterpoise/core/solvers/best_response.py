@@ -97,9 +97,9 @@ def best_response(
     tol : float
         Stop when the gap is at most this share of the worst case of the scores' size.
     noise : float
-        What the scores cannot resolve. Where there is any, the game does not begin if the first gap is at most this,
-        and ends at a gap of a quarter of it (answers are judged on the same rows, so their differences are known
-        better than scores) or of a twentieth of the first.
+        What the scores cannot resolve. Where there is any, the game does not begin if the first gap, or what the sketch
+        gains, is at most this, and ends at a gap of a quarter of it (answers are judged on the same rows, so their
+        differences are known better than scores) or of a twentieth of the first.
     sketch : callable, optional
         An answer that is cheaper and nearly the same. Where the first round leaves a gap, the game is played with it
         first, and the second round is where that ends; bounds come from the rounds that are answered in full.
@@ -137,6 +137,9 @@ def best_response(
         if sketch is not None and n == 0:
             draft = best_response(sketch, mixes, references, shares, tol=tol, max_iter=max_iter, noise=noise)
             p, drafts = draft.p, draft.rounds
+            if noise > 0.0 and draft.upper[0] - draft.upper.min() <= noise:
+                converged = True
+                break
         else:
             p = centre.p + length * (_proposal([drafts, rounds], centre, mixes, shares) - centre.p)
     best = min(rounds, key=lambda one: one.upper)
