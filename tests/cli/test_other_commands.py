@@ -164,7 +164,7 @@ def test_compare_is_verbose_and_interrupted(file, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trials, "specialist_losses", interrupted)
+    monkeypatch.setattr(trials.Field, "fitted", interrupted)
     assert called("compare", file, *ILL, *QUICK)[0] == 130
 
 

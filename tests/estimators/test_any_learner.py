@@ -35,7 +35,7 @@ from counterpoise.core.fit import fit_problem
 from counterpoise.core.objective import ReferenceRisks
 from counterpoise.core.problem import LinearProblem
 from counterpoise.core.references import folds_within
-from counterpoise.estimators.learners import row_losses
+from counterpoise.estimators.learners import row_losses, splits_by
 from counterpoise.exceptions import EmptyContextError, InvalidInputError, NotCertifiedWarning, OneContextWarning
 from counterpoise.losses import Logistic, Multinomial, Squared
 from counterpoise.metrics import reference_risks
@@ -96,7 +96,9 @@ def answers(model, rows=X):
 
 
 def weigh(learner, y, weight):
-    """Fit a learner with weights on its last step, whatever it is made of."""
+    """Fit a learner with weights on its last step, whatever it is made of; without, where all are one."""
+    if np.allclose(weight, 1.0, rtol=1e-12, atol=0.0):
+        return clone(learner).fit(X, y)
     prefix, last = "", learner
     while hasattr(last, "steps"):
         name, last = last.steps[-1]
@@ -166,7 +168,7 @@ def test_radius_zero_is_the_plain_fit(name):
     model = robust(LEARNERS[name], radius=0.0).fit(X, y, contexts=LABELS)
     np.testing.assert_allclose(model.context_weights_, P_HAT)
     assert model.n_iter_ == 1
-    np.testing.assert_array_equal(answers(model), answers(weigh(LEARNERS[name], y, np.ones(len(y)))))
+    np.testing.assert_array_equal(answers(model), answers(clone(LEARNERS[name]).fit(X, y)))
 
 
 @every_learner
@@ -238,10 +240,14 @@ def test_parameters_reach_through_to_the_learner():
 def test_weights_have_a_mean_of_one_and_are_never_zero():
     Recorder.fits.clear()
     model = robust(Recorder(), radius=np.inf, max_iter=8).fit(X, Y, contexts=LABELS)
-    assert len(Recorder.fits) >= 3 * 3 + 9 + 1
-    for _, _, weight in Recorder.fits:
+    weights = [weight for _, _, weight in Recorder.fits if weight is not None]
+    assert len(weights) >= 2 * 3 + 1
+    for weight in weights:
         assert weight.mean() == pytest.approx(1.0, abs=1e-14)
         assert weight.min() > 0.0
+    # The plain learner in three folds and contexts' own models take none, not even equal ones.
+    assert all(np.ptp(weight) > 0.0 for weight in weights)
+    assert len(Recorder.fits) - len(weights) >= 3 + 3
     # The last is to all rows: the one model there is.
     assert len(Recorder.fits[-1][0]) == len(X)
     assert isinstance(model.estimator_, Recorder)
@@ -319,15 +325,25 @@ def test_in_sample_references_of_a_memoriser_are_zero_and_held_out_ones_are_not(
     assert (held > 0.1).all()
 
 
+def same_folds(y):
+    """Return the splits that three folds are, as a user would give them: own models are then judged in all of them."""
+    return splits_by(folds_within(CODES, np.unique(y, return_inverse=True)[1], 3))
+
+
 @pytest.mark.parametrize("name", ["forest", "svc", "ridge", "xgboost"])
 def test_references_are_those_of_the_metrics(name):
-    found = reference_risks(LEARNERS[name], X, target_of(name), LABELS, cv=3)
-    np.testing.assert_allclose(fitted(name).reference_risks_, list(found.values()))
+    found = list(reference_risks(LEARNERS[name], X, target_of(name), LABELS, cv=3).values())
+    model = robust(LEARNERS[name], cv=same_folds(target_of(name)), max_iter=1).fit(X, target_of(name), contexts=LABELS)
+    np.testing.assert_allclose(model.reference_risks_, found)
+    # With a number of folds, a context whose own model looks worse is taken to have none.
+    model = fitted(name, max_iter=1)
+    given_up = ~np.isclose(model.reference_risks_, found)
+    np.testing.assert_allclose(model.reference_risks_[given_up], model.context_risks_[given_up])
 
 
 def test_references_judged_alike_where_a_learner_gives_no_probability_at_all():
     memoriser = DecisionTreeClassifier(random_state=0)
-    model = robust(memoriser, max_iter=1).fit(X, Y, contexts=LABELS)
+    model = robust(memoriser, cv=same_folds(Y), max_iter=1).fit(X, Y, contexts=LABELS)
     found = reference_risks(memoriser, X, Y, LABELS, cv=3)
     np.testing.assert_allclose(model.reference_risks_, list(found.values()))
 
@@ -367,7 +383,7 @@ class LearnsLate(ClassifierMixin, BaseEstimator):
 
     def fit(self, X, y, sample_weight=None):
         self.tree_ = clone(TREE).fit(X, y, sample_weight)
-        self.classes_, self.late_ = self.tree_.classes_, np.ptp(sample_weight) > 1e-9
+        self.classes_, self.late_ = self.tree_.classes_, sample_weight is not None
         return self
 
     def predict_proba(self, X):
@@ -753,3 +769,19 @@ def test_references_of_a_constant_and_of_the_plain_learner(learner, y, risk):
     np.testing.assert_allclose(plain.excess_risks_, 0.0, atol=1e-12)
     assert P_HAT @ null.reference_risks_ == pytest.approx(risk, rel=0.05)
     assert null.headroom_ is None
+
+
+class Weighed(LogisticRegression):
+    """A learner that cannot be fitted without weights."""
+
+    def fit(self, X, y, sample_weight):
+        return super().fit(X, y, sample_weight)
+
+
+def test_a_learner_that_asks_for_weights_is_given_them():
+    rng = np.random.default_rng(0)
+    X, contexts = rng.standard_normal((120, 2)), np.arange(120) % 2
+    y = (X[:, 0] + rng.standard_normal(120) > 0).astype(int)
+    with_weights = cpo.ContextRobust(Weighed(), radius=0.2).fit(X, y, contexts=contexts)
+    without = cpo.ContextRobust(LogisticRegression(), radius=0.2).fit(X, y, contexts=contexts)
+    np.testing.assert_allclose(with_weights.predict_proba(X), without.predict_proba(X), rtol=1e-6)

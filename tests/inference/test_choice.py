@@ -38,6 +38,22 @@ def test_the_same_losses_leave_the_simplest():
     assert "no other model" in choice.words
 
 
+@pytest.mark.parametrize("radius", [0.3, np.inf])
+def test_a_candidate_that_is_another_once_more_changes_nothing(radius):
+    rng = np.random.default_rng(8)
+    codes = np.repeat([0, 1], [900, 100])
+    plain = rng.exponential(size=1000) + 0.5 * (codes == 1)
+    better = plain - 0.4 * (codes == 1) + 0.05 * (codes == 0) + 0.1 * rng.standard_normal(1000)
+    two = kept(codes, {"erm": plain, "robust": better}, radius=radius)
+    three = kept(codes, {"erm": plain, "same": plain.copy(), "robust": better}, radius=radius)
+    assert three.chosen == two.chosen == "robust"
+    for column in ("worst_case", "change", "error"):
+        first, same, last = three.candidates[column]
+        np.testing.assert_array_equal([first, last], two.candidates[column])
+        assert same == (first if column == "worst_case" else 0.0)
+    assert three.candidates["against"].tolist() == ["", "erm", "erm"]
+
+
 def test_a_gain_below_its_error_is_not_kept():
     rng = np.random.default_rng(2)
     codes = np.arange(400) % 4

@@ -148,6 +148,12 @@ def test_lengthened_tails_solve_halls_equation_and_are_never_shorter(skewness):
     assert (np.sign(found[moved]) == -np.sign(skewness)).all()
 
 
+@pytest.mark.parametrize("skewness", [1e-18, 1e-16, -3e-16, 1e-12])
+def test_a_skewness_of_rounding_lengthens_no_tail(skewness):
+    score = np.linspace(-4, 4, 81)
+    np.testing.assert_allclose(lengthened(score, np.array(skewness)), score, rtol=1e-11, atol=1e-15)
+
+
 def test_upper_ends_of_skewed_means_miss_less_often_than_students():
     rng, n, misses = np.random.default_rng(0), 30, np.zeros(2)
     for _ in range(2000):

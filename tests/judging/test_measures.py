@@ -172,7 +172,6 @@ def test_rows_may_be_judged_slice_by_slice(task, monkeypatch):
     y, predicted = _classes(2) if task == "classification" else (RNG.poisson(4.0, N), Predicted(RNG.uniform(2, 6, N)))
     whole = _table(task, y, predicted)
     monkeypatch.setattr(measures_module, "SLICE", 37)
-    monkeypatch.setattr(measures_module, "_FEW_CONTEXTS", 0)
     sliced = _table(task, y, predicted)
     for name in whole:
         if name != "context":

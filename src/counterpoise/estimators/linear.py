@@ -447,12 +447,16 @@ default="auto"
     def _linear(self, X: Any) -> Array:
         """Return ``X coef' + intercept``."""
         check_is_fitted(self)
-        with speaking_as(self):
-            refuse_masked(X=X)
-        X = validate_data(self, on_host(X), accept_sparse="csr", dtype=_FLOATS, reset=False)
+        X = self.features(X)
         with np.errstate(over="ignore", invalid="ignore"):
             z = self._finite(np.asarray(X @ self.coef_.T + self.intercept_))
         return z[:, 0] if z.ndim == 2 and z.shape[1] == 1 else z
+
+    def features(self, X: Any) -> Any:
+        """Return features as numbers, checked against those of the fit: an array or a sparse matrix by rows."""
+        with speaking_as(self):
+            refuse_masked(X=X)
+        return validate_data(self, on_host(X), accept_sparse="csr", dtype=_FLOATS, reset=False)
 
     def _finite(self, predicted: Array) -> Array:
         """Refuse rows so far out that their prediction is not a float."""

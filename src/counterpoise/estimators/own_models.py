@@ -16,8 +16,9 @@ from counterpoise.estimators.learners import Array, Indices, Split
 from counterpoise.inference.excess import HeldOut
 from counterpoise.inference.headroom import Headroom, negligible
 
-_BEYOND_DOUBT = 0.999
-"""Level at which a context's own model has to be worse than the plain one to be given up."""
+_GIVEN_UP = 0.75
+"""Level at which a context's own model has to be worse than the plain one to be given up: it is no reference then, and
+one that turns out better after all hardly ever does so by more than its error."""
 
 _PRECISE = 0.3
 """Share of a negligible risk: a difference with a smaller standard error need not be known better."""
@@ -39,7 +40,7 @@ class OwnModels:
     losses : ndarray of shape (n_samples,)
         Those of the model of the row's context: infinite where it has none, NaN where it was not judged.
     given_up : ndarray of shape (n_contexts,)
-        Contexts some rows of which were not judged because their own model is worse than the plain one beyond doubt.
+        Contexts some rows of which were not judged because their own model is probably worse than the plain one.
     """
 
     held_out: HeldOut
@@ -79,7 +80,8 @@ class OwnModels:
 
     def headroom(self) -> Headroom:
         """Return what contexts could gain, by the rows that were judged."""
-        some, own = self.held_out.where(self._judged), self.losses[self._judged]
+        # Over every mix: whether there is anything to gain is asked of each context, and plausible mixes take longer.
+        some, own = replace(self.held_out.where(self._judged), mix=None), self.losses[self._judged]
         bounds = some.excess_bounds(self.plain[self._judged], own[:, None], ["own"])
         return Headroom(bounds, negligible(self.held_out, self.plain))
 
@@ -98,7 +100,7 @@ def judged_by_turns(
 ) -> OwnModels:
     """Judge contexts' own models a fold at a time, each until enough is known of it.
 
-    That is where it is worse than the plain model beyond doubt, so that it is no reference, or where the difference is
+    That is where it is probably worse than the plain model, so that it is no reference, or where the difference is
     known so well that its error does not matter. Folds have to be alike: dealt, not chosen.
 
     Parameters
@@ -111,23 +113,23 @@ def judged_by_turns(
     losses = np.full(len(codes), np.nan)
     given_up, pending = np.zeros(n_contexts, dtype=bool), np.ones(n_contexts, dtype=bool)
     for seen, held in splits:
-        split = seen[pending[codes[seen]]], held[pending[codes[held]]]
-        if len(split[1]) == 0:
-            continue
-        losses[split[1]] = judge(split)[split[1]]
         judged = np.flatnonzero(pending[codes] & ~np.isnan(losses))
-        there = np.unique(codes[judged])
-        worse, known = _told(held_out.where(judged), losses[judged], plain[judged], precise)
-        given_up[there] |= worse
-        pending[there] &= ~(worse | known)
+        if len(judged):
+            there = np.unique(codes[judged])
+            worse, known = _told(held_out.where(judged), losses[judged], plain[judged], precise)
+            given_up[there] |= worse
+            pending[there] &= ~(worse | known)
+        split = seen[pending[codes[seen]]], held[pending[codes[held]]]
+        if len(split[1]):
+            losses[split[1]] = judge(split)[split[1]]
     return OwnModels(held_out, plain, losses, given_up)
 
 
 def _told(held_out: HeldOut, own: Array, plain: Array, precise: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which contexts' own models are worse beyond doubt, or are none, and of which the difference is known."""
+    """Return which contexts' own models are probably worse, or are none, and of which the difference is known."""
     present, codes = np.unique(held_out.contexts.codes, return_inverse=True)
     contexts = Contexts(held_out.contexts.labels[present], codes, held_out.contexts.rows)
     means = replace(held_out, contexts=contexts).differences(plain, own)
     gain, error = means.mean[:, 0], means.error[:, 0]
-    worse = ~(gain >= -stdtrit(means.degrees, _BEYOND_DOUBT) * error)
+    worse = ~(gain >= -stdtrit(means.degrees, _GIVEN_UP) * error)
     return worse & (means.n_units > 1), (error <= precise) & (means.n_units >= _LEAST_UNITS)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import clone, is_classifier
 
 from counterpoise.contexts import plain
@@ -17,6 +20,8 @@ from counterpoise.estimators.linear import RobustLinearModel
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.rows import Mask
 from counterpoise.threads import suited
+
+Indices = NDArray[np.intp]
 
 _LEARNT = ("classes_", "n_features_in_", "feature_names_in_")
 """What a model learns of rows before it is fitted."""
@@ -69,31 +74,27 @@ class SameRows:
         counts = np.full(n, self.problem.counts.sum() / n) if balanced else None
         return one.fit_problem(self.problem.alike(unseen, counts), robustness, with_influence=False)
 
-    def alone(self, model: RobustLinearModel) -> dict[Any, Any]:
-        """Return the model that is best for a context alone, by its label, where it takes no fit of its own.
+    def alone(self, model: RobustLinearModel) -> SideBySide:
+        """Return the models that are best for a context alone, where these take no fit of their own.
 
         It does where not all classes occur, as the others are then unknown to it; where it is not proven to be as close
         to its minimum as a fit would be; and where rows are not at hand.
         """
         problem, tol = self.problem, self.like.tol
         if not problem.oracle.rows.at_hand:
-            return {}
+            return SideBySide.none(model)
         try:
             with suited(problem.size), refusing_overflow():
                 found = problem.cross_fit(tol).specialists
         except InvalidInputError:
-            return {}
+            return SideBySide.none(model)
         with np.errstate(invalid="ignore"):
             known = found.risks.upper - found.risks.lower <= tol * self._above_lowest(found.risks.upper)
         if is_classifier(model):
             known &= self._all_classes()
-        taught = self.taught(model)
-
-        labels = problem.contexts.labels
-        return {
-            plain(labels[c]): copy(taught).keep_coefficients(*coefficients_of(problem, found.theta[c]))
-            for c in np.flatnonzero(known)
-        }
+        each = [coefficients_of(problem, found.theta[c]) for c in np.flatnonzero(known)]
+        labels = map(plain, problem.contexts.labels[known])
+        return SideBySide(self.taught(model), {label: k for k, label in enumerate(labels)}, each)
 
     def _above_lowest(self, risks: Array) -> Array:
         """Return the scale on which a fit of each context alone would measure its gap, or less."""
@@ -106,3 +107,56 @@ class SameRows:
         there = np.zeros((self.problem.oracle.n_contexts, n_classes), dtype=bool)
         there[rows.owner, rows.target.astype(np.intp)] = True
         return np.asarray(there.all(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """Linear models of one context each: by themselves, or as one model that has features of its own for every context.
+
+    Attributes
+    ----------
+    taught : RobustLinearModel
+        Not fitted; it knows of the rows what a model learns before it is.
+    place : dict from label to int
+        Where the model of a context is.
+    each : list of pairs of ndarray
+        Their coefficients and intercepts, of shape (n_outputs, n_features) and (n_outputs,).
+    """
+
+    taught: RobustLinearModel
+    place: dict[Any, int]
+    each: list[tuple[Array, Array]]
+
+    @classmethod
+    def none(cls, model: RobustLinearModel) -> SideBySide:
+        """Return that of no context."""
+        return cls(model, {}, [])
+
+    def places(self, labels: Iterable[Any]) -> Indices:
+        """Return where the models of contexts are; -1 for those that have none."""
+        return np.array([self.place.get(plain(label), -1) for label in labels], dtype=np.intp)
+
+    def one(self, place: int) -> Any:
+        """Return the model of a context by itself."""
+        return copy(self.taught).keep_coefficients(*self.each[place])
+
+    def together(self, X: Any, place: Indices) -> tuple[Any, Any]:
+        """Return the one model, and its features of rows whose contexts have the models at these places.
+
+        All other features of a row are zero, so that one product predicts the rows of all contexts.
+        """
+        X = self.taught.features(X)
+        (n, width), n_models = X.shape, len(self.each)
+        if sparse.issparse(X):
+            data, starts = X.data, X.indptr
+            columns = X.indices + np.repeat(place * width, np.diff(starts))
+        else:
+            data, starts = X.ravel(), np.arange(n + 1) * width
+            columns = (place[:, None] * width + np.arange(width)).ravel()
+        own = sparse.csr_array((data, columns, starts), shape=(n, n_models * width))
+        constant = sparse.csr_array((np.ones(n), place, np.arange(n + 1)), shape=(n, n_models))
+        model = copy(self.taught)
+        model.n_features_in_ = n_models * (width + 1)
+        model.__dict__.pop("feature_names_in_", None)
+        coef = np.concatenate([coef for coef, _ in self.each] + [intercept[:, None] for _, intercept in self.each], 1)
+        return model.keep_coefficients(coef, np.zeros(len(coef))), sparse.hstack([own, constant], format="csr")

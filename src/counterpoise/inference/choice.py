@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoise.inference.differences import change_and_error
 from counterpoise.inference.excess import HeldOut
-from counterpoise.inference.intervals import worst_estimate
+from counterpoise.inference.intervals import Excess, worst_estimate
 from counterpoise.table import Table, written
 
 Array = NDArray[np.float64]
@@ -82,27 +82,48 @@ def choose(held_out: HeldOut, losses: Mapping[str, Array], competitors: Mapping[
         or zeros. For excess risk the candidates should be among them, under their names: what one of them reaches in a
         context is possible there.
     """
+    # Where a search ends where it began, two candidates are one model, which is judged once.
+    models = {name: _first_alike(name, losses) for name in losses}
+    competitors = {name: one for name, one in competitors.items() if models.get(name, name) == name}
     columns, position = np.column_stack(list(competitors.values())), {name: k for k, name in enumerate(competitors)}
-    same = [position.get(name) for name in losses]
-    excess = dict(zip(losses, held_out.drawn(list(losses.values()), columns, same), strict=True))
-    kept = next(iter(losses))
+    distinct = [name for name in losses if models[name] == name]
+    same = [position.get(name) for name in distinct]
+    drawn = dict(zip(distinct, held_out.drawn([losses[name] for name in distinct], columns, same), strict=True))
+    return choice_of(held_out, {name: drawn[models[name]] for name in losses})
+
+
+def choice_of(held_out: HeldOut, excess: Mapping[str, Excess]) -> Choice:
+    """Choose by scores of candidates that were drawn together, the simplest first; see :func:`choose`.
+
+    Candidates that are one model have one score between them.
+    """
+    kept = next(iter(excess))
     judged = bool(excess[kept].judged.any())
     worst = held_out.worst_mix(excess[kept])
-    estimate = {name: worst_estimate(one, worst) if judged else math.nan for name, one in excess.items()}
+    models = {name: next(other for other in excess if excess[other] is excess[name]) for name in excess}
+    values = {name: worst_estimate(excess[name], worst) if judged else math.nan for name in set(models.values())}
+    estimate = {name: values[models[name]] for name in excess}
     rows: list[dict[str, Any]] = []
-    for name in losses:
-        change, error = change_and_error(excess[name], excess[kept], worst) if judged else (math.nan, math.nan)
+    for name in excess:
+        change = error = 0.0 if judged else math.nan
+        if judged and models[name] != kept:
+            change, error = change_and_error(excess[name], excess[kept], worst)
         # Zero without a sign.
         change = max(change, estimate[name] - estimate[kept]) + 0.0 if judged else change
         rows.append({"against": kept if rows else "", "change": change, "error": error})
         if change + error < 0.0:
-            kept = name
+            kept = models[name]
     return Choice(
         kept,
         Table.of(
             "",
-            candidate=np.array(list(losses)),
+            candidate=np.array(list(excess)),
             worst_case=np.array(list(estimate.values())),
             **{name: np.array([row[name] for row in rows]) for name in rows[0]},
         ),
     )
+
+
+def _first_alike(name: str, losses: Mapping[str, Array]) -> str:
+    """Return the first candidate that has the same losses."""
+    return next(other for other, values in losses.items() if np.array_equal(values, losses[name]))

@@ -69,7 +69,7 @@ def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[
     """
     ours, theirs = one.filled, other.filled
     centre = other.centre()
-    drawn, others = (each.drawn[:MIX_DRAWS] for each in (one, other))
+    drawn, others = (np.ascontiguousarray(each.drawn[:MIX_DRAWS]) for each in (one, other))
 
     def scales(q: Array) -> tuple[Array, Array]:
         """Return the standard errors of q against every score of the other method, and against its own in q."""
@@ -82,37 +82,47 @@ def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[
         apart = other.tails * np.sqrt(np.maximum(squares, 0.0))
         return np.where(apart > least[:, None, None], apart, 0.0), np.where(paired > least, paired, 0.0)
 
-    def limits(q: Array, scale: Array, spread: Array) -> list[list[tuple[float, float]]]:
-        """Return how many standard errors both bounds of each scenario need to hold together, at each level."""
+    def limits(q: Array, scale: Array, spread: Array) -> Array:
+        """Return how many standard errors both bounds of each scenario need to hold together, at each level.
+
+        Returns
+        -------
+        ndarray of shape (n_levels, n_scenarios, 2)
+        """
         found, step = [], 1 if worst.everything else max(1, _ENTRIES // drawn.size)
         for k in range(0, len(q), step):
             some = slice(k, k + step)
-            error = np.einsum("bck,qck->qb", drawn, q[some])
-            # One search for the draws of all scenarios.
-            errors = (others - error[:, :, None, None]).reshape(-1, *centre.shape)
-            kappa = worst.excesses(centre, errors, np.repeat(scale[some], len(drawn), axis=0)).reshape(error.shape)
-            paired = np.einsum("bck,qck->qb", others, q[some]) - error
+            error = _combined(drawn, q[some])
+            # One search for the draws of all scenarios. That of one takes no copies of them.
+            errors = np.broadcast_to(others, (len(error), *others.shape)).reshape(-1, *centre.shape)
+            reach = scale[k] if len(error) == 1 else np.repeat(scale[some], len(drawn), axis=0)
+            kappa = worst.excesses(centre, errors, reach, error.ravel()).reshape(error.shape)
+            paired = _combined(others, q[some]) - error
             for apart, against, own in zip(kappa, paired, spread[some].tolist(), strict=True):
                 if own == 0.0:
                     found.append([(quantile(apart, level), 0.0) for level in levels])
                 else:
                     found.append(_balanced(apart, against / own, levels))
-        return found
+        return np.swapaxes(found, 0, 1)
 
-    def upper(q: Array, scale: Array, spread: Array, kappa: float, multiple: float) -> Array:
+    def upper(q: Array, scale: Array, spread: Array, limit: Array) -> Array:
+        """Return the bound of each scenario, by limits of its own or by those of one for all."""
+        kappa, multiple = limit.T
         own = np.einsum("bck,ck->b", q, ours)
-        apart = own - worst.value(theirs - kappa * scale)
+        apart = own - worst.value(theirs - kappa[:, None, None] * scale)
         return np.minimum(apart, own - np.einsum("bck,ck->b", q, theirs) + multiple * spread)
 
     candidates = _candidates(one, other, worst, levels[0])
     first = candidates[np.einsum("bck,ck->b", candidates, ours).argmax()][None]
     scale, spread = scales(first)
-    at_first = limits(first, scale, spread)[0]
+    at_first = limits(first, scale, spread)
 
     def best(q: Array, most: int) -> list[int]:
         """Return the scenarios whose bounds are largest at some level, by the limits of the first one."""
         scale, spread = scales(q)
-        found = [_apart(q, np.argsort(-upper(q, scale, spread, *pair)), most) for pair in at_first]
+        orders = [np.argsort(-upper(q, scale, spread, limit)) for limit in at_first]
+        # Those of a single context each are apart.
+        found = [order[:most].tolist() if worst.everything else _apart(q, order, most) for order in orders]
         return sorted(set().union(*found))
 
     if not worst.everything:
@@ -123,12 +133,7 @@ def difference_upper(one: Excess, other: Excess, worst: WorstMix, levels: tuple[
     finalists = best(candidates, STARTS if worst.everything else _FINALISTS)
     q = candidates[finalists]
     scale, spread = scales(q)
-    found = limits(q, scale, spread)
-    ends = [
-        [float(upper(q[k : k + 1], scale[k : k + 1], spread[k : k + 1], *pair)[0]) for pair in pairs]
-        for k, pairs in enumerate(found)
-    ]
-    return np.max(ends, axis=0)
+    return np.array([upper(q, scale, spread, limit).max() for limit in limits(q, scale, spread)])
 
 
 def _candidates(one: Excess, other: Excess, worst: WorstMix, level: float) -> Array:
@@ -162,13 +167,22 @@ def _apart(scenarios: Array, order: NDArray[np.intp], most: int) -> list[int]:
 
 def _balanced(first: Array, second: Array, levels: tuple[float, ...]) -> list[tuple[float, float]]:
     """Return limits of two statistics that hold together at each level, each as often exceeded as the other."""
-    larger = np.maximum(_ranks(first), _ranks(second))
+    (first_ranks, first), (second_ranks, second) = _ranked(first), _ranked(second)
+    larger = np.maximum(first_ranks, second_ranks)
     places = [min(math.ceil(quantile(larger, level)), len(first) - 1) for level in levels]
-    ordered = np.sort(first), np.sort(second)
-    return [(float(ordered[0][place]), float(ordered[1][place])) for place in places]
+    return [(float(first[place]), float(second[place])) for place in places]
 
 
-def _ranks(values: Array) -> NDArray[np.intp]:
-    """Return how many values are smaller than each; those that rounding alone keeps apart have one rank."""
-    values = np.round(values, 9)
-    return np.searchsorted(np.sort(values), values)
+def _ranked(values: Array) -> tuple[NDArray[np.intp], Array]:
+    """Return how many values are smaller than each, and the values in order; rounding alone keeps none apart."""
+    order, ranks = np.argsort(values), np.empty(len(values), dtype=np.intp)
+    ordered = values[order]
+    apart = np.round(ordered, 9)
+    first_of_many = np.where(apart[1:] > apart[:-1], np.arange(1, len(values)), 0)
+    ranks[order] = np.maximum.accumulate(np.concatenate([[0], first_of_many]))
+    return ranks, ordered
+
+
+def _combined(drawn: Array, scenarios: Array) -> Array:
+    """Return the errors drawn of combinations of means, of shape (n_scenarios, n_draws)."""
+    return np.asarray(scenarios.reshape(len(scenarios), -1) @ drawn.reshape(len(drawn), -1).T)

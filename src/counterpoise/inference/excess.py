@@ -281,7 +281,16 @@ class HeldOut:
         self, losses: Array, competitors: Array, names: Sequence[str], same: int | None = None
     ) -> ExcessBounds:
         """See :func:`excess_bounds`; ``same`` is the competitor that is the model itself."""
-        excess = drawn_excess(self.pairs(losses[:, None] - competitors, _events(losses, competitors, same)))[0]
+        return self.bounds_of(self.drawn([losses], competitors, [same])[0], names)
+
+    def excess_difference(
+        self, losses: Array, others: Array, competitors: Array, same: int | None = None
+    ) -> ExcessDifference:
+        """See :func:`excess_difference`; ``same`` is the competitor that is the second model itself."""
+        return self.difference_of(*self.drawn([losses, others], competitors, [None, same]))
+
+    def bounds_of(self, excess: Excess, names: Sequence[str]) -> ExcessBounds:
+        """Bound the excess of a model in the worst context and mix; ``names`` are those of the competitors."""
         single, mixed = self._worst_cases(excess, lambda worst: worst_interval(excess, worst, self.confidence))
         # No mix is worse than its worst context.
         single = single._replace(estimate=min(max(single.estimate, mixed.estimate), single.upper))
@@ -289,11 +298,8 @@ class HeldOut:
         by_context = self._by_context(excess, names)
         return ExcessBounds(*single, *mixed, self.confidence, self._unjudged(excess), p_value, by_context)
 
-    def excess_difference(
-        self, losses: Array, others: Array, competitors: Array, same: int | None = None
-    ) -> ExcessDifference:
-        """See :func:`excess_difference`; ``same`` is the competitor that is the second model itself."""
-        one, other = self.drawn([losses, others], competitors, [None, same])
+    def difference_of(self, one: Excess, other: Excess) -> ExcessDifference:
+        """Bound the worst excess of a model minus that of another, drawn together."""
         intervals = self._worst_cases(one, lambda worst: difference_interval(one, other, worst, self.confidence))
         return ExcessDifference(*intervals[0], *intervals[1], self.confidence, self._unjudged(one))
 
@@ -307,9 +313,13 @@ class HeldOut:
         same : sequence of int or None
             The competitor that is the model itself, of each.
         """
-        excess = np.concatenate([losses[:, None] - competitors for losses in models], axis=1)
-        events = [_events(losses, competitors, own) for losses, own in zip(models, same, strict=True)]
-        return drawn_excess(self.pairs(excess, np.concatenate(events)), len(models))
+        n_models, n_others = len(models), competitors.shape[1]
+        events = np.repeat([event_size(losses) for losses in models], n_others).reshape(n_models, n_others)
+        for k, own in enumerate(same):
+            if own is not None:
+                events[k, own] = 0.0
+        pairs = [(k, n_models + other) for k in range(n_models) for other in range(n_others)]
+        return drawn_excess(self.pairs_between([*models, *competitors.T], pairs, events.ravel()), n_models)
 
     def _by_context(self, excess: Excess, names: Sequence[str]) -> Table:
         """Return the excess of each context over its best competitor, with ends that hold together."""
@@ -341,14 +351,20 @@ class HeldOut:
             Whether values that are few are errors of classes, of which none among some rows does not mean none at all.
         """
         difference = (values - others)[:, None]
-        event = _events(values, values[:, None], None) if may_be_errors else np.zeros(1)
-        pairs = self.pairs(difference, event)
-        shares = self.totals / self.weight.sum()
-        if (pairs.n_units == 1).any():
+        event = event_size(values) if may_be_errors else 0.0
+        found = self.mean_of(self.pairs(difference, event))
+        if found is None:
             # One unit does not show how much it might vary: all rows together do.
             codes = np.zeros_like(self.contexts.codes)
-            pairs, shares = PairedMeans.of(difference, codes, 1, self.weight, self.groups, event), np.ones(1)
-        return mean_interval(Excess(pairs, slice(0, 1), np.empty(0)), shares, self.confidence)
+            pairs = PairedMeans.of(difference, codes, 1, self.weight, self.groups, event)
+            found = mean_interval(pairs, np.ones(1), self.confidence)
+        return found
+
+    def mean_of(self, pairs: PairedMeans) -> Interval | None:
+        """Return the mean of one column in the mix of the rows; None where some context has but one unit."""
+        if (pairs.n_units == 1).any():
+            return None
+        return mean_interval(pairs, self.totals / self.weight.sum(), self.confidence)
 
     def means(self, values: Array, others: Array | float = 0.0) -> Table:
         """Return the mean of a number of each row in each context, with ends that hold for all contexts together.
@@ -356,17 +372,27 @@ class HeldOut:
         Columns are ``context``, ``n``, ``mean``, ``low`` and ``high``; a context of one unit has no ends. What is in
         ``others`` is taken off, as where losses of two models are compared.
         """
-        excess = drawn_excess(self.pairs((values - others)[:, None], _events(values, values[:, None], None)))[0]
-        found = self._by_context(excess, [""])
+        return self.means_of(self.pairs((values - others)[:, None], event_size(values)))
+
+    def means_of(self, pairs: PairedMeans) -> Table:
+        """Return the means of one column in each context; see :meth:`means`."""
+        found = self._by_context(drawn_excess(pairs)[0], [""])
         return Table({name: found[own] for name, own in _MEANS.items()})
 
     def differences(self, losses: Array, others: Array) -> PairedMeans:
         """Return by how much the risk of a model is above that of another, which some contexts may lack."""
-        return self.pairs((losses - others)[:, None], _events(losses, others[:, None], None))
+        return self.pairs((losses - others)[:, None], event_size(losses))
 
     def pairs(self, values: Array, event: float | Array = 0.0) -> PairedMeans:
         """Return the means of columns of losses in each context; see :meth:`PairedMeans.of`."""
         return PairedMeans.of(values, self.contexts.codes, len(self.contexts.labels), self.weight, self.groups, event)
+
+    def pairs_between(
+        self, losses: Sequence[Array], pairs: Sequence[tuple[int, int | None]], event: float | Array = 0.0
+    ) -> PairedMeans:
+        """Return the means of differences of losses in each context; see :meth:`PairedMeans.between`."""
+        n_contexts = len(self.contexts.labels)
+        return PairedMeans.between(losses, pairs, self.contexts.codes, n_contexts, self.weight, self.groups, event)
 
     def _unjudged(self, excess: Excess) -> tuple[Any, ...]:
         return tuple(self.contexts.labels[~excess.judged].tolist())
@@ -397,18 +423,17 @@ class HeldOut:
 _MEANS = {"context": "context", "n": "n", "mean": "excess", "low": "low", "high": "high"}
 
 
-def _events(losses: Array, competitors: Array, same: int | None) -> Array:
-    """Return how far a loss might be off each competitor's that it never was: nothing, but for losses of a few values.
+def event_size(losses: Array) -> float:
+    """Return how far a loss might be off another's that it never was: nothing, but for losses of a few values.
 
     Errors of two classifiers that agree on thirty rows need not be those of one; numbers that do, are. Losses that are
     all alike are taken for errors, of which there were none.
     """
+    # A few rows show that there are many values, where there are.
+    if len(np.unique(losses[: 10 * _FEW_VALUES])) > _FEW_VALUES:
+        return 0.0
     values = np.unique(losses)
-    size = 1.0 if len(values) == 1 else float(values[-1] - values[0]) if len(values) <= _FEW_VALUES else 0.0
-    events = np.full(competitors.shape[1], size)
-    if same is not None:
-        events[same] = 0.0
-    return events
+    return 1.0 if len(values) == 1 else float(values[-1] - values[0]) if len(values) <= _FEW_VALUES else 0.0
 
 
 def _competitors(given: Any, n_rows: int) -> tuple[list[str], Array]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from counterpoise.inference.paired import PairedMeans, lengthened
-from counterpoise.inference.worst_mix import WorstMix
+from counterpoise.inference.worst_mix import WorstMix, in_cache
 
 Array = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ def interval_in(row: Mapping[str, Any], name: str) -> Interval:
 
 
 UNKNOWN = Interval(math.nan, math.nan, math.nan)
-NOTHING = Interval(0.0, 0.0, 0.0)
+NO_CHANGE = Interval(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +69,13 @@ class Excess:
     pairs : PairedMeans
     columns : slice
         Which of its columns are this method's.
-    errors : ndarray of shape (n_draws, n_contexts, n_columns)
-        Drawn of all columns.
+    drawn : ndarray of shape (n_draws, n_contexts, n_own_columns)
+        Errors drawn of them.
     """
 
     pairs: PairedMeans
     columns: slice
-    errors: Array
+    drawn: Array
 
     @property
     def mean(self) -> Array:
@@ -107,15 +107,18 @@ class Excess:
         """The means, 0 where they cannot be judged."""
         return np.where(self.known, self.mean, 0.0)
 
-    @property
-    def drawn(self) -> Array:
-        """Errors drawn of them."""
-        return self.errors[:, :, self.columns]
+    @cached_property
+    def largest(self) -> Array:
+        """The largest size of an error in each draw, in units of its scale."""
+        unit = np.divide(1.0, self.scale, out=np.zeros(self.scale.shape), where=self.moves)
+        return np.concatenate([np.abs(self.drawn[some] * unit).max(axis=(1, 2)) for some in in_cache(self.drawn)])
 
-    @property
-    def standardised(self) -> Array:
-        """Errors drawn of the means that err, in units of their scale."""
-        return self.drawn[:, self.moves] / self.scale[self.moves]
+    def highest(self, chosen: NDArray[np.bool_]) -> Array:
+        """Return the highest error of chosen means, which have to err, in each draw, in units of its scale."""
+        found, scale = np.empty(len(self.drawn)), self.scale[chosen]
+        for some in in_cache(self.drawn):
+            found[some] = (self.drawn[some][:, chosen] / scale).max(axis=1)
+        return found
 
     @cached_property
     def tails(self) -> Array:
@@ -155,8 +158,7 @@ class Excess:
         """
         if not self.moves.any():
             return self.mean
-        largest = np.abs(self.standardised).max(axis=1)
-        reach = np.quantile(largest, self.first_level if generous else 0.5) * self.scale
+        reach = np.quantile(self.largest, self.first_level if generous else 0.5) * self.scale
         top = (self.mean - reach)[self.known].max()
         if generous:
             return np.minimum(self.mean + reach, top)
@@ -204,12 +206,13 @@ def drawn_excess(pairs: PairedMeans, n_methods: int = 1) -> list[Excess]:
     n_draws = int(np.clip(_DRAWN_ENTRIES // pairs.mean.size, 400, N_DRAWS))
     errors = pairs.drawn(n_draws, np.random.default_rng(_SEED))
     width = pairs.mean.shape[1] // n_methods
-    return [Excess(pairs, slice(k * width, (k + 1) * width), errors) for k in range(n_methods)]
+    own = [slice(k * width, (k + 1) * width) for k in range(n_methods)]
+    return [Excess(pairs, columns, np.ascontiguousarray(errors[:, :, columns])) for columns in own]
 
 
 def simultaneous(excess: Excess, confidence: float) -> tuple[Array, Array]:
     """Return both ends of the excess of every context, which hold together; NaN where nothing is known."""
-    multiple = quantile(np.abs(excess.standardised).max(axis=1), confidence) if excess.moves.any() else 0.0
+    multiple = quantile(excess.largest, confidence) if excess.moves.any() else 0.0
     reach = multiple * excess.scale
     ends = [np.where(excess.known, end, -np.inf).max(axis=1) for end in (excess.mean - reach, excess.mean + reach)]
     low, high = (np.where(excess.judged, end, np.nan) for end in ends)
@@ -223,20 +226,20 @@ def enough(excess: Excess) -> float:
     """
     moves = excess.moves
     if ((excess.mean > 0) & excess.known & ~moves).any():
-        return 1.0 / (1.0 + len(excess.errors))
+        return 1.0 / (1.0 + len(excess.drawn))
     if not moves.any():
         return 1.0
-    score, errors = excess.mean[moves] / excess.scale[moves], excess.standardised
-    near = score >= -np.quantile(np.abs(errors).max(axis=1), excess.first_level)
+    score = np.divide(excess.mean, excess.scale, out=np.full(moves.shape, -np.inf), where=moves)
+    near = score >= -np.quantile(excess.largest, excess.first_level)
     if not near.any():
         return 1.0
-    above = np.count_nonzero(errors[:, near].max(axis=1) >= score.max())
-    return (1.0 + above) / (1.0 + len(errors))
+    above = np.count_nonzero(excess.highest(near) >= score.max())
+    return (1.0 + above) / (1.0 + len(excess.drawn))
 
 
-def mean_interval(excess: Excess, shares: Array, confidence: float) -> Interval:
-    """Return the mean in one mix, with ends unless there is but one unit."""
-    scenario = shares[None, :, None]
+def mean_interval(pairs: PairedMeans, shares: Array, confidence: float) -> Interval:
+    """Return the mean of one column in one mix, with ends unless there is but one unit."""
+    excess, scenario = Excess(pairs, slice(0, 1), np.empty(0)), shares[None, :, None]
     value = float(shares @ excess.mean[:, 0])
     if not excess.known.any():
         return Interval(value, math.nan, math.nan)
@@ -316,4 +319,8 @@ def quantile(values: Array, level: float) -> float:
     """Return a quantile of draws, at a level raised by its Monte Carlo error; the median is an estimate as it is."""
     if level > 0.5:
         level += math.sqrt(level * (1.0 - level) / len(values))
-    return float(np.quantile(values, min(level, 1.0)))
+    # As np.quantile has it, without what that asks beforehand of values that may be anything.
+    at = min(level, 1.0) * (len(values) - 1)
+    low, high = math.floor(at), math.ceil(at)
+    ordered = np.partition(values, (low, high))
+    return float(ordered[low] + (at - low) * (ordered[high] - ordered[low]))

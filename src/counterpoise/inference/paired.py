@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+
+from counterpoise.inference.units import Units
 
 Array = NDArray[np.float64]
 
@@ -26,6 +30,12 @@ _MOST_SKEWED = 0.35
 _MANY_DEGREES = 200
 """Degrees of freedom from which Student's distribution is taken for the normal one."""
 
+_PIECE = 1 << 15
+"""Errors whose tails are lengthened at once, so that what that takes stays in the cache."""
+
+_ROUNDING = 1e-12
+"""Of the largest value of a column: units that differ by less agree."""
+
 _DENSE = 1500
 """Means up to which their covariance is factored; beyond, errors are drawn by a multiplier for each group."""
 
@@ -41,23 +51,26 @@ class PairedMeans:
     ----------
     mean : ndarray of shape (n_contexts, n_columns)
         NaN where a column has no value in a context.
-    factor : sparse array of shape (n_factors, n_contexts * n_columns)
-        :math:`F' F` is the covariance of the means.
+    size : ndarray of shape (n_columns,)
+        The unit of each column in ``covariance`` and ``shared``, a power of two.
+    covariance : ndarray of shape (n_contexts, n_columns, n_columns)
+        Of the means of each context.
     skewness : ndarray of shape (n_contexts, n_columns)
         Of each mean: that of its units over the root of their number.
     degrees : ndarray of shape (n_contexts,)
         Degrees of freedom of the variances, fewer than units where these weigh unequally.
     n_units : ndarray of shape (n_contexts,)
-    shares : sparse array of shape (n_groups, n_contexts), optional
-        Of each group in each context, where some group has rows in several contexts.
+    shared : SharedGroups, optional
+        Where some group has rows in several contexts, whose means then err together.
     """
 
     mean: Array
-    factor: sparse.csr_array
+    size: Array
+    covariance: Array
     skewness: Array
     degrees: Array
     n_units: NDArray[np.intp]
-    shares: sparse.csr_array | None = None
+    shared: SharedGroups | None = None
 
     @classmethod
     def of(
@@ -82,47 +95,64 @@ class PairedMeans:
         event : float or ndarray of shape (n_columns,)
             How far off its value a unit might be in a column in which all units of every context agree.
         """
-        known = np.ones((n_contexts, values.shape[1]), dtype=bool)
-        if not np.isfinite(values).all():
-            known = _sums(~np.isfinite(values), codes, n_contexts) == 0
-            values = np.where(known[codes], values, 0.0)
-        # In units in which squares and cubes are floats; a power of two, which rounds nothing.
-        size = 2.0 ** max(int(np.frexp(np.abs(values).max(initial=0.0))[1]), -900)
-        values, event = values / size, event / size
-        # Weights count relative to each other, and as they stand their products may overflow.
-        weight = weight / weight.max()
-        total = np.bincount(codes, weight, n_contexts)
-        mean = _sums(weight[:, None] * values, codes, n_contexts) / total[:, None]
-        # A unit's influence: by how much it moves the mean.
-        moved, share, home, first = weight[:, None] * (values - mean[codes]), weight, codes, np.arange(len(codes))
-        if groups is not None:
-            # A group counts as one unit in each of its contexts.
-            _, first, unit = np.unique(groups * n_contexts + codes, return_index=True, return_inverse=True)
-            home, share = codes[first], np.bincount(unit, weight).astype(np.float64)
-            moved = _sums(moved, unit, len(first))
-        share, moved = share / total[home], moved / total[home][:, None]
-        n_units = np.bincount(home, minlength=n_contexts)
+        pairs = [(k, None) for k in range(values.shape[1])]
+        return cls.between(values.T, pairs, codes, n_contexts, weight, groups, event)
+
+    @classmethod
+    def between(
+        cls,
+        losses: Sequence[Array] | Array,
+        pairs: Sequence[tuple[int, int | None]],
+        codes: NDArray[np.intp],
+        n_contexts: int,
+        weight: Array,
+        groups: NDArray[np.intp] | None = None,
+        event: float | Array = 0.0,
+    ) -> PairedMeans:
+        """Return the means of differences of losses; see :meth:`of`.
+
+        Parameters
+        ----------
+        losses : sequence of ndarray of shape (n_samples,)
+        pairs : sequence of pairs of int
+            The columns: which of the losses, and which are taken off; None for nothing.
+        """
+        units = Units.of(losses, pairs, codes, n_contexts, weight, groups)
+        n_units, event = units.counts, np.broadcast_to(event / units.size, len(pairs))
+        covariance, third = units.moments()
         with np.errstate(divide="ignore", invalid="ignore"):
-            influence = moved / np.sqrt(1.0 - share)[:, None]
-            equivalent = np.bincount(home, share**2, n_contexts) ** 2 / np.bincount(home, share**4, n_contexts)
-        influence[n_units[home] == 1] = 0.0
-        blocks = _gram(influence, home, n_contexts)
-        extra = _unseen_variance(moved / share[:, None] + mean[home], home, n_units, event)
-        shares = None
-        if groups is None or len(first) == len(np.unique(groups)):
-            factor = _block_factor(blocks + extra)
-        else:
-            across = np.unique(groups, return_inverse=True)[1][first]
-            factor = _group_factor(influence, home, across, extra)
-            shares = sparse.csr_array((share, (across, home)), shape=(int(across.max()) + 1, n_contexts))
-        return cls(
-            np.where(known, mean * size, np.nan),
-            factor * size,
-            _skewness(influence, blocks, home, n_units),
-            np.maximum(equivalent * (1.0 - 1.0 / n_units), 1.0),
-            n_units,
-            shares,
+            squares, fourth = (np.bincount(units.home, units.share**k, n_contexts) for k in (2, 4))
+            degrees = np.maximum(squares**2 / fourth * (1.0 - 1.0 / n_units), 1.0)
+        skewness = _skewness(third, covariance, n_units)
+        extra, shared = _unseen_variance(units, event), None
+        if units.group is not None:
+            shared = SharedGroups(units.influence(0, len(units.home)).T, units.home, units.group, units.share, extra)
+        mean = np.where(units.known, units.mean * units.size[:, None], np.nan).T
+        return cls(mean, units.size, covariance + extra, skewness, degrees, n_units, shared)
+
+    def columns(self, which: Sequence[int]) -> PairedMeans:
+        """Return some of the columns, in this order; one may occur several times."""
+        at = np.asarray(which, dtype=np.intp)
+        return PairedMeans(
+            self.mean[:, at],
+            self.size[at],
+            self.covariance[:, at[:, None], at],
+            self.skewness[:, at],
+            self.degrees,
+            self.n_units,
+            None if self.shared is None else self.shared.columns(at),
         )
+
+    @cached_property
+    def factor(self) -> sparse.csr_array:
+        """A sparse array of shape (n_factors, n_contexts * n_columns): :math:`F' F` is the covariance of the means."""
+        found = _block_factor(self.covariance) if self.shared is None else self.shared.factor
+        return found.multiply(np.tile(self.size, len(self.mean))[None]).tocsr()
+
+    @property
+    def shares(self) -> sparse.csr_array | None:
+        """Of each group in each context, where some group has rows in several contexts."""
+        return None if self.shared is None else self.shared.shares(len(self.mean))
 
     @cached_property
     def error(self) -> Array:
@@ -147,24 +177,31 @@ class PairedMeans:
         """
         half = rng.standard_normal((-(-n_draws // 2), self.factor.shape[0])) @ self.factor
         # Each draw with its mirror image: what is linear in the errors then has no Monte Carlo error in its median.
-        normal = np.stack([half, -half], axis=1).reshape(-1, *self.mean.shape)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            score = np.where(self.error > 0, normal / self.error, 0.0)
-        errors = self.error * lengthened(score, self.skewness)
+        errors = np.stack([half, -half], axis=1).reshape(-1, *self.mean.shape)
+        unit = np.divide(1.0, self.error, out=np.zeros_like(self.error), where=self.error > 0)
+        step = max(1, _PIECE // self.mean.size)
+        for start in range(0, len(errors), step):
+            some = errors[start : start + step]
+            some[:] = self.error * lengthened(some * unit, self.skewness)
         few = self.degrees < _MANY_DEGREES
         degrees = self.degrees[few]
-        if self.shares is None:
+        if self.shared is None:
             squares = rng.chisquare(degrees, (len(half), few.sum())) / degrees
         else:
             # Groups that contexts share make their variances err together (Wilson and Hilferty's approximation).
             spread = np.sqrt(2.0 / (9.0 * degrees))
             squares = np.maximum(1.0 - spread**2 + spread * rng.standard_normal((len(half), 1)), 0.05) ** 3
-        errors[:, few] /= np.sqrt(np.repeat(squares, 2, axis=0))[..., None]
+        root = np.sqrt(squares)
+        if few.all():
+            for pair in (errors[0::2], errors[1::2]):
+                pair /= root[..., None]
+        else:
+            errors[:, few] /= np.repeat(root, 2, axis=0)[..., None]
         return errors
 
     def equivalent_degrees(self, mixes: Array) -> Array | None:
         """Return degrees of freedom of means in mixes, of shape (n_mixes, n_contexts), where contexts share groups."""
-        if self.shares is None:
+        if self.shared is None:
             return None
         weight = np.square((self.shares @ np.abs(mixes).T).T)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -179,16 +216,18 @@ def lengthened(score: Array, skewness: Array) -> Array:
     rows is itself uncertain.
     """
     skewness = np.clip(skewness, -_MOST_SKEWED, _MOST_SKEWED)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        moved = 3.0 / skewness * (np.cbrt(1.0 + skewness * (score - skewness / 6.0)) - 1.0)
+    # The difference of a cube root and one, as a quotient in which a small skewness does not cancel.
+    aside = score - skewness / 6.0
+    root = np.cbrt(1.0 + skewness * aside)
+    moved = 3.0 * aside / (root * (root + 1.0) + 1.0)
     return np.where((np.abs(moved) > np.abs(score)) & (moved * score > 0), moved, score)
 
 
-def _skewness(influence: Array, blocks: Array, home: NDArray[np.intp], n_units: NDArray[np.intp]) -> Array:
+def _skewness(third: Array, covariance: Array, n_units: NDArray[np.intp]) -> Array:
     """Return the skewness of means, drawn towards a common one where a context has few units to show its own."""
-    spread = np.sqrt(np.einsum("cdd->cd", blocks))
+    spread = np.sqrt(np.einsum("cdd->cd", covariance))
     with np.errstate(divide="ignore", invalid="ignore"):
-        third = _sums(influence * influence * influence, home, len(n_units)) / spread**3
+        third = third / spread**3
         third *= (np.sqrt(n_units * (n_units - 1.0)) / (n_units - 2.0))[:, None]
     root = np.sqrt(np.maximum(n_units, 1.0))[:, None]
     own = np.where(np.isfinite(third), third, 0.0) * root
@@ -197,56 +236,59 @@ def _skewness(influence: Array, blocks: Array, home: NDArray[np.intp], n_units: 
     return (trust * own + (1.0 - trust) * common) / root
 
 
-def _sums(values: Array, codes: NDArray[np.intp], size: int) -> Array:
-    return np.stack([np.bincount(codes, column, size) for column in values.T], axis=1)
-
-
-def _gram(influence: Array, home: NDArray[np.intp], n_contexts: int) -> Array:
-    """Return the products of columns summed over the units of each context."""
-    width = influence.shape[1]
-    blocks = np.empty((n_contexts, width, width))
-    for i in range(width):
-        for j in range(i + 1):
-            blocks[:, i, j] = blocks[:, j, i] = np.bincount(home, influence[:, i] * influence[:, j], n_contexts)
-    return blocks
-
-
-def _unseen_variance(units: Array, home: NDArray[np.intp], n_units: NDArray[np.intp], event: float | Array) -> Array:
+def _unseen_variance(units: Units, event: Array) -> Array:
     """Return the variance to add where nearly all units of a context are tied, from events in all contexts.
 
     Three rows without an error do not prove that there are none. An event is a unit off the value that most units of
     its context share; what events are worth is taken from all contexts, how many there might be from the context.
     """
-    n_contexts, width = len(n_units), units.shape[1]
-    moved = units - _shared_values(units, home, n_units)[home]
-    moved[np.abs(moved) <= 1e-12 * np.abs(units).max(axis=0, initial=0.0)] = 0.0
-    events = _sums(moved != 0.0, home, n_contexts)
-    agree = n_units[:, None] - events
-    tied = (events < _FEW_EVENTS) & (agree >= np.maximum(2.0, 0.5 * n_units[:, None]))
-    if not tied.any():
-        return np.zeros((n_contexts, width, width))
+    n_units, home, n_columns = units.counts, units.home, len(units.pairs)
+    extra = np.zeros((len(n_units), n_columns, n_columns))
+    some = [k for k in range(n_columns) if _may_be_tied(units, k)]
+    if not some:
+        return extra
+    moved, tied = (np.empty((n, len(some)), kind) for n, kind in ((len(home), float), (len(n_units), bool)))
+    for at, k in enumerate(some):
+        moved[:, at] = 0.0
+        if units.largest[k] > 0.0:
+            values = units.values(k)
+            off = values - _shared_value(units, k)[home]
+            moved[:, at] = np.where(np.abs(off) <= _ROUNDING * np.abs(values).max(initial=0.0), 0.0, off)
+        tied[:, at] = _are_tied(np.bincount(home, moved[:, at] != 0.0, len(n_units)), n_units)
     # Only contexts that are tied show what an event is there; elsewhere every unit is off the median.
     shown = np.where(tied[home], moved, 0.0)
     number = np.count_nonzero(shown, axis=0)
     root = np.sqrt(np.maximum(number, 1))
-    size = (shown / root).T @ (shown / root) + np.diag(np.where(number == 0, np.square(event), 0.0))
+    size = (shown / root).T @ (shown / root) + np.diag(np.where(number == 0, np.square(event[some]), 0.0))
     both = tied[:, :, None] & tied[:, None, :]
-    return np.where(both, size, 0.0) * (_PSEUDO_EVENTS / np.square(np.maximum(n_units, 1.0)))[:, None, None]
+    added = np.where(both, size, 0.0) * (_PSEUDO_EVENTS / np.square(np.maximum(n_units, 1.0)))[:, None, None]
+    extra[:, np.array(some)[:, None], some] = added
+    return extra
 
 
-def _shared_values(units: Array, home: NDArray[np.intp], n_units: NDArray[np.intp]) -> Array:
-    """Return the value that nearly all units of a context share, where they do, of shape (n_contexts, n_columns).
+def _are_tied(events: NDArray[Any], n_units: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Tell in which contexts so few units are off the value of the others that their variance says little."""
+    return (events < _FEW_EVENTS) & (n_units - events >= np.maximum(2.0, 0.5 * n_units))
+
+
+def _may_be_tied(units: Units, k: int) -> bool:
+    """Tell whether a column may be tied in some context, by the first units of each: most columns are nowhere near."""
+    first, there = units.first
+    value = _shared_value(units, k)
+    off = np.abs(units.values(k, first) - value[:, None]) > _ROUNDING * units.largest[k]
+    events, seen = np.count_nonzero(off & there, axis=1), np.count_nonzero(there, axis=1)
+    return bool(((events < _FEW_EVENTS) & ((seen < units.counts) | _are_tied(events, units.counts))).any())
+
+
+def _shared_value(units: Units, k: int) -> Array:
+    """Return the value that nearly all units of each context share, where they do.
 
     It is then that of most units, whichever are looked at; few enough are all looked at.
     """
-    looked_at = 2 * _FEW_EVENTS
-    order = np.argsort(home.astype(np.uint16) if len(n_units) <= 1 << 16 else home, kind="stable")
-    place = np.arange(looked_at)
-    rows = np.minimum((np.cumsum(n_units) - n_units)[:, None] + place, len(order) - 1)
-    some = np.where((place < n_units[:, None])[..., None], units[order[rows]], np.inf)
-    n = np.clip(n_units, 1, looked_at)
-    middle = np.sort(some, axis=1)[np.arange(len(n)), n - 1 - n // 2]
-    return np.where(n_units[:, None] > 0, middle, 0.0)
+    first, there = units.first
+    n = np.clip(units.counts, 1, first.shape[1])
+    some = np.sort(np.where(there, units.values(k, first), np.inf), axis=1)
+    return np.where(units.counts > 0, some[np.arange(len(n)), n - 1 - n // 2], 0.0)
 
 
 def _root(covariance: Array) -> Array:
@@ -268,15 +310,47 @@ def _block_factor(blocks: Array) -> sparse.csr_array:
     return sparse.csr_array((roots.ravel(), columns.ravel(), starts), shape=(n_contexts * width,) * 2)
 
 
-def _group_factor(influence: Array, home: NDArray[np.intp], group: NDArray[np.intp], extra: Array) -> sparse.csr_array:
-    """Return a factor of the covariance where some groups have rows in several contexts."""
-    width, n_contexts = influence.shape[1], len(extra)
-    columns = home[:, None] * width + np.arange(width)
-    rows = np.broadcast_to(group[:, None], columns.shape)
-    shape = (int(group.max()) + 1, n_contexts * width)
-    factor = sparse.csr_array((influence.ravel(), (rows.ravel(), columns.ravel())), shape=shape)
-    if extra.any():
-        factor = sparse.csr_array(sparse.vstack([factor, _block_factor(extra)]))
-    if factor.shape[0] <= factor.shape[1] or factor.shape[1] > _DENSE:
-        return factor
-    return sparse.csr_array(_root((factor.T @ factor).toarray()))
+@dataclass(frozen=True, eq=False)
+class SharedGroups:
+    """How much groups with rows in several contexts move each mean.
+
+    Attributes
+    ----------
+    influence : ndarray of shape (n_units, n_columns)
+        Of the part of a group that is in one context.
+    home, group : ndarray of shape (n_units,)
+        That context, and the group.
+    share : ndarray of shape (n_units,)
+        Of the weight of its context.
+    extra : ndarray of shape (n_contexts, n_columns, n_columns)
+        Covariance that no group has a part in.
+    """
+
+    influence: Array
+    home: NDArray[np.intp]
+    group: NDArray[np.intp]
+    share: Array
+    extra: Array
+
+    def columns(self, at: NDArray[np.intp]) -> SharedGroups:
+        """Return some of the columns."""
+        return replace(self, influence=self.influence[:, at], extra=self.extra[:, at[:, None], at])
+
+    def shares(self, n_contexts: int) -> sparse.csr_array:
+        """Return the share of each group in each context."""
+        shape = (int(self.group.max()) + 1, n_contexts)
+        return sparse.csr_array((self.share, (self.group, self.home)), shape=shape)
+
+    @property
+    def factor(self) -> sparse.csr_array:
+        """A factor of the covariance."""
+        width, n_contexts = self.influence.shape[1], len(self.extra)
+        columns = self.home[:, None] * width + np.arange(width)
+        rows = np.broadcast_to(self.group[:, None], columns.shape)
+        shape = (int(self.group.max()) + 1, n_contexts * width)
+        factor = sparse.csr_array((self.influence.ravel(), (rows.ravel(), columns.ravel())), shape=shape)
+        if self.extra.any():
+            factor = sparse.csr_array(sparse.vstack([factor, _block_factor(self.extra)]))
+        if factor.shape[0] <= factor.shape[1] or factor.shape[1] > _DENSE:
+            return factor
+        return sparse.csr_array(_root((factor.T @ factor).toarray()))

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.inference.joint_roots import JointRoots
 from counterpoise.sets import ContextSet
 
 Array = NDArray[np.float64]
 
 _ROUNDS = 50
+
+_CACHED = 1 << 16
+"""Numbers whose temporaries stay in the cache."""
+
+
+def in_cache(draws: Array) -> Iterator[slice]:
+    """Yield pieces of draws, of shape (n_draws, n_contexts, n_competitors), that stay in the cache."""
+    step = max(1, _CACHED // max(draws[:1].size, 1))
+    yield from (slice(k, k + step) for k in range(0, len(draws), step))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,33 +99,58 @@ class WorstMix:
                 break
         return share
 
-    def excesses(self, centre: Array, errors: Array, scale: Array) -> Array:
+    def excesses(self, centre: Array, errors: Array, scale: Array, shifts: Array | None = None) -> Array:
         r"""Return the least multiples of ``scale`` whose subtraction keeps errors from raising the worst case.
 
-        The root in :math:`\kappa` of :math:`V(c + e - \kappa s) = V(c)` for every batch of errors; the function is
-        convex and decreasing, so that Newton's steps come from below after the first.
+        The root in :math:`\kappa` of :math:`V(c + e - \kappa s) = V(c) + t` for every batch of errors.
 
         Parameters
         ----------
         centre : ndarray of shape (n_contexts, n_competitors)
         errors : ndarray of shape (batch, n_contexts, n_competitors)
         scale : ndarray of shape (n_contexts, n_competitors) or (batch, n_contexts, n_competitors)
+        shifts : ndarray of shape (batch,), optional
+            By how much the worst case may rise; 0 by default.
         """
-        goal = self.value(centre[None])[0]
+        goals = self.value(centre[None])[0] + (np.zeros(len(errors)) if shifts is None else shifts)
         moves = self.known & (scale > 0)
         if not moves.any():
             return np.zeros(len(errors))
         if self.everything:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                multiples = np.where(moves, (centre + errors - goal) / scale, -np.inf).max(axis=(1, 2))
-            return np.where(np.isneginf(multiples), 0.0, multiples)
-        kappa, open_ = np.zeros(len(errors)), np.arange(len(errors))
+            return self._largest_multiples(np.where(moves, centre, -np.inf), errors, np.where(moves, scale, 1.0), goals)
         scale = np.broadcast_to(np.where(moves, scale, 0.0), errors.shape)
+        judged, joint = self.judged, JointRoots.of(self.mixes, self.judged)
+        if joint is None:
+            return self._nested_excesses(centre, errors, scale, goals)
+        own = np.where(self.known, centre, -np.inf)
+        some = slice(None) if judged.all() else judged
+        kappa, found = joint.solve(own[some], errors[:, some], scale[:, some], goals)
+        if not found.all():
+            kappa[~found] = self._nested_excesses(centre, errors[~found], scale[~found], goals[~found])
+        return kappa
+
+    def _largest_multiples(self, centre: Array, errors: Array, scale: Array, goals: Array) -> Array:
+        """Return the same where the worst case is the largest score; centres without an error are minus infinity."""
+        centre, scale = (np.broadcast_to(one, errors.shape) for one in (centre, scale))
+        multiples = np.empty(len(errors))
+        for some in in_cache(errors):
+            above = centre[some] + errors[some]
+            above -= goals[some, None, None]
+            above /= scale[some]
+            multiples[some] = above.max(axis=(1, 2))
+        return np.where(np.isneginf(multiples), 0.0, multiples)
+
+    def _nested_excesses(self, centre: Array, errors: Array, scale: Array, goals: Array) -> Array:
+        """Return the same by a worst mix for every multiple that is tried, which any set has.
+
+        The worst case is convex and decreasing in the multiple, so that Newton's steps come from below after the first.
+        """
+        kappa, open_ = np.zeros(len(errors)), np.arange(len(errors))
         for _ in range(_ROUNDS):
             value, scenario = self.solve(centre + errors[open_] - kappa[open_, None, None] * scale[open_])
             slope = np.einsum("bck,bck->b", scenario, scale[open_])
             with np.errstate(divide="ignore", invalid="ignore"):
-                step = np.where(slope > 0, (value - goal) / slope, 0.0)
+                step = np.where(slope > 0, (value - goals[open_]) / slope, 0.0)
             kappa[open_] += step
             open_ = open_[np.abs(step) > 1e-3 * (1.0 + np.abs(kappa[open_]))]
             if not open_.size:

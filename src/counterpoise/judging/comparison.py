@@ -31,10 +31,11 @@ from counterpoise.estimators.learners import (
 )
 from counterpoise.estimators.linear import RobustLinearModel, RobustLinearRegression, RobustLogisticRegression
 from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError
-from counterpoise.inference.choice import Choice, choose
+from counterpoise.inference.choice import Choice, choice_of
+from counterpoise.inference.compared import NOTHING, Compared
 from counterpoise.inference.excess import ExcessDifference, HeldOut
 from counterpoise.inference.headroom import Headroom, negligible
-from counterpoise.inference.intervals import NOTHING, interval_in
+from counterpoise.inference.intervals import NO_CHANGE, interval_in
 from counterpoise.inference.windows import expanding_windows, moments_of
 from counterpoise.judging.decomposition import Drift
 from counterpoise.judging.known_contexts import why_known
@@ -57,6 +58,10 @@ _NEARLY_PERFECT = {"R2": 0.99, "D2": 0.99, "AUC": 0.995}
 
 COMPETITORS = ("own", "pooled")
 """What excess risk is measured against in every context: its own model, and the plain one for all."""
+
+_OWN = "own model"
+_AGAINST = (_OWN, "erm")
+"""The same, by the names under which losses are kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -579,34 +584,26 @@ class _Posed:
         ``own`` and ``fitted`` are of each context's own model, on rows held out and on those it was fitted to;
         ``small`` is the excess risk that does not matter.
         """
-        losses = {name: outcome.losses for name, outcome in outcomes.items()}
-        labels, erm, pooled = held_out.contexts.labels, losses["erm"], COMPETITORS.index("pooled")
-        competitors, nothing = np.column_stack([own.losses, erm]), np.zeros((len(erm), 1))
-        unlimited = replace(held_out, mix=None, n_unseen=0)
-        risk = {name: unlimited.excess_bounds(one, nothing, [""]) for name, one in losses.items()}
-        candidates = {name: losses[name] for name in CANDIDATES if name in losses}
-        by_excess = self.last.get_params()["criterion"] == "excess"
-        against = {"own": own.losses, **candidates} if by_excess else {"risk": np.zeros(len(erm))}
-        choice = choose(held_out, candidates, against)
-        headroom = Headroom(held_out.excess_bounds(erm, own.losses[:, None], ["own"]), small)
-        excess = {
-            name: held_out.excess_bounds(one, competitors, COMPETITORS, pooled if name == "erm" else None)
-            for name, one in losses.items()
-        }
-        unchanged = ExcessDifference(*NOTHING, *NOTHING, held_out.confidence, ())
-        change = {
-            name: unchanged if name == "erm" else held_out.excess_difference(one, erm, competitors, pooled)
-            for name, one in losses.items()
-        }
-        summary = summary_of(held_out, losses, excess, risk, change)
-        cells = [cells_of(name, excess[name].by_context, risk[name].by_context) for name in losses]
-        brackets = brackets_of(held_out, own.losses, erm, fitted, float(np.nanmax([excess["erm"].estimate, small])))
+        labels, by_excess = held_out.contexts.labels, self.last.get_params()["criterion"] == "excess"
+        compared, candidates = _compared(held_out, outcomes, own.losses)
+        unlimited = replace(compared, held_out=replace(held_out, mix=None, n_unseen=0))
+        risk = {name: unlimited.bounds(name, [NOTHING], [""]) for name in outcomes}
+        against = [_OWN, *candidates] if by_excess else [NOTHING]
+        choice = choice_of(held_out, dict(zip(candidates, compared.excess(candidates, against), strict=True)))
+        headroom = Headroom(compared.bounds("erm", [_OWN], ["own"]), small)
+        excess = {name: compared.bounds(name, _AGAINST, COMPETITORS) for name in outcomes}
+        unchanged = ExcessDifference(*NO_CHANGE, *NO_CHANGE, held_out.confidence, ())
+        change = {name: unchanged if name == "erm" else compared.difference(name, "erm", _AGAINST) for name in outcomes}
+        summary = summary_of(compared, list(outcomes), excess, risk, change)
+        cells = [cells_of(name, excess[name].by_context, risk[name].by_context) for name in outcomes]
+        tolerated = float(np.nanmax([excess["erm"].estimate, small]))
+        brackets = brackets_of(held_out, own.losses, outcomes["erm"].losses, fitted, tolerated)
         measures = measures_of(task_of(self.last), outcomes["erm"].predicted)
         # From here on targets are in the unit in which they are read.
         y = np.exp(y) if self.field.judge.log_target else y
         changes = changes_of(held_out, y, outcomes, measures[0])
         best = best_baseline(summary)
-        other = held_out.excess_difference(losses["robust"], losses[best], competitors) if best else None
+        other = compared.difference("robust", best, _AGAINST) if best else None
         leading = headline(excess["erm"].by_context, changes, measures[0], validation, best)
         words = verdict(summary, brackets, best, other, small, held_out.confidence)
         known = None
@@ -640,6 +637,15 @@ class _Posed:
             model=self.model,
             remarks=" ".join(words),
         )
+
+
+def _compared(held_out: HeldOut, outcomes: Mapping[str, Outcome], own: Array) -> tuple[Compared, list[str]]:
+    """Compare what methods lose with what contexts' own models do, and name those of which one is kept."""
+    candidates = [name for name in CANDIDATES if name in outcomes]
+    pairs = [(name, other) for name in outcomes for other in (NOTHING, *_AGAINST)]
+    pairs += [(name, other) for name in candidates for other in candidates]
+    losses = {name: outcome.losses for name, outcome in outcomes.items()} | {_OWN: own}
+    return Compared.of(held_out, losses, pairs), candidates
 
 
 def _combined(shuffled: Comparison, forward: Comparison, drift: Drift | None) -> Comparison:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import Contexts, objects
 from counterpoise.estimators.learners import Split
+from counterpoise.inference.compared import Compared
 from counterpoise.inference.excess import ExcessBounds, ExcessDifference, HeldOut
 from counterpoise.inference.intervals import ENDS, Interval
 from counterpoise.judging.measures import ALL, Judged, Measure, measured
@@ -20,8 +21,8 @@ Array = NDArray[np.float64]
 
 
 def summary_of(
-    held_out: HeldOut,
-    rows: Mapping[str, Array],
+    compared: Compared,
+    methods: Sequence[str],
     excess: Mapping[str, ExcessBounds],
     risk: Mapping[str, ExcessBounds],
     change: Mapping[str, ExcessDifference],
@@ -32,8 +33,8 @@ def summary_of(
         "mix_excess_change": [one.mix for one in change.values()],
         "worst_excess": [one.worst for one in excess.values()],
         "worst_excess_change": [one.worst for one in change.values()],
-        "nominal_risk": [held_out.mean(losses, may_be_errors=True) for losses in rows.values()],
-        "nominal_risk_change": [held_out.mean(losses, rows["erm"], may_be_errors=True) for losses in rows.values()],
+        "nominal_risk": [compared.mean(name) for name in methods],
+        "nominal_risk_change": [compared.mean(name, "erm") for name in methods],
         "worst_risk": [one.worst for one in risk.values()],
     }
     columns = {
@@ -43,10 +44,10 @@ def summary_of(
     }
     return Table(
         {
-            "method": np.array(list(rows)),
+            "method": np.array(methods),
             **columns,
             "p_value": np.array([one.p_value for one in excess.values()]),
-            "worst_context": held_out.contexts.labels[[_largest(one.by_context) for one in excess.values()]],
+            "worst_context": compared.held_out.contexts.labels[[_largest(one.by_context) for one in excess.values()]],
         }
     )
 
@@ -77,7 +78,7 @@ def brackets_of(held_out: HeldOut, own: Array, erm: Array, fitted: Array, tolera
     largest excess of the plain model, or what is negligible.
     """
     with np.errstate(invalid="ignore"):
-        pairs = held_out.pairs(np.column_stack([own, erm, fitted, own - fitted, erm - fitted]))
+        pairs = held_out.pairs_between([own, erm, fitted], [(0, None), (1, None), (2, None), (0, 2), (1, 2)])
     best = np.argmin(np.where(np.isnan(pairs.mean[:, :2]), np.inf, pairs.mean[:, :2]), axis=1)
     at = np.arange(len(best))
     width, error = pairs.mean[at, 3 + best], pairs.error[at, 3 + best]
@@ -160,16 +161,15 @@ def changes_between(held_out: HeldOut, losses: Mapping[str, Array], before: Tabl
     before : Table
         The measure of the plain model over all rows and in each context, and how many ``n`` rows these are.
     """
-    lost, value, n_rows = losses["erm"], before[measure.name], before["n"]
-    contexts = held_out.contexts
+    value, n_rows, contexts = before[measure.name], before["n"], held_out.contexts
     single = HeldOut(contexts, held_out.groups, held_out.weight, confidence=held_out.confidence)
+    others = [name for name in losses if name != "erm"]
+    compared = Compared.of(single, losses, [(name, "erm") for name in others])
     rows: list[dict[str, Any]] = []
-    for name, own in losses.items():
-        if name == "erm":
-            continue
-        together = single.means(own, lost)
+    for name in others:
+        together = single.means_of(compared.pairs((name, "erm")))
         found = [
-            single.mean(own, lost, may_be_errors=True),
+            compared.mean(name, "erm"),
             *(Interval(row["mean"], row["low"], row["high"]) for row in together.rows()),
         ]
         for k, one in enumerate(found):

@@ -13,7 +13,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 
@@ -22,6 +22,7 @@ from counterpoise.core.robustness import METHODS
 from counterpoise.estimators.learners import (
     RowLoss,
     Split,
+    by_context,
     fit_routed,
     innermost,
     row_losses,
@@ -29,7 +30,7 @@ from counterpoise.estimators.learners import (
     specialist_losses,
     step_name,
 )
-from counterpoise.estimators.same_rows import SameRows
+from counterpoise.estimators.same_rows import SameRows, SideBySide
 from counterpoise.inference.excess import HeldOut
 from counterpoise.judging.measures import Predicted, task_of
 from counterpoise.judging.shared_tables import arrived, departing
@@ -112,8 +113,8 @@ class Outcome:
             return cls(total / times, Predicted.joined([(held, one) for held, _, one in parts], n_rows))
 
     def rows(self, at: NDArray[Any]) -> Outcome:
-        """Return that of some rows."""
-        return Outcome(self.losses[at], self.predicted.rows(at))
+        """Return that of some rows, each at most once and in their order."""
+        return self if len(at) == len(self.losses) else Outcome(self.losses[at], self.predicted.rows(at))
 
     def filled(self, other: Outcome) -> Outcome:
         """Return this outcome with that of another method in rows without a model."""
@@ -207,9 +208,40 @@ class Field:
 
     def fitted(self) -> Array:
         """Return the loss of every row under the model of its context, which was fitted to it."""
-        judge = {"loss": self.judge.loss, "floor": self.judge.floor, "n_jobs": self.judge.n_jobs}
-        codes, weight = self.held_out.contexts.codes, self.held_out.weight
-        return specialist_losses(variant(self.base, "erm", [0]), self.X, self.y, weight, codes, None, **judge)
+        judge: dict[str, Any] = {"loss": self.judge.loss, "floor": self.judge.floor}
+        contexts, weight = self.held_out.contexts, self.held_out.weight
+        losses, rest = np.full(len(self.y), np.nan), np.arange(len(self.y))
+        if SameRows.serves(self._alone) and (X := self._each_prepared()) is not None:
+            same = SameRows.of(self._alone, X=X, y=self.y, contexts=contexts.codes, sample_weight=weight)
+            models = same.alone(self._alone)
+            place = models.places(range(len(contexts.labels)))[contexts.codes]
+            rows, rest = np.flatnonzero(place >= 0), np.flatnonzero(place < 0)
+            if len(rows):
+                losses[rows] = row_losses(*models.together(_safe_indexing(X, rows), place[rows]), self.y[rows], **judge)
+        if len(rest):
+            own = (_safe_indexing(self.X, rest), self.y[rest], weight[rest], contexts.codes[rest], None)
+            losses[rest] = specialist_losses(variant(self.base, "erm", [0]), *own, **judge, n_jobs=self.judge.n_jobs)
+        return losses
+
+    def _each_prepared(self) -> Any | None:
+        """Return features as preprocessings make them that are fitted to each context alone.
+
+        None where these do not make one table, as by categories that only some contexts have.
+        """
+        if not self._prepares:
+            return self.X
+        prepared = None
+        try:
+            for own in by_context(self.held_out.contexts.codes, len(self.held_out.contexts.labels)):
+                found = self._prepared(own)[0]
+                prepared = np.empty((len(self.y), found.shape[1])) if prepared is None else prepared
+                if not isinstance(found, np.ndarray) or found.shape[1] != prepared.shape[1]:
+                    return None
+                prepared[own] = found
+        except ValueError:
+            # A context may be too small, as where it is fitted alone.
+            return None
+        return prepared
 
     def tried(
         self,
@@ -265,7 +297,7 @@ class Field:
         if contexts.overlap:
             # Every membership, where a row was one above.
             before = self._prepared(seen, entries)[1]
-        own = {} if same is None or contexts.overlap else same.alone(self._alone)
+        own = None if same is None or contexts.overlap else same.alone(self._alone)
         return _Tried(methods, feature, *self._specialists(entries, before, held, after, own))
 
     def _fits(
@@ -286,23 +318,41 @@ class Field:
         return None, ((name, fitted(name)) for name in models)
 
     def _specialists(
-        self, entries: Indices, before: Any, held: Indices, after: Any, known: Mapping[Any, Any]
+        self, entries: Indices, before: Any, held: Indices, after: Any, known: SideBySide | None
     ) -> tuple[list[_Part], list[Indices]]:
         """Judge models of every context's own, and return which rows have none; some may be known already."""
         contexts, weight, y = self.held_out.contexts, self.held_out.weight, self.y
-        codes, own, lacking = contexts.codes, [], []
-        for c in np.unique(codes[held]):
-            judged = np.flatnonzero(codes[held] == c)
-            seen = np.flatnonzero(codes[entries] == c)
-            fitted = known.get(plain(contexts.labels[c]))
-            if fitted is None:
+        n_contexts, own, lacking = len(contexts.labels), list[_Part](), list[Indices]()
+        place = np.full(n_contexts, -1) if known is None else known.places(contexts.labels)
+        codes = contexts.codes[held]
+        together = place[codes] >= 0
+        if is_classifier(self._alone) and known is not None and together.any():
+            # What a class costs that no model knows depends on how many rows are judged.
+            together &= ~np.isin(codes, codes[~np.isin(y[held], known.taught.classes_)])
+        # The way back from logarithms depends on the rows of each model.
+        rows = np.flatnonzero(together & (not self.judge.log_target))
+        if known is not None and len(rows):
+            model, features = known.together(_safe_indexing(after, rows), place[codes[rows]])
+            own.append((held[rows], *self.judge.of(model, features, y[held[rows]], (None, None))))
+            codes = np.where(together, -1, codes)
+        rest = np.flatnonzero(codes >= 0)
+        if not len(rest):
+            return own, lacking
+        fitted_to = by_context(contexts.codes[entries], n_contexts)
+        for c, among in enumerate(by_context(codes[rest], n_contexts)):
+            if not len(among):
+                continue
+            judged, seen = rest[among], fitted_to[c]
+            if known is not None and place[c] >= 0:
+                fitted = known.one(place[c])
+            else:
                 fitted = specialist(self._alone, before, y[entries], weight[entries], seen)
             if fitted is None:
                 lacking.append(held[judged])
             else:
-                fitted_to = (_safe_indexing(before, seen), y[entries[seen]]) if self.judge.log_target else (None, None)
+                of = (_safe_indexing(before, seen), y[entries[seen]]) if self.judge.log_target else (None, None)
                 target = y[held[judged]]
-                own.append((held[judged], *self.judge.of(fitted, _safe_indexing(after, judged), target, fitted_to)))
+                own.append((held[judged], *self.judge.of(fitted, _safe_indexing(after, judged), target, of)))
         return own, lacking
 
 
