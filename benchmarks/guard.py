@@ -1,6 +1,6 @@
 """Does the guard keep the better model, and does headroom claim no more than there is?
 
-Usage: python benchmarks/guard.py [--runs 20] [--jobs 2] [--studies choice,headroom] [--toy]
+Usage: python benchmarks/guard.py [--runs 20] [--jobs 2] [--studies choice,headroom,alike] [--toy]
 
 Problems are made, so that the risk of every model in every context is known without sampling error to speak of. In the
 first kind all contexts follow one rule; in the second each departs from it a little, so that plain and robust models
@@ -14,6 +14,11 @@ hindsight, harm what it has above the plain model.
 *headroom*: how often something to gain is claimed where there is nothing (5% at most), and where there is something.
 Groups are days that share a shift of the target, and count as one.
 
+*alike*: contexts that follow one rule, so that nothing can be gained and all true risks tie: how often
+``ContextRobust`` keeps another model than the plain learner, how often that is worse, and by how much on average. Rows
+are independent, or come in days as above, each of one context or of all; the guard is told of days or not, and they are
+dealt to folds row by row or held out whole.
+
 Prints tables in markdown.
 """
 
@@ -25,12 +30,16 @@ import time
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from scipy.special import ndtri
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -221,12 +230,106 @@ def headroom_table(settings: Iterable[Setting], claims: Sequence[Sequence[tuple[
     return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class Alike:
+    """A table of contexts that follow one rule.
+
+    Attributes
+    ----------
+    n_contexts, n_rows : int
+    days : int
+        Where positive, rows come in so many days that share a shift of the target.
+    within : bool
+        Whether each day belongs to one context.
+    told : bool
+        Whether days are passed as groups.
+    whole : bool
+        Whether a day is held out as a whole.
+    loss : {"log_loss", "zero_one"}
+        Errors of classes have many ties among rows too.
+    """
+
+    n_contexts: int
+    n_rows: int
+    days: int = 0
+    within: bool = False
+    told: bool = False
+    whole: bool = False
+    loss: Literal["log_loss", "zero_one"] = "log_loss"
+
+    def kept(self, seed: int, confidence: float, n_points: int) -> tuple[bool, float]:
+        """Return whether the robust model was kept, and the true risk of what was, above the plain learner's."""
+        warnings.simplefilter("ignore")
+        rng = np.random.default_rng([seed, self.n_contexts, self.n_rows, self.days])
+        X, codes = rng.standard_normal((self.n_rows, 5)), np.arange(self.n_rows) % self.n_contexts
+        # Of unequal sizes: the last context has a tenth of the rows of the others.
+        smaller = (codes < self.n_contexts - 1) | (rng.random(self.n_rows) < 0.1)
+        X, codes = X[smaller], codes[smaller]
+        logits, day = X[:, 0], None
+        if self.days:
+            day = rng.integers(self.days, size=len(codes))
+            if self.within:
+                # As many days in each context; their numbers differ.
+                day = day // self.n_contexts * self.n_contexts + codes
+            logits = logits + rng.standard_normal(self.days + self.n_contexts)[day]
+        y = (rng.random(len(codes)) < 1.0 / (1.0 + np.exp(-logits))).astype(int)
+        cv = list(GroupKFold(3).split(X, y, day)) if self.whole else 3
+        learner = LogisticRegression()
+        model = cpo.ContextRobust(learner, confidence=confidence, loss=self.loss, cv=cv)
+        model.fit(X, y, contexts=codes, groups=day if self.told else None)
+        if model.chosen_ == "erm":
+            return False, 0.0
+        risks = [self.true_risk(one, n_points) for one in (model.estimator_, clone(learner).fit(X, y))]
+        return True, risks[0] - risks[1]
+
+    def true_risk(self, model: Any, n_points: int) -> float:
+        """Return the risk of a model, which is the same in every context; on days that are new where there are any."""
+        X = np.random.default_rng(7).standard_normal((n_points, 5))
+        shifts = ndtri((np.arange(50) + 0.5) / 50) if self.days else np.zeros(1)
+        p = np.mean(1.0 / (1.0 + np.exp(-X[:, :1] - shifts)), axis=1)
+        q = model.predict_proba(X)[:, 1]
+        if self.loss == "zero_one":
+            return float(np.mean(np.where(q > 0.5, 1.0 - p, p)))
+        return float(-np.mean(p * np.log(q) + (1.0 - p) * np.log1p(-q)))
+
+
+ALIKE = (
+    *(Alike(c, n, loss=loss) for loss in ("log_loss", "zero_one") for c, n in ((3, 300), (3, 3000), (10, 3000))),
+    *(
+        Alike(c, n, days, within, told, whole)
+        for c, n, days in ((3, 300, 30), (3, 3000, 60), (3, 3000, 9))
+        for within in (False, True)
+        for told, whole in ((False, False), (True, False), (True, True))
+    ),
+)
+
+
+def alike_table(settings: Iterable[Alike], found: Sequence[Sequence[tuple[bool, float]]]) -> str:
+    """Return how often a model other than the plain one was kept where none is better, and what that cost."""
+    lines = [
+        "| contexts | rows | loss | days | the guard is told | held out whole | robust kept | of these worse | "
+        "harm, mean of all | where kept |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for one, tables in zip(settings, found, strict=True):
+        kept, harm = (np.array(part, dtype=np.float64) for part in zip(*tables, strict=True))
+        days = f"{one.days} {'within contexts' if one.within else 'across contexts'}" if one.days else "-"
+        told = [("yes" if flag else "no") if one.days else "-" for flag in (one.told, one.whole)]
+        worse = f"{np.mean(harm[kept > 0] > 0):.2f}" if kept.any() else "-"
+        harms = f"{harm.mean():.5f} | {harm[kept > 0].mean():.4f}" if kept.any() else "0 | -"
+        lines.append(
+            f"| {one.n_contexts} | {one.n_rows} | {one.loss} | {days} | {told[0]} | {told[1]} | {kept.mean():.3f} | "
+            f"{worse} | {harms} |"
+        )
+    return "\n".join(lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the studies that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=20, help="tables of each problem; of headroom twenty times as many")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--studies", default="choice,headroom")
+    parser.add_argument("--studies", default="choice,headroom,alike")
     parser.add_argument("--toy", action="store_true", help="a run that only shows that it runs")
     asked = parser.parse_args(arguments)
     parallel = Parallel(n_jobs=asked.jobs)
@@ -246,7 +349,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         runs = 2 if asked.toy else 20 * asked.runs
         drawn = parallel(delayed(one.claims)(seed) for one in settings for seed in range(runs))
         claims = [drawn[k * runs : (k + 1) * runs] for k in range(len(settings))]
-        print(f"{runs} tables of each setting; level 95%\n\n{headroom_table(settings, claims)}")
+        print(f"{runs} tables of each setting; level 95%\n\n{headroom_table(settings, claims)}\n")
+    if "alike" in studies:
+        same = ALIKE[:: len(ALIKE) - 1] if asked.toy else ALIKE
+        runs = 2 if asked.toy else 10 * asked.runs
+        for words, confidence in (("default set", 0.99), ("every mix", 1.0)):
+            fits = parallel(
+                delayed(one.kept)(seed, confidence, 500 if asked.toy else 5000) for one in same for seed in range(runs)
+            )
+            tables = [fits[k * runs : (k + 1) * runs] for k in range(len(same))]
+            print(f"{words}, {runs} tables of each setting\n\n{alike_table(same, tables)}\n")
 
 
 if __name__ == "__main__":

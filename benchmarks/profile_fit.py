@@ -49,8 +49,8 @@ def _of_slopes(arguments: Any, result: Any) -> float:
     return len(arguments[1]) * arguments[0].coefficients.n_features
 
 
-def _read(arguments: Any, result: Any) -> float:
-    return float(arguments[0].sizes.sum()) * arguments[0].coefficients.n_features
+def _looked(arguments: Any, result: Any) -> float:
+    return 0.0 if result is None else float(len(result.predictions)) * arguments[0].coefficients.n_features
 
 
 def _copied(arguments: Any, result: Any) -> float:
@@ -81,7 +81,7 @@ class Entry:
 
 
 TABLE = (
-    Entry(READS[4], "counterpoise.rows.layouts", "Grouped.look", _read),
+    Entry(READS[4], "counterpoise.rows.layouts", "Layout.look", _looked),
     Entry(READS[0], "counterpoise.rows.layouts", "Layout.product", _predicted),
     Entry(READS[1], "counterpoise.rows.layouts", "Layout.gather", _of_slopes),
     Entry(READS[2], "counterpoise.rows.layouts", "Layout.gram", _of_slopes),

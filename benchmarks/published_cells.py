@@ -218,7 +218,7 @@ def fitted(family: Family, setting: str, value: Any, X: Array, y: Rows, groups: 
 def _fit_plain(family: Family, value: Any, X: Array, y: Rows, weight: Array | None = None) -> Any:
     model = family.plain(value)
     # A forest draws other rows where it is given weights, equal ones too, than where it is given none.
-    kwargs: dict[str, Any] = {"sample_weight": np.ones(len(y)) if weight is None else weight}
+    kwargs: dict[str, Any] = {} if weight is None else {"sample_weight": weight}
     if isinstance(model, cpo.RobustLogisticRegression):
         kwargs["contexts"] = np.zeros(len(y), dtype=int)
     return model.fit(X, y, **kwargs)

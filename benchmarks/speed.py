@@ -104,7 +104,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--shapes", nargs="+", choices=names, default=names, help="of the family")
     parser.add_argument("--threads", nargs="+", type=int, help="a process for each number; as it is when not given")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: on a busy machine, one thread")
+    clocks = "cpu: on a busy machine, one thread; user: without what the kernel takes for new memory"
+    parser.add_argument("--clock", choices=("wall", "cpu", "user"), default="wall", help=clocks)
     parser.add_argument("--out", type=Path, default=Path("bench"))
     parser.add_argument("--peers", default=sys.executable, help="the interpreter that has dro and fairlearn")
     parser.add_argument("--toy", action="store_true", help="so small that ratios mean nothing")

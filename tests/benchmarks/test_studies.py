@@ -79,7 +79,15 @@ def test_guard_prints_its_tables(study, capsys, monkeypatch):
     out = capsys.readouterr().out
     for words in ("| one rule | default set |", "| another rule | every mix |", "| 3 | 300 | 0 | - | linear |"):
         assert words in out
+    assert "| 3 | 3000 | log_loss | 9 within contexts | yes | yes |" in out
     assert "nan" not in out
+
+
+def test_where_contexts_are_alike_the_plain_learner_is_kept_whether_or_not_rows_depend(study):
+    guard = study("guard")
+    for one in (guard.Alike(3, 300), guard.Alike(3, 300, 30, within=True, told=True, whole=True)):
+        kept = [one.kept(seed, 1.0, 500)[0] for seed in range(10)]
+        assert sum(kept) <= 1, one
 
 
 def test_the_cost_of_any_learner_is_printed_beside_its_gain(study, capsys, monkeypatch):
@@ -100,6 +108,7 @@ def test_rows_that_a_learner_is_fitted_to_are_counted(study):
     cost = any_learner.cost_of(any_learner.LEARNERS["logistic"], X, y, codes, 1, radius=0.0, reference="pooled", cv=3)
     # Two thirds of the rows in each of three folds, and all of them at last.
     assert cost.rows == pytest.approx(3.0)
+    assert cost.fits == 4
     assert cost.ratio > 0.0
 
 
