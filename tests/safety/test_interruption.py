@@ -64,6 +64,23 @@ def listing_of(path):
     return [f"{path.name}/{name}" for name in FILES] if path.is_dir() else []
 
 
+AFTERWARDS = """
+import os, signal
+from typer.core import TyperGroup
+
+invoke = TyperGroup.invoke
+TyperGroup.invoke = lambda *given: (invoke(*given), os.kill(os.getpid(), signal.SIGINT))[0]
+"""
+
+
+def test_a_command_that_is_done_is_not_interrupted(pressed, tmp_path):
+    arguments, written = commands(table(tmp_path), tmp_path)["explore"]
+    code, _, said = pressed(arguments, None, AFTERWARDS)
+    assert code == 0, said
+    assert said.startswith("The page is in")
+    assert is_whole(written)
+
+
 def test_compare_writes_nothing_and_says_one_line(pressed, tmp_path):
     arguments, _ = commands(table(tmp_path), tmp_path)["compare"]
     _, seconds, _ = pressed(arguments)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 import typer
 
 from counterpoise import __version__
-from counterpoise.cli._stopping import told
+from counterpoise.cli._stopping import told, too_late
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 
 P = ParamSpec("P")
@@ -66,6 +66,8 @@ def spoken(when_interrupted: str) -> Callable[[Callable[P, None]], Callable[P, N
         def run(*args: P.args, **kwargs: P.kwargs) -> None:
             try:
                 command(*args, **kwargs)
+                # What it has told stands: from here on typer would end it with the code of an interruption and no word.
+                too_late()
             except CounterpoiseError as error:
                 typer.secho(tame(f"Error: {error}"), fg="red", err=True)
                 # What was asked for cannot be: usage. What was asked for did not work: failure.

@@ -44,7 +44,7 @@ def terminable() -> Iterator[None]:
 
 
 def too_late() -> None:
-    """Let what would stop the command do nothing from here on: its result is about to be in place."""
+    """Let what would stop the command do nothing from here on: its result is in place, or about to be."""
     if threading.current_thread() is threading.main_thread() and _stop in map(signal.getsignal, _ENDING):
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
