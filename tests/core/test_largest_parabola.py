@@ -66,3 +66,14 @@ def test_twins_give_up_rather_than_answer_wrongly():
     expected = minimise_largest(one, np.full(2, 0.5), 1e-10)
     if found is not None:
         assert objective.value(twice.at(found[0])) == pytest.approx(one.value(oracle.at(expected[0])), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_more_contexts_than_equations_exchange_places(seed):
+    # Contexts outnumber parameters, so that another one is largest while as many are active as can be balanced.
+    objective = parabolas(seed, 60, 2)
+    theta, p = minimise_largest(objective, np.full(60, 1.0 / 60.0), 1e-10)
+    assert np.count_nonzero(p) <= 3
+    assert objective.value(objective.oracle.at(theta)) == pytest.approx(
+        InteriorPoint(tol=1e-10).solve(objective).value, abs=1e-7
+    )

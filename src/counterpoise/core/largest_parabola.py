@@ -45,6 +45,8 @@ def minimise_largest(parabolas: RobustObjective, p: Array, accuracy: float) -> t
         # The minimum under p is the most that the optimum can be below.
         if scores.max() - p @ scores + 0.5 * float(gradient @ solve(gradient)) <= accuracy:
             return point.theta, p
+        while len(active) > len(gradient) + 1:
+            p, active = _exchanged(scores, jacobian, p, active)
         found = _balanced(scores, jacobian, solve(jacobian[active].T), active)
         while found is not None and found[0].min() < 0.0 and len(active) > 1:
             active = np.delete(active, found[0].argmin())
@@ -59,6 +61,27 @@ def minimise_largest(parabolas: RobustObjective, p: Array, accuracy: float) -> t
         if largest not in active:
             active = np.append(active, largest)
     return None
+
+
+def _exchanged(scores: Array, jacobian: Array, p: Array, active: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:
+    """Let go of one of more active contexts than there are equations, as in a step of the simplex method.
+
+    Weights then move in a direction that changes neither their sum nor the gradient, and raises the mean score, until
+    the first of them vanishes.
+    """
+    gradients = jacobian[active].T
+    equations = np.vstack([gradients / max(np.abs(gradients).max(), np.finfo(float).tiny), np.ones(len(active))])
+    direction = np.linalg.svd(equations)[2][-1]
+    if direction @ (scores[active] - scores[active].max()) < 0.0:
+        direction = -direction
+    # It sums to zero, so that some weights fall.
+    lengths = np.full(len(active), np.inf)
+    np.divide(p[active], -direction, out=lengths, where=direction < 0.0)
+    out = int(lengths.argmin())
+    p = p.copy()
+    p[active] = np.maximum(p[active] + lengths[out] * direction, 0.0)
+    p[active[out]] = 0.0
+    return p, np.delete(active, out)
 
 
 def _balanced(
