@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import gc
+import signal
 from functools import cache, partial
 
 import pytest
@@ -20,6 +21,11 @@ typer.main.get_command = typer.testing._get_command = cache(typer.main.get_comma
 # All that is imported and collected stays until the end: a million objects in which no garbage need be looked for.
 gc.disable()
 
+
+_LISTENING = {
+    number: signal.getsignal(number)
+    for number in (getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+}
 
 COSTLY_FIXTURES = ("test_reproduce.py", "test_distributed.py")
 """Files whose tests look at one result that takes many seconds."""
@@ -44,6 +50,13 @@ def pytest_collection_finish():
     # What tests leave behind grows with every one of them; look through it less often than every 700 objects.
     gc.set_threshold(10_000, 20, 20)
     gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def same_signals():
+    """Listen to signals as at the start: a command that has ended lets nothing stop its process, nor any begun by it."""
+    for number, handler in _LISTENING.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
