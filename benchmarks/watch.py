@@ -374,7 +374,7 @@ def _relative_sd(losses: Losses) -> float:
 
 def at_equal_rates(options: argparse.Namespace) -> None:
     """Print the delays of rules in use with thresholds that 5% of years without change pass."""
-    rows, p_hat, n_streams = rows_a_day(5), shares(5), 40 if options.toy else 1000
+    rows, p_hat, n_streams = rows_a_day(5), shares(5), 20 if options.toy else 1000
     print(
         "\n| rule | set | calibrated | false alarms a year: at the centre, on the worst rim |"
         + "".join(f" {name}, day {start} |" for name in MIXES for start in CHANGE_DAYS)

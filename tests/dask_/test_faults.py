@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::counterpoise.exceptions.SmallCo
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-@pytest.mark.parametrize(("name", "fatal"), [("logistic", 5), ("pinball", 3), ("newsvendor", 10)])
+@pytest.mark.parametrize(("name", "fatal"), [("logistic", 5), ("newsvendor", 10)])
 def test_a_worker_that_is_killed_takes_nothing_with_it(name, fatal, monkeypatch):
     real, passes = ClusterBlocks._submitted, []
     # With given references the fit is short, and the rows of orders soon have states.

@@ -14,7 +14,7 @@ SLOW = {
     "boosting": 10,
     "ContextRobust": 15,
     "confidence_path": 10,
-    "pages and figures": 12,
+    "pages and figures": 5,
 }
 
 

@@ -25,7 +25,7 @@ from counterpoise.tables.reading import DataFile, memory, read_table
 
 SALES = "date,weather,units,unit_cost\n2024-01-01,sun,3,1.5\n2024-01-02,rain,4,2\n2024-01-03,sun,5,0.25\n"
 ROLES = {"units": "--demand", "weather": "--context", "unit_cost": "--cost"}
-one_file = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+one_file = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture

@@ -165,7 +165,7 @@ def tables(draw):
 
 # Not made smaller: that would take minutes, and the tables are small.
 TRIED = settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],

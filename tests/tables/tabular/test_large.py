@@ -201,17 +201,16 @@ def many_contexts(n=1200):
     }
 
 
-@pytest.mark.parametrize("end", ["parquet", "csv"])
 @pytest.mark.parametrize(
-    "asked",
+    ("end", "asked"),
     [
-        {"context": ("kind",), "pool_below": 30, "drop": ["number"]},
-        {"context": ("kind",), "pool_below": 30, "group": "family", "drop": ["number"]},
-        {"context": ("number",), "pool_below": 200, "drop": ["kind"]},
-        {"context": ("kind", "half"), "pool_below": 25, "drop": ["number"]},
-        {"context": ("half", "number"), "pool_below": 40, "group": "family", "drop": ["kind"]},
-        {"context": ("kind",), "pool_below": 2, "drop": ["number"]},
-        {"context": ("kind",), "drop": ["number"]},
+        ("csv", {"context": ("kind",), "pool_below": 30, "drop": ["number"]}),
+        ("parquet", {"context": ("kind",), "pool_below": 30, "group": "family", "drop": ["number"]}),
+        ("csv", {"context": ("number",), "pool_below": 200, "drop": ["kind"]}),
+        ("parquet", {"context": ("kind", "half"), "pool_below": 25, "drop": ["number"]}),
+        ("csv", {"context": ("half", "number"), "pool_below": 40, "group": "family", "drop": ["kind"]}),
+        ("parquet", {"context": ("kind",), "pool_below": 2, "drop": ["number"]}),
+        ("csv", {"context": ("kind",), "drop": ["number"]}),
     ],
     ids=["rows", "groups", "numbers", "crossed", "crossed groups", "nothing rare", "no pooling"],
 )
