@@ -54,7 +54,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def same_signals():
-    """Listen to signals as at the start: a command that has ended lets nothing stop its process, nor any begun by it."""
+    """Listen to signals as at the start: once a command has ended, nothing stops its process, nor those it begins."""
     for number, handler in _LISTENING.items():
         signal.signal(number, handler)
 
