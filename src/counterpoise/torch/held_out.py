@@ -200,24 +200,42 @@ class HeldOutWeights(ContextLoss):
         mean = float(self.held_out_risks[seen] @ self.held_out_counts[seen] / self.held_out_counts.sum())
         if not (math.isfinite(mean) and np.isfinite(scores).all()):
             return
-        # Forgets a round that went wrong: where the mix comes to rest depends on it.
-        self.unit.copy_(torch.clamp(_FADING * self.unit, min=abs(mean)))
+        self.unit.copy_(torch.as_tensor(largest_of_late(self.unit.cpu().numpy(), mean)))
         self.mix.copy_(torch.as_tensor(self._moved(self.mix.cpu().numpy(), scores)))
 
     def _moved(self, p: Array, scores: Array) -> Array:
         if not self.mixes.is_simplex:
             return p + min(self.step_size, 1.0) * (self.mixes.worst_case(scores).distribution - p)
-        rates = (scores - scores.max()) / max(float(self.unit), 1e-300)
-        step = min(self.step_size, self.sharpness)
-        logs = (1.0 - step / self.sharpness) * np.log(p) + step * np.maximum(rates, -100.0)
-        # A weight that has shrunk to nothing must be able to return.
-        grown = np.maximum(np.exp(logs - logs.max()), 1e-6)
-        return np.asarray(grown / grown.sum())
+        return tempered_step(p, scores, float(self.unit), self.step_size, self.sharpness)
 
     def _scores(self) -> Array | None:
         """Return the held-out excess; None before the first update."""
         counts = self.held_out_counts.cpu().numpy()
         return scores_of(self.held_out_excess.cpu().numpy(), counts, self.unseen_risks) if counts.any() else None
+
+
+def largest_of_late(unit: Array, mean: float) -> Array:
+    """Return the unit of excess risks after a round with this mean risk."""
+    # Forgets a round that went wrong: where the mix comes to rest depends on it.
+    return np.maximum(_FADING * unit, abs(mean))
+
+
+def tempered_step(p: Array, scores: Array, unit: float, step_size: float, sharpness: float) -> Array:
+    r"""Return the mix after one step towards :math:`p_c \propto \exp(s\,x_c / u)`, where it comes to rest.
+
+    Parameters
+    ----------
+    p, scores : ndarray of shape (n_contexts,)
+        The mix, and the excess :math:`x`.
+    unit, step_size, sharpness : float
+        :math:`u`, :math:`\eta` and :math:`s`.
+    """
+    rates = (scores - scores.max()) / max(unit, 1e-300)
+    step = min(step_size, sharpness)
+    # A weight that has shrunk to nothing, or that a bound keeps at 0, must be able to return.
+    logs = (1.0 - step / sharpness) * np.log(np.maximum(p, 1e-300)) + step * np.maximum(rates, -100.0)
+    grown = np.maximum(np.exp(logs - logs.max()), 1e-6)
+    return np.asarray(grown / grown.sum())
 
 
 def scores_of(excess: Array, counts: Array, unseen_risks: Sequence[float]) -> Array:

@@ -373,6 +373,20 @@ def are_several() -> bool:
     return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
+def rank_and_world() -> tuple[int, int]:
+    """Return the number of this process, and of how many that train one model."""
+    return (distributed.get_rank(), distributed.get_world_size()) if are_several() else (0, 1)
+
+
+def summed(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the sum of arrays over all processes that train one model, the same on each."""
+    if not are_several():
+        return values
+    reduced = torch.as_tensor(values, device="cuda" if distributed.get_backend() == "nccl" else "cpu")
+    distributed.all_reduce(reduced)
+    return reduced.cpu().numpy()
+
+
 def plausible_mixes(
     counts: np.ndarray[Any, Any],
     confidence: float,
