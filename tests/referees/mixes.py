@@ -43,6 +43,14 @@ def largest_expected_score(mixes, scores, n_contexts):
     return None
 
 
+def largest_with_entropy(mixes, scores):
+    """Return the distribution that maximises the expected score plus its entropy."""
+    p = cp.Variable(len(scores))
+    value = scores @ p + cp.sum(cp.entr(p))
+    cp.Problem(cp.Maximize(value), [cp.sum(p) == 1.0, p >= 0.0, *conditions(mixes, p)]).solve(solver=cp.CLARABEL)
+    return p.value
+
+
 def largest_log_likelihood(mixes, shares):
     """Return the distribution that maximises ``shares @ log(p)``, or None where the solver gives up."""
     p, counted = cp.Variable(len(shares)), np.flatnonzero(shares)

@@ -12,8 +12,11 @@ from counterpoise.torch.head import RobustHead
 from counterpoise.torch.head_references import References, head_references
 from counterpoise.torch.held_out import HeldOutWeights
 from counterpoise.torch.losses import ContextLoss, RobustLoss
+from counterpoise.torch.mixture import MixtureController, read_mix
 from counterpoise.torch.references import reference_risks
 from counterpoise.torch.sampling import ContextBatchSampler
+from counterpoise.torch.streams import MixtureStream
+from counterpoise.torch.text import extrapolated_losses, next_token_loss, proxy_losses, source_losses
 from counterpoise.torch.training import History, fit
 
 __all__ = [
@@ -25,14 +28,21 @@ __all__ = [
     "HeldOutWeights",
     "History",
     "InverseFrequencyLoss",
+    "MixtureController",
+    "MixtureStream",
     "References",
     "RobustHead",
     "RobustLoss",
     "context_risks",
+    "extrapolated_losses",
     "features",
     "fit",
     "head_references",
+    "next_token_loss",
     "per_sample",
+    "proxy_losses",
+    "read_mix",
     "reference_risks",
+    "source_losses",
     "zero_one",
 ]

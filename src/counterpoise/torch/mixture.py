@@ -1,0 +1,396 @@
+"""In what shares to train on several sources of text: shares that follow held-out losses."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from counterpoise.contexts import shown
+from counterpoise.core.robustness import Mixes
+from counterpoise.exceptions import EmptySetError, InvalidInputError
+from counterpoise.files import check_output, whole
+from counterpoise.sets import RadiusMethod, ShareBounds
+from counterpoise.sets._base import checked_distribution
+from counterpoise.table import Table
+from counterpoise.torch.held_out import largest_of_late, scores_of, tempered_step
+from counterpoise.torch.losses import plausible_mixes, positive_number, summed
+
+Array = NDArray[np.float64]
+
+_STATE = ("references", "mix", "mix_sums", "unit", "losses", "held_out_tokens")
+"""Arrays that a checkpoint holds."""
+
+_PARTS = 8
+"""Parts of a step within a curved set: pulled back only at its end, where shares come to rest would depend on it."""
+
+
+class MixtureController:
+    r"""The shares in which a language model is trained on its sources, moved by the sources' held-out losses.
+
+    Contexts are sources of text, and counts are tokens. Every so many steps the model is judged on held-out text of
+    each source, and one call moves the shares::
+
+        controller = MixtureController({"web": 9e9, "code": 2e9, "papers": 3e8}, budget=8e9, reference_losses=own)
+        controller.update({"web": 3.21, "code": 1.92, "papers": 2.80})
+        controller.shares  # of the tokens to come
+        controller.export("mix.json")  # the mean over the run, to train a larger model with
+
+    A source counts by its excess: its loss above what can be reached in it, ``reference_losses``. Shares take small
+    steps, and come to rest at
+
+    .. math:: \arg\max_p \; \sum_c p_c \, s\,(L_c - L^*_c) / \bar L - \sum_c p_c \log p_c
+
+    over the allowed shares, with the mean held-out loss :math:`\bar L` (the largest of late); where every mix is
+    allowed that is :math:`p_c \propto \exp(s\,(L_c - L^*_c) / \bar L)`. So no source is given everything, however large
+    its loss: where more of a source no longer helps, the others keep their shares. ``sharpness=inf`` takes that away:
+    shares then move towards the worst mix itself.
+
+    Text is finite. With a ``budget`` no source is read more than ``max_epochs`` times: its share is at most
+    ``max_epochs * tokens / budget``.
+
+    Parameters
+    ----------
+    tokens : mapping from source to number
+        Tokens to train on.
+    mix : mapping, Mix or ContextSet, optional
+        What is known about the mix at use, as for :class:`RobustLoss`: bounds of shares by source (floors and caps), a
+        :class:`counterpoise.Mix`, or a set of mixes. By default every mix is possible.
+    confidence, radius, draws
+        The size of the set around the shares of the tokens, as for :class:`RobustLoss`: ``radius=0.5`` are all mixes
+        within half a bit. Shares are then kept in it.
+    budget : float, optional
+        Tokens that the model will be trained on.
+    max_epochs : float
+        How often a source may be read within the budget.
+    reference_losses : mapping from source to number, or sequence in the order of ``tokens``, optional
+        The least loss that can be had in each source, on the same held-out text: see :func:`proxy_losses` and
+        :func:`extrapolated_losses`. Without them excess is loss itself, which favours sources that are hard to predict
+        for every model.
+    step_size : float
+        The share of the way, in logarithms, that one update goes: with 0.1 about twenty updates get there.
+    sharpness : float
+        :math:`s`: a source whose excess is higher by a thirtieth of the mean loss counts e times as much where it is
+        30. Smaller numbers give up some of the worst source for the mean over sources.
+
+    Attributes
+    ----------
+    sources : tuple
+    tokens : ndarray of shape (n_sources,)
+    mixes : ContextSet
+        The mixes that are plausible at use, over which the worst case is judged.
+    allowed : ContextSet
+        Those of them that the budget allows to sample by.
+    mix : ndarray of shape (n_sources,)
+        The shares of the tokens to come.
+    """
+
+    def __init__(
+        self,
+        tokens: Mapping[Any, float],
+        *,
+        mix: Mixes | None = None,
+        confidence: float = 1.0,
+        radius: RadiusMethod | float = "types",
+        draws: float | None = None,
+        budget: float | None = None,
+        max_epochs: float = 4.0,
+        reference_losses: Any = None,
+        step_size: float = 0.1,
+        sharpness: float = 30.0,
+    ) -> None:
+        if not (isinstance(tokens, Mapping) and tokens):
+            raise InvalidInputError(f"tokens are {tokens!r:.60}; pass a mapping from each source to its tokens.")
+        self.sources = tuple(tokens)
+        if len(set(map(shown, self.sources))) < len(self.sources):
+            raise InvalidInputError("two sources have the same name in words. Give each another name.")
+        self.tokens = np.array([positive_number(count, f"tokens of {shown(name)}") for name, count in tokens.items()])
+        self.mixes, unseen = plausible_mixes(self.tokens, confidence, radius, draws, mix, self.sources)
+        if unseen or len(self.mixes.p_hat) != len(self.tokens):
+            raise InvalidInputError("mix knows sources that have no tokens to train on. Leave them out.")
+        self.budget = None if budget is None else positive_number(budget, "budget")
+        self.max_epochs: float = positive_number(max_epochs, "max_epochs")
+        self.allowed = self.mixes if self.budget is None else self._within_budget(self.budget)
+        self.step_size: float = positive_number(step_size, "step_size")
+        self.sharpness: float = math.inf if sharpness == math.inf else positive_number(sharpness, "sharpness")
+        self.set_references(np.zeros(len(self.tokens)) if reference_losses is None else reference_losses)
+        self.mix: Array = self.allowed.likeliest(np.ones(len(self.tokens))).distribution
+        self.mix_sums = np.zeros(len(self.tokens))
+        self.unit = np.zeros(1)
+        self.losses: Array = np.full(len(self.tokens), math.nan)
+        self.held_out_tokens = np.zeros(len(self.tokens))
+        self._rounds: list[dict[str, Any]] = []
+
+    def _within_budget(self, budget: float) -> Any:
+        highest = self.max_epochs * self.tokens / budget
+        # Rounding must not refuse a budget that uses every epoch of every source.
+        if highest.sum() < 1.0 - 1e-9:
+            raise InvalidInputError(
+                f"a budget of {budget:.4g} tokens is more than {self.max_epochs:g} epochs of all sources, which have "
+                f"{self.tokens.sum():.4g}. Lower the budget, or raise max_epochs."
+            )
+        if (highest >= 1.0).all():
+            return self.mixes
+        highest = highest / min(highest.sum(), 1.0)
+        bounds = ShareBounds(np.zeros_like(highest), highest, labels=self._names)
+        if self.mixes.is_simplex:
+            return bounds
+        try:
+            both = self.mixes & bounds
+            both.p_hat  # noqa: B018 - whether there is any
+        except EmptySetError as error:
+            raise EmptySetError(
+                f"no mix that is plausible reads every source at most {self.max_epochs:g} times within the budget of "
+                f"{budget:.4g} tokens: {error} Raise max_epochs, or widen mix."
+            ) from error
+        return both
+
+    def __repr__(self) -> str:
+        now = ", ".join(f"{shown(name)} {share:.3f}" for name, share in self.shares.items())
+        return f"MixtureController({now}; {len(self._rounds)} updates)"
+
+    # --- what it says --------------------------------------------------------------------------------------------
+
+    @property
+    def shares(self) -> dict[Any, float]:
+        """The share of each source in the tokens to come."""
+        return dict(zip(self.sources, self.mix.tolist(), strict=True))
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(map(shown, self.sources))
+
+    @property
+    def average(self) -> dict[Any, float]:
+        """The mean of the shares over the run so far: what the tokens up to now were drawn by."""
+        return dict(zip(self.sources, self._mean.tolist(), strict=True))
+
+    @property
+    def _mean(self) -> Array:
+        return self.mix_sums / len(self._rounds) if self._rounds else self.mix
+
+    @property
+    def excess(self) -> Array:
+        """The held-out losses of the last update less the references; NaN for sources without held-out text."""
+        return self.losses - self.references
+
+    @property
+    def worst_excess(self) -> float:
+        """The held-out excess of the last update in the worst mix that is plausible at use; NaN before it."""
+        scores = self._scores()
+        return math.nan if scores is None else float(self.mixes.worst_case(scores).value)
+
+    @property
+    def n_updates(self) -> int:
+        """Updates so far."""
+        return len(self._rounds)
+
+    @property
+    def history(self) -> Table:
+        """One row for each update: ``at``, ``worst_excess``, and ``loss[c]`` and ``share[c]`` of every source.
+
+        Shares are those that the update found, for the tokens after it.
+        """
+        columns: dict[str, Any] = {name: np.array([one[name] for one in self._rounds]) for name in ("at", "worst")}
+        columns["worst_excess"] = columns.pop("worst")
+        for what in ("loss", "share"):
+            for k, name in enumerate(self.sources):
+                columns[f"{what}[{shown(name)}]"] = np.array([one[what][k] for one in self._rounds], dtype=np.float64)
+        return Table(columns)
+
+    # --- what it learns ------------------------------------------------------------------------------------------
+
+    def update(self, losses: Any, tokens: Any = None, *, at: float | None = None) -> None:
+        """Take the held-out loss of each source, and move the shares by one step.
+
+        With several processes (an initialised ``torch.distributed``) each passes the losses of its own part of the
+        held-out text, or of all of it, and all come to the same shares.
+
+        Parameters
+        ----------
+        losses : mapping from source to number, or sequence in the order of ``sources``
+            Mean losses per token. A source that is not named counts as the others on average.
+        tokens : as losses, optional
+            Held-out tokens that each is the mean of; by default as many of every source. A source with 0 counts as one
+            that is not named.
+        at : float, optional
+            When this is, for the report: steps or tokens trained on. By default the number of the update.
+        """
+        named = losses if isinstance(losses, Mapping) else self.sources
+        default = {name: float(name in named) for name in self.sources}
+        found = self._by_source(losses, "losses", missing=math.nan)
+        weights = self._by_source(default if tokens is None else tokens, "tokens", missing=0.0)
+        when = float(self.n_updates + 1) if at is None else float(at)
+        found, weights = _over_processes(np.where(weights == 0.0, 0.0, found) * weights, weights)
+        # Asked after the sums, so that all processes refuse what one has found.
+        if not (np.isfinite(weights).all() and (weights >= 0.0).all()):
+            raise InvalidInputError("held-out tokens must be numbers, 0 or more, one for each source.")
+        seen = weights > 0.0
+        if not seen.any():
+            raise InvalidInputError("no source has a held-out loss. Pass the loss of one source at least.")
+        if (bad := seen & ~np.isfinite(found)).any():
+            raise InvalidInputError(
+                f"the held-out loss of {self._names[int(bad.argmax())]} is not finite: training diverged, or the loss "
+                "is missing. Lower the learning rate, or leave the source out of losses."
+            )
+        before = {name: getattr(self, name) for name in _STATE}
+        try:
+            self.losses, self.held_out_tokens = found, weights
+            self.mix_sums = self.mix_sums + self.mix
+            scores = scores_of(self.excess, weights, ())
+            if not self.allowed.is_point:
+                self.unit = largest_of_late(self.unit, float(found[seen] @ weights[seen] / weights.sum()))
+                self.mix = self._moved(scores)
+            worst = float(self.mixes.worst_case(scores).value)
+        except BaseException:
+            vars(self).update(before)
+            raise
+        self._rounds.append({"at": when, "worst": worst, "loss": _numbers(found), "share": self.mix.tolist()})
+
+    def _moved(self, scores: Array) -> Array:
+        step = min(self.step_size, 1.0)
+        if math.isinf(self.sharpness):
+            return self.mix + step * (self.allowed.worst_case(scores).distribution - self.mix)
+        parts = 1 if isinstance(self.allowed, ShareBounds) or self.allowed.is_simplex else _PARTS
+        mix = self.mix
+        for _ in range(parts):
+            moved = tempered_step(mix, scores, float(self.unit[0]), step * self.sharpness / parts, self.sharpness)
+            mix = self.allowed.likeliest(moved).distribution
+        return mix
+
+    def set_references(self, reference_losses: Any) -> None:
+        """Count excess from other losses from here on."""
+        found = self._by_source(reference_losses, "reference_losses")
+        if not np.isfinite(found).all():
+            raise InvalidInputError("reference_losses have values that are not finite. Pass one for every source.")
+        self.references: Array = found
+
+    def _scores(self) -> Array | None:
+        if not self.held_out_tokens.any():
+            return None
+        return scores_of(self.excess, self.held_out_tokens, ())
+
+    def _by_source(self, given: Any, what: str, missing: float | None = None) -> Array:
+        """Return one number for each source, in their order."""
+        if isinstance(given, Mapping):
+            strange = [name for name in given if name not in self.sources]
+            lacking = [name for name in self.sources if name not in given]
+            if strange:
+                known = ", ".join(map(shown, self.sources[:8]))
+                raise InvalidInputError(f"{what}: {shown(strange[0])} is no source; the sources are {known}.")
+            if lacking and missing is None:
+                raise InvalidInputError(f"{what}: {shown(lacking[0])} is missing. Pass a number for every source.")
+            given = [given.get(name, missing) for name in self.sources]
+        values = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else given
+        try:
+            numbers = np.array(values, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"{what} must be numbers, one for each source, got {given!r:.60}.") from error
+        if numbers.shape != (len(self.sources),):
+            raise InvalidInputError(
+                f"{what} have shape {numbers.shape} for {len(self.sources)} sources. Pass one number for each."
+            )
+        return numbers
+
+    # --- what is kept ----------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a checkpoint needs to go on to the last bit: plain numbers, which JSON keeps exactly."""
+        return {
+            "sources": list(self._names),
+            **{name: _numbers(getattr(self, name)) for name in _STATE},
+            "rounds": [dict(one) for one in self._rounds],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint; where the budget was another, shares are pulled into what is allowed now."""
+        if list(state.get("sources", ())) != list(self._names):
+            raise InvalidInputError(
+                f"the state is of {state.get('sources')!r:.80}, and the controller of {list(self._names)!r:.80}. "
+                "Make it with the same sources in the same order."
+            )
+        try:
+            arrays = {name: np.array(state[name], dtype=np.float64) for name in _STATE}
+            rounds = [dict(one) for one in state["rounds"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInputError(f"this is no state of a controller: {error!r:.80}.") from error
+        if any(values.shape != getattr(self, name).shape for name, values in arrays.items()):
+            raise InvalidInputError("the state has arrays of other sizes than the controller. Is the file whole?")
+        checked_distribution(arrays["mix"], "the mix of the state")
+        if not self.allowed.contains(arrays["mix"]):
+            arrays["mix"] = self.allowed.likeliest(arrays["mix"]).distribution
+        vars(self).update(arrays)
+        self._rounds = rounds
+
+    def export(self, path: str | PathLike[str], *, last: bool = False, force: bool = False) -> Path:
+        """Write the mean of the shares over the run, or the last ones, for another training: JSON, or YAML by its name.
+
+        Parameters
+        ----------
+        path : path
+            Its ending decides: ``.json``, ``.yaml`` or ``.yml``.
+        last : bool
+            Whether the last shares are written instead of the mean.
+        force : bool
+            Whether a file that exists may be replaced.
+        """
+        place = Path(path)
+        if place.suffix not in (".json", ".yaml", ".yml"):
+            raise InvalidInputError(f"{place.name} ends in {place.suffix!r}; choose .json, .yaml or .yml.")
+        check_output(place, force)
+        chosen = self.mix if last else self._mean
+        parts: dict[str, Any] = {"mix": chosen, "tokens": self.tokens, "held_out_loss": self.losses}
+        parts["reference_loss"] = self.references
+        content: dict[str, Any] = {
+            part: dict(zip(self._names, _numbers(values), strict=True)) for part, values in parts.items()
+        }
+        content["updates"] = len(self._rounds)
+        text = json.dumps(content, indent=2, ensure_ascii=False) if place.suffix == ".json" else _yaml(content)
+        whole(place, lambda part: part.write_text(text + "\n", encoding="utf-8"))
+        return place
+
+
+def read_mix(path: str | PathLike[str]) -> dict[str, float]:
+    """Return the shares by source from a JSON file that :meth:`MixtureController.export` wrote."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        return {str(name): float(share) for name, share in content["mix"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidInputError(f"{path} is no exported mix: {error!s:.100}. Export one with .json.") from error
+
+
+def _numbers(values: Array) -> list[float | None]:
+    """Return numbers as JSON has them: it knows no NaN."""
+    return [value if math.isfinite(value) else None for value in values.tolist()]
+
+
+def _yaml(content: Mapping[str, Any]) -> str:
+    """Return two levels of mappings as YAML."""
+    lines = []
+    for name, part in content.items():
+        if isinstance(part, Mapping):
+            words = (f"  {json.dumps(key, ensure_ascii=False)}: {_scalar(value)}" for key, value in part.items())
+            lines += [f"{name}:", *words]
+        else:
+            lines.append(f"{name}: {_scalar(part)}")
+    return "\n".join(lines)
+
+
+def _scalar(value: float | None) -> str:
+    """Return a number as JSON has it, but with the point without which YAML 1.1 reads 1e-05 as a word."""
+    text = json.dumps(value)
+    return text.replace("e", ".0e") if "e" in text and "." not in text else text
+
+
+def _over_processes(sums: Array, counts: Array) -> tuple[Array, Array]:
+    """Return means and counts over all processes that train one model; the mean of nothing is NaN."""
+    both = summed(np.stack([sums, counts]))
+    with np.errstate(invalid="ignore"):
+        return np.divide(both[0], both[1], out=np.full(len(sums), math.nan), where=both[1] > 0.0), both[1]

@@ -1,0 +1,321 @@
+"""A stream of samples from several sources, in shares that may change while it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data._utils import worker as workers
+
+from counterpoise.contexts import shown
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.sets._base import checked_distribution
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""The golden ratio's fraction, of 2**64: its multiples are spread more evenly than those of any other number."""
+
+_MOST_CHANGES, _MOST_BYTES = 1 << 16, 1 << 24
+"""Changes of the shares that a stream keeps, and the memory for them."""
+
+_MOST_WORKERS = 1023
+
+_AT_ONCE = 1024
+"""Samples of a reader whose sources are worked out together."""
+
+
+class MixtureStream(IterableDataset[Any]):
+    """Samples from several sources without an end, in shares that follow a controller.
+
+    The source of each place is decided by a sequence that spreads evenly over [0, 1], not by chance: any stretch of
+    samples holds every source in its share up to a few samples, so that batches differ less than random ones do. It is
+    a function of the seed, the place, and the shares that are in force there, nothing else. All processes and workers
+    therefore agree on it without a word, two processes train on what one would, and a run that is resumed sees the
+    samples it would have seen.
+
+    Shares count samples. Where they are to count tokens, as those of :class:`MixtureController` do, pack text into
+    samples of equal length, as is usual.
+
+    A source with numbered samples (``len`` and ``[k]``) is shuffled anew in each epoch. Any other is read in its own
+    order, by every process and worker, each keeping its own part, and begun again at its end; if it has
+    ``set_epoch``, that is called first.
+
+    Parameters
+    ----------
+    sources : mapping from source to dataset
+        Map-style or iterable datasets, or lists.
+    shares : mapping from source to share, sequence in the order of ``sources``, or MixtureController
+        In force from the first sample on.
+    seed : int
+    shuffle : bool
+        Whether sources with numbered samples are shuffled.
+    batch_size : int
+        That of the loader, where it has workers: each then reads whole batches, so that batches are the same with any
+        number of workers, and a run can be resumed to the sample.
+    rank, world_size : int
+        Of this process, where several share every batch. Leave them where a library divides batches itself, as
+        ``accelerate`` and so the ``Trainer`` of ``transformers`` do.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[Any, Any],
+        shares: Any,
+        *,
+        seed: int = 0,
+        shuffle: bool = True,
+        batch_size: int = 1,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        if not (isinstance(sources, Mapping) and sources):
+            raise InvalidInputError(f"sources are {type(sources).__name__}; pass a mapping from each to its samples.")
+        if not 0 <= rank < world_size:
+            raise InvalidInputError(f"rank {rank} of {world_size} processes; ranks count from 0.")
+        if not batch_size >= 1:
+            raise InvalidInputError(f"batch_size = {batch_size!r}; pass that of the loader, 1 or more.")
+        self.sources, self.seed, self.shuffle = dict(sources), int(seed), shuffle
+        self.batch_size, self.rank, self.world_size = int(batch_size), rank, world_size
+        rows = min(_MOST_CHANGES, max(_MOST_BYTES // (8 * (1 + len(sources))), 1024))
+        self._changes = torch.zeros(rows, 1 + len(sources), dtype=torch.float64)
+        self._counters = torch.zeros(2, dtype=torch.int64)
+        self._reached = torch.zeros(1 + _MOST_WORKERS, dtype=torch.int64)
+        self._share_memory()
+        self.follow(shares, after=0)
+
+    def _share_memory(self) -> None:
+        """Have workers hear of shares that change while they read."""
+        for one in (self._changes, self._counters, self._reached):
+            one.share_memory_()  # type: ignore[no-untyped-call]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._share_memory()
+
+    @property
+    def n_changes(self) -> int:
+        """How often shares were set."""
+        return int(self._counters[0])
+
+    @property
+    def start(self) -> int:
+        """The place of the first sample that is read next, over all processes."""
+        return int(self._counters[1])
+
+    @start.setter
+    def start(self, place: int) -> None:
+        self._counters[1] = place
+
+    # --- shares ----------------------------------------------------------------------------------------------------
+
+    def follow(self, shares: Any, *, after: int | None = None) -> None:
+        """Draw by other shares.
+
+        Parameters
+        ----------
+        shares : mapping from source to share, sequence in the order of the sources, or MixtureController
+        after : int, optional
+            How many samples, of all processes, are still drawn by the old ones: the same number on all processes, and
+            beyond what workers may have read ahead. By default those that were drawn when this is called, where there
+            are neither workers nor other processes.
+        """
+        given = getattr(shares, "shares", shares)
+        if isinstance(given, Mapping):
+            strange = [name for name in given if name not in self.sources]
+            if strange:
+                raise InvalidInputError(f"shares: {shown(strange[0])} is no source of the stream.")
+            given = [given.get(name, 0.0) for name in self.sources]
+        found = checked_distribution(given, "shares")
+        if len(found) != len(self.sources):
+            raise InvalidInputError(
+                f"there are {len(found)} shares for {len(self.sources)} sources. Pass one for each."
+            )
+        if after is None and (self.world_size > 1 or bool(self._reached[1:].any())):
+            raise InvalidInputError(
+                "workers or other processes read the stream too. Pass after=, the number of samples of all processes "
+                "that are still drawn by the old shares."
+            )
+        row, reached = self.n_changes, int(self._reached.max())
+        place = reached if after is None else int(after)
+        if place < reached:
+            raise InvalidInputError(
+                f"shares cannot change after {place:,} samples: {reached:,} are drawn already. Pass a larger number, "
+                "which allows for what workers read ahead."
+            )
+        if row == len(self._changes):
+            raise InvalidInputError(f"shares have changed {row:,} times. Change them less often.")
+        self._changes[row, 0] = max(place, int(self._changes[row - 1, 0]) if row else 0)
+        self._changes[row, 1:] = torch.as_tensor(found.copy())
+        self._counters[0] = row + 1
+
+    def drawn(self, first: int, last: int) -> NDArray[np.intp]:
+        """Return the source of each place from the first to before the last, by the shares that are known now."""
+        n_changes = self.n_changes
+        changes = self._changes[:n_changes].numpy()
+        codes = np.empty(last - first, dtype=np.intp)
+        for row in range(int(np.searchsorted(changes[:, 0], first, side="right")) - 1, n_changes):
+            low = max(first, int(changes[row, 0]))
+            high = min(last, int(changes[row + 1, 0])) if row + 1 < n_changes else last
+            if low < high:
+                codes[low - first : high - first] = self._spread(low, high, changes[row, 1:])
+        return codes
+
+    def _spread(self, first: int, last: int, shares: Array) -> NDArray[np.intp]:
+        offset = np.random.default_rng(self.seed).integers(1 << 63, dtype=np.uint64)
+        with np.errstate(over="ignore"):
+            multiples = np.arange(first, last, dtype=np.uint64) * _GOLDEN + offset
+        even = (multiples >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        ends = np.cumsum(shares)
+        # The last source that has a share takes what rounding leaves.
+        ends[np.flatnonzero(shares)[-1] :] = 1.0
+        return np.searchsorted(ends, even, side="right")
+
+    # --- samples -----------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        worker = get_worker_info()
+        part, parts = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        readers = [self._reader(code, name) for code, name in enumerate(self.sources)]
+        counters, reached = self._counters.numpy(), self._reached.numpy()
+        slot = 0 if worker is None else 1 + part
+        # A loader gives its first batch to the first worker, wherever it begins.
+        start = place = self.start
+        taken = self._counts(place)
+        at_once = _AT_ONCE * self.world_size * parts
+        while True:
+            n_changes = counters[0]
+            codes = self.drawn(place, place + at_once)
+            numbers = taken[codes] + _earlier(codes)
+            since = np.arange(place - start, place - start + at_once)
+            own = since % self.world_size == self.rank
+            own &= since // (self.world_size * self.batch_size) % parts == part
+            done = at_once
+            found = np.flatnonzero(own)
+            for k, code, number in zip(*(one.tolist() for one in (found, codes[found], numbers[found])), strict=True):
+                # The place is taken before others are asked whether shares have changed for it.
+                reached[slot] = place + k + 1
+                yield readers[code].take(number)
+                if counters[0] != n_changes:
+                    done = k + 1
+                    break
+            taken += np.bincount(codes[:done], minlength=len(taken))
+            place += done
+
+    def _reader(self, code: int, name: Any) -> _Numbered | _InOrder:
+        source = self.sources[name]
+        # Iterable datasets have inherited a __getitem__ that raises.
+        is_numbered = hasattr(source, "__getitem__") and hasattr(source, "__len__")
+        if is_numbered and not isinstance(source, IterableDataset):
+            return _Numbered(source, name, [self.seed, code] if self.shuffle else None)
+        return _InOrder(source, name)
+
+    def _counts(self, place: int) -> Counts:
+        """Return how many samples of each source are before a place."""
+        counts = np.zeros(len(self.sources), dtype=np.int64)
+        for first in range(0, place, 1 << 20):
+            counts += np.bincount(self.drawn(first, min(first + (1 << 20), place)), minlength=len(counts))
+        return counts
+
+    # --- state -------------------------------------------------------------------------------------------------------
+
+    def state_dict(self, consumed: int) -> dict[str, Any]:
+        """Return all that is needed to go on after so many samples, of all processes together.
+
+        How many were consumed is for the training loop to say: workers are ahead of it.
+        """
+        return {"start": int(consumed), "changes": self._changes[: self.n_changes].tolist()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where the state was taken, when next read."""
+        try:
+            start = int(state["start"])
+            changes = np.array(state["changes"], dtype=np.float64)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInputError(f"this is no state of a stream: {error!r:.80}.") from error
+        if changes.ndim != 2 or changes.shape[1] != 1 + len(self.sources) or len(changes) > len(self._changes):
+            raise InvalidInputError("the state is of a stream with other sources. Make it with the same ones.")
+        places, shares = changes[:, 0], changes[:, 1:]
+        are_shares = (shares >= 0.0).all() and np.allclose(shares.sum(axis=1), 1.0)
+        if not (start >= 0 and places[0] == 0.0 and (np.diff(places) >= 0.0).all() and are_shares):
+            raise InvalidInputError("the state has shares that do not sum to 1, or places out of order.")
+        self._changes[: len(changes)] = torch.as_tensor(changes)
+        self._counters[:] = torch.tensor([len(changes), start])
+        self._reached.zero_()
+        self._reached[0] = start
+
+
+def _earlier(codes: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return for each code how often it occurs before."""
+    counts = np.bincount(codes)
+    earlier = np.empty_like(codes)
+    earlier[np.argsort(codes, kind="stable")] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return earlier
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hide from a source that a worker reads it: one that divided itself would be divided twice."""
+    info, workers._worker_info = workers._worker_info, None
+    try:
+        yield
+    finally:
+        workers._worker_info = info
+
+
+class _Numbered:
+    """Samples by their number, shuffled anew in each epoch."""
+
+    def __init__(self, source: Any, name: Any, seed: list[int] | None) -> None:
+        self._source, self._seed, self._size = source, seed, len(source)
+        self._epoch, self._order = -1, np.zeros(0, dtype=np.intp)
+        if not self._size:
+            raise InvalidInputError(f"source {shown(name)} has no samples. Leave it out.")
+
+    def take(self, k: int) -> Any:
+        epoch, place = divmod(k, self._size)
+        if self._seed is None:
+            return self._source[place]
+        if epoch != self._epoch:
+            self._epoch, self._order = epoch, np.random.default_rng([*self._seed, epoch]).permutation(self._size)
+        return self._source[int(self._order[place])]
+
+
+class _InOrder:
+    """Samples of what can only be read in its own order."""
+
+    def __init__(self, source: Any, name: Any) -> None:
+        self._source, self._name, self._next, self._epoch = source, name, 0, 0
+        with _alone():
+            self._samples: Iterator[Any] = iter(source)
+
+    def take(self, k: int) -> Any:
+        # Samples before it are those of other processes.
+        with _alone():
+            while True:
+                sample = self._read()
+                self._next += 1
+                if self._next > k:
+                    return sample
+
+    def _read(self) -> Any:
+        try:
+            return next(self._samples)
+        except StopIteration:
+            self._epoch += 1
+            if hasattr(self._source, "set_epoch"):
+                self._source.set_epoch(self._epoch)
+            self._samples = iter(self._source)
+        try:
+            return next(self._samples)
+        except StopIteration:
+            raise InvalidInputError(
+                f"source {shown(self._name)} has no samples, or cannot be read again after its end. Pass a dataset or "
+                "a list, not a generator."
+            ) from None

@@ -1,0 +1,413 @@
+"""Shares of text sources that follow held-out losses."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+import counterpoise as cpo  # noqa: E402
+from counterpoise import KLBall, Mix, ShareBounds  # noqa: E402
+from counterpoise.exceptions import EmptySetError, InvalidInputError  # noqa: E402
+from counterpoise.torch import MixtureController, read_mix  # noqa: E402
+from tests.referees import mixes  # noqa: E402
+
+TOKENS = {"web": 6e9, "code": 3e9, "papers": 1e9}
+SETS = {
+    "every mix": {},
+    "half a bit": {"radius": 0.5},
+    "budget": {"budget": 2e10, "max_epochs": 4.0},
+    "half a bit and budget": {"radius": 0.5, "budget": 2e10},
+    "floors and caps": {"mix": Mix(bounds={"papers": (0.15, 0.4), "web": (0.0, 0.5)}, ball=None)},
+    "never": {"mix": {"web": (0.0, 0.0)}},
+    "stated": {"mix": Mix(shares={"web": 0.2, "code": 0.3, "papers": 0.5}, radius=0.1, ball="kl"), "budget": 8e9},
+    "one mix": {"radius": 0.0},
+    "towards the worst": {"sharpness": math.inf, "radius": 0.3, "budget": 2e10},
+}
+each_set = pytest.mark.parametrize("options", SETS.values(), ids=SETS)
+losses_of_three = st.lists(st.floats(0.01, 12.0), min_size=3, max_size=3)
+
+
+def controller(tokens=TOKENS, **options):
+    return MixtureController(tokens, **options)
+
+
+def snapshot(one):
+    return json.dumps(one.state_dict())
+
+
+# --- where shares may lie ---------------------------------------------------------------------------------------
+
+
+@each_set
+@settings(max_examples=25, deadline=None)
+@given(rounds=st.lists(losses_of_three, min_size=1, max_size=5))
+def test_shares_never_leave_the_set_or_the_budget(options, rounds):
+    one = controller(**options)
+    for losses in [None, *rounds]:
+        if losses is not None:
+            one.update(losses)
+        assert one.mix.sum() == pytest.approx(1.0, abs=1e-12)
+        assert one.mixes.contains(one.mix)
+        assert one.allowed.contains(one.mix)
+        if "budget" in options:
+            assert (one.mix * options["budget"] <= 4.0 * one.tokens * (1 + 1e-8)).all()
+    assert one.allowed.contains(list(one.average.values()))
+
+
+def test_floors_and_caps_are_kept_at_the_extremes():
+    one = controller(**SETS["floors and caps"], step_size=1.0)
+    for _ in range(10):
+        one.update({"web": 9.0, "code": 1.0, "papers": 1.0})
+    assert one.shares["web"] == pytest.approx(0.5, abs=1e-6)
+    assert one.shares["papers"] >= 0.15 - 1e-9
+    for _ in range(30):
+        one.update({"web": 0.1, "code": 0.1, "papers": 9.0})
+    assert one.shares["papers"] == pytest.approx(0.4, abs=1e-6)
+
+
+def test_caps_are_epochs_of_the_tokens():
+    one = controller({"large": 1e9, "small": 1e7}, budget=1e9, max_epochs=4.0)
+    for _ in range(30):
+        one.update({"large": 1.0, "small": 5.0})
+    assert one.shares["small"] == pytest.approx(4.0 * 1e7 / 1e9, rel=1e-6)
+
+
+def test_a_budget_that_uses_every_epoch_leaves_one_mix():
+    tokens = dict(zip("abcdefg", [3, 7, 11, 13, 17, 19, 23], strict=True))
+    one = controller(tokens, budget=4.0 * 93)
+    one.update({name: k + 1.0 for k, name in enumerate("abcdefg")})
+    np.testing.assert_allclose(one.mix, one.tokens / 93, rtol=1e-6)
+
+
+def test_budgets_that_cannot_be_are_named():
+    with pytest.raises(InvalidInputError, match=r"more than 4 epochs of all sources.*Lower the budget"):
+        controller(budget=4.1e10)
+    with pytest.raises(EmptySetError, match=r"at most 4 times.*Raise max_epochs"):
+        controller(mix=Mix(bounds={"papers": (0.5, 1.0)}, ball=None), budget=2e10)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "options", "words"),
+    [
+        ({}, {}, "mapping"),
+        ([1.0, 2.0], {}, "mapping"),
+        ({"web": 0.0}, {}, "tokens of web"),
+        ({1: 1.0, "1": 2.0}, {}, "same name"),
+        (TOKENS, {"budget": -1.0}, "budget"),
+        (TOKENS, {"max_epochs": 0.0}, "max_epochs"),
+        (TOKENS, {"step_size": math.nan}, "step_size"),
+        (TOKENS, {"sharpness": 0.0}, "sharpness"),
+        (TOKENS, {"reference_losses": {"web": 1.0}}, "code is missing"),
+        (TOKENS, {"reference_losses": [1.0, math.nan, 2.0]}, "not finite"),
+        (TOKENS, {"mix": Mix(bounds={"news": (0.1, 0.5)}, ball=None, unseen_risks={"news": 1.0})}, "no tokens"),
+    ],
+)
+def test_settings_out_of_range_are_refused(tokens, options, words):
+    with pytest.raises(InvalidInputError, match=words):
+        MixtureController(tokens, **options)
+
+
+# --- where they come to rest ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    losses=losses_of_three, sharpness=st.floats(0.5, 5.0), references=st.lists(st.floats(0, 2), min_size=3, max_size=3)
+)
+def test_on_the_simplex_they_rest_at_the_tempered_excess(losses, sharpness, references):
+    one = controller(sharpness=sharpness, step_size=0.5, reference_losses=references)
+    excess = np.array(losses) - references
+    for _ in range(80):
+        one.update(losses)
+    logs = sharpness * excess / np.mean(losses)
+    expected = np.exp(logs - logs.max())
+    expected = np.maximum(expected, 1e-6)
+    np.testing.assert_allclose(one.mix, expected / expected.sum(), rtol=1e-6, atol=1e-6)
+
+
+@each_set
+def test_a_factor_of_all_losses_changes_nothing(options):
+    references = np.array([1.0, 0.5, 2.0])
+    one, other = (
+        controller(**options, reference_losses=references),
+        controller(**options, reference_losses=8.0 * references),
+    )
+    for losses in np.random.default_rng(0).uniform(1, 4, (6, 3)):
+        one.update(losses)
+        other.update(8.0 * losses)
+    np.testing.assert_allclose(one.mix, other.mix, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("options", [SETS[name] for name in SETS if name not in ("stated",)])
+def test_the_order_of_sources_does_not_matter(options):
+    names = ["papers", "web", "code"]
+    one, other = controller(**options), controller({name: TOKENS[name] for name in names}, **options)
+    for losses in np.random.default_rng(1).uniform(1, 4, (6, 3)):
+        named = dict(zip(TOKENS, losses, strict=True))
+        one.update(named)
+        other.update(named)
+    for name in names:
+        assert one.shares[name] == pytest.approx(other.shares[name], rel=1e-5, abs=1e-8)
+
+
+@each_set
+def test_more_excess_is_never_less_share(options):
+    low, high = controller(**options), controller(**options)
+    low.update({"web": 2.0, "code": 2.0, "papers": 2.0})
+    high.update({"web": 2.0, "code": 3.0, "papers": 2.0})
+    assert high.shares["code"] >= low.shares["code"] - 1e-7
+
+
+@pytest.mark.parametrize("step_size", [0.05, 0.1])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"radius": 0.1},
+        {"mix": cpo.TotalVariationBall([0.6, 0.3, 0.1], 0.2)},
+        {"mix": cpo.Chi2Ball([0.6, 0.3, 0.1], 0.3)},
+        {"mix": cpo.ShareBounds([0.1, 0.1, 0.2], [0.5, 0.6, 0.7])},
+        {"mix": KLBall([0.6, 0.3, 0.1], 0.3), "budget": 2.1e10},
+    ],
+    ids=["kl", "tv", "chi2", "bounds", "kl and budget"],
+)
+def test_within_a_set_they_rest_at_the_best_of_excess_and_entropy(options, step_size):
+    losses = np.array([2.2, 2.8, 3.1])
+    for sharpness in (3.0, 30.0):
+        one = controller(**options, sharpness=sharpness, step_size=step_size)
+        expected = mixes.largest_with_entropy(one.allowed, sharpness * losses / losses.mean())
+        if "radius" not in options:  # the slower ones begin there, and stay
+            one.mix = one.allowed.likeliest(expected).distribution
+        for _ in range(100 if "radius" in options else 8):
+            one.update(losses)
+        np.testing.assert_allclose(one.mix, expected, atol=4e-3)
+
+
+def test_equal_excess_rests_at_equal_shares():
+    one = controller(reference_losses={"web": 2.0, "code": 1.0, "papers": 3.0})
+    for _ in range(150):
+        one.update({"web": 2.5, "code": 1.5, "papers": 3.5})
+    np.testing.assert_allclose(one.mix, 1 / 3, rtol=1e-5)
+
+
+def test_worst_excess_is_over_the_plausible_mixes_and_not_the_allowed_ones():
+    one = controller(radius=0.5, budget=2e10, reference_losses=[1.0, 1.0, 1.0])
+    assert math.isnan(one.worst_excess)
+    one.update([2.0, 3.0, 4.0])
+    p_hat = one.tokens / one.tokens.sum()
+    assert one.worst_excess == pytest.approx(KLBall(p_hat, 0.5).worst_case([1.0, 2.0, 3.0]).value)
+    plain = controller(radius=0.0)
+    plain.update([2.0, 3.0, 4.0])
+    assert plain.worst_excess == pytest.approx(p_hat @ [2.0, 3.0, 4.0])
+
+
+def test_any_set_of_mixes_will_do():
+    bounds = ShareBounds([0.2, 0.2, 0.2], [0.6, 0.6, 0.6])
+    one = controller(mix=bounds)
+    for _ in range(40):
+        one.update([1.0, 1.0, 5.0])
+    np.testing.assert_allclose(one.mix, [0.2, 0.2, 0.6], atol=1e-6)
+
+
+# --- what it is told --------------------------------------------------------------------------------------------
+
+
+def test_a_source_without_held_out_text_counts_as_the_others_on_average():
+    one, other = controller(), controller()
+    one.update({"web": 2.0, "code": 4.0})
+    other.update({"web": 2.0, "code": 4.0, "papers": 3.0})
+    np.testing.assert_allclose(one.mix, other.mix, rtol=1e-12)
+    assert math.isnan(one.excess[2])
+    third = controller()
+    third.update([2.0, 4.0, math.nan], tokens=[5.0, 5.0, 0.0])
+    assert np.array_equal(third.mix, one.mix)
+
+
+@pytest.mark.parametrize(
+    ("losses", "options", "words"),
+    [
+        ([2.0, math.nan, 1.0], {}, "loss of code is not finite"),
+        ([2.0, math.inf, 1.0], {}, "loss of code is not finite"),
+        ({"web": -math.inf}, {}, "loss of web is not finite"),
+        ({"web": math.nan}, {"tokens": {"web": 5.0}}, "not finite"),
+        ({}, {}, "no source has a held-out loss"),
+        ([1.0, 1.0, 1.0], {"tokens": [0.0, 0.0, 0.0]}, "no source has a held-out loss"),
+        ([1.0, 1.0, 1.0], {"tokens": [1.0, -1.0, 1.0]}, "held-out tokens"),
+        ([1.0, 1.0, 1.0], {"tokens": [1.0, math.nan, 1.0]}, "held-out tokens"),
+        ([1.0, 1.0, 1.0], {"tokens": [1.0, math.inf, 1.0]}, "held-out tokens"),
+        ([1.0, 2.0], {}, "shape"),
+        ({"news": 1.0}, {}, "news is no source"),
+        ("abc", {}, "numbers"),
+    ],
+)
+def test_what_is_refused_changes_nothing(losses, options, words):
+    one = controller(radius=0.4)
+    one.update([2.0, 3.0, 1.0])
+    before = snapshot(one)
+    with pytest.raises(InvalidInputError, match=words):
+        one.update(losses, **options)
+    assert snapshot(one) == before
+
+
+def test_an_update_that_is_interrupted_changes_nothing(monkeypatch):
+    one = controller(radius=0.4)
+    one.update([2.0, 3.0, 1.0])
+    before = snapshot(one)
+
+    def press(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(one), "_moved", press)
+    with pytest.raises(KeyboardInterrupt):
+        one.update([5.0, 3.0, 1.0])
+    assert snapshot(one) == before
+
+
+def test_references_are_replaced_whole_or_not_at_all():
+    one = controller()
+    one.set_references({"web": 1.0, "code": 2.0, "papers": 3.0})
+    with pytest.raises(InvalidInputError, match="not finite"):
+        one.set_references([1.0, math.inf, 2.0])
+    np.testing.assert_array_equal(one.references, [1.0, 2.0, 3.0])
+
+
+def test_the_average_is_what_the_run_was_drawn_by():
+    one, found = controller(), []
+    for losses in np.random.default_rng(2).uniform(1, 4, (5, 3)):
+        found.append(one.mix)
+        one.update(losses)
+    np.testing.assert_allclose(list(one.average.values()), np.mean(found, axis=0), rtol=1e-12)
+    np.testing.assert_array_equal(one.history["share[code]"][-1], one.mix[1])
+    assert one.history["at"].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert one.n_updates == 5
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------
+
+
+@each_set
+@pytest.mark.parametrize("kind", ["json", "torch"])
+def test_a_controller_goes_on_to_the_last_bit(options, kind, tmp_path):
+    rounds = np.random.default_rng(3).uniform(1, 4, (8, 3))
+    whole = controller(**options)
+    for k, losses in enumerate(rounds):
+        whole.update(losses)
+        if k == 3:
+            state = whole.state_dict()
+            if kind == "json":
+                state = json.loads(json.dumps(state, allow_nan=False))
+            else:
+                torch.save(state, tmp_path / "state.pt")
+                state = torch.load(tmp_path / "state.pt", weights_only=True)
+    again = controller(**options)
+    again.load_state_dict(state)
+    for losses in rounds[4:]:
+        again.update(losses)
+    assert again.state_dict() == whole.state_dict()
+    assert again.average == whole.average
+
+
+def test_a_state_of_a_fresh_controller_is_one_too():
+    one = controller()
+    state = json.loads(json.dumps(one.state_dict(), allow_nan=False))
+    again = controller()
+    again.load_state_dict(state)
+    assert again.state_dict() == one.state_dict()
+    assert math.isnan(again.worst_excess)
+
+
+@pytest.mark.parametrize("kind", ["sources", "missing", "sizes", "no mix", "words"])
+def test_a_state_that_does_not_fit_changes_nothing(kind):
+    one = controller()
+    one.update([2.0, 3.0, 1.0])
+    state, before = one.state_dict(), snapshot(one)
+    {
+        "sources": lambda: state.update(sources=["web", "papers", "code"]),
+        "missing": lambda: state.pop("rounds"),
+        "sizes": lambda: state.update(unit=[1.0, 2.0]),
+        "no mix": lambda: state.update(mix=[0.9, 0.9, 0.9]),
+        "words": lambda: state.update(losses=["a", "b", "c"]),
+    }[kind]()
+    with pytest.raises(InvalidInputError):
+        one.load_state_dict(state)
+    assert snapshot(one) == before
+
+
+def test_a_state_of_a_smaller_budget_is_pulled_into_the_larger_one():
+    one = controller(budget=1e9)
+    for _ in range(40):
+        one.update([1.0, 1.0, 9.0])
+    longer = controller(budget=2e10)
+    longer.load_state_dict(one.state_dict())
+    assert one.shares["papers"] > 0.5
+    assert longer.allowed.contains(longer.mix)
+    assert longer.shares["papers"] == pytest.approx(4e9 / 2e10, rel=1e-6)
+
+
+# --- what is handed on ------------------------------------------------------------------------------------------
+
+ODD = {"web, crawl": 6e9, 'a "quoted": name': 3e16, "naïve ☃ 😀": 1e-5, "null": 7.0, "12": 3.0, "#no": 1.0}
+
+
+@pytest.mark.parametrize("tokens", [TOKENS, ODD], ids=["plain", "odd names"])
+@pytest.mark.parametrize("last", [False, True])
+def test_an_exported_mix_is_read_back_exactly(tokens, last, tmp_path):
+    one = controller(tokens, radius=8.0)
+    for losses in np.random.default_rng(4).uniform(1, 4, (3, len(tokens))):
+        one.update(losses)
+    place = one.export(tmp_path / "deep" / "mix.json", last=last)
+    expected = one.shares if last else one.average
+    assert read_mix(place) == expected
+    content = json.loads(place.read_text(encoding="utf-8"))
+    assert content["tokens"] == tokens
+    assert content["updates"] == 3
+    assert content["held_out_loss"] == dict(zip(tokens, one.losses.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("tokens", [TOKENS, ODD], ids=["plain", "odd names"])
+@pytest.mark.parametrize("ending", [".yaml", ".yml"])
+def test_yaml_says_what_json_says(tokens, ending, tmp_path):
+    yaml = pytest.importorskip("yaml")
+    one = controller(tokens, radius=8.0)
+    one.update({name: k + 1.0 for k, name in enumerate(list(tokens)[1:])})
+    one.export(tmp_path / "mix.json")
+    place = one.export(tmp_path / f"mix{ending}")
+    read = yaml.safe_load(place.read_text(encoding="utf-8"))
+    assert read == json.loads((tmp_path / "mix.json").read_text(encoding="utf-8"))
+    assert read["held_out_loss"][next(iter(tokens))] is None
+
+
+def test_an_export_is_whole_or_not_there(tmp_path, monkeypatch):
+    one, place = controller(), tmp_path / "mix.json"
+    one.export(place)
+    before = place.read_text()
+    with pytest.raises(InvalidInputError, match="exists already"):
+        one.export(place)
+    one.update([1.0, 2.0, 3.0])
+    one.update([1.0, 2.0, 3.0])
+
+    def full(self, text, **_):
+        with self.open("w") as file:
+            file.write(text[:20])
+        raise OSError("no space left")
+
+    monkeypatch.setattr(type(place), "write_text", full)
+    with pytest.raises(OSError, match="no space"):
+        one.export(place, force=True)
+    monkeypatch.undo()
+    assert place.read_text() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["mix.json"]
+    one.export(place, force=True)
+    assert read_mix(place) == one.average
+
+
+def test_other_endings_and_other_files_are_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"choose \.json"):
+        controller().export(tmp_path / "mix.toml")
+    (tmp_path / "other.json").write_text("[1, 2]")
+    with pytest.raises(InvalidInputError, match="no exported mix"):
+        read_mix(tmp_path / "other.json")
