@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import counterpoise
 
 EXTRAS = ("torch", "dask", "cvxpy", "pandas", "polars", "matplotlib", "xgboost", "lightgbm", "mpmath", "clarabel")
+FRAMEWORKS = ("transformers", "accelerate", "lightning", "pytorch_lightning", "skorch", "yaml")
 
 
 def test_importing_the_package_imports_no_extra():
@@ -18,6 +21,13 @@ def test_importing_the_package_imports_no_extra():
 
 def test_importing_the_package_imports_nothing_that_takes_long():
     code = "import sys, counterpoise; print([name for name in ('numpy', 'scipy', 'sklearn') if name in sys.modules])"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"
+
+
+def test_importing_what_is_for_networks_imports_no_framework_that_trains_them():
+    pytest.importorskip("torch")
+    code = f"import sys, counterpoise.torch; print([name for name in {FRAMEWORKS!r} if name in sys.modules])"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert output.strip() == "[]"
 

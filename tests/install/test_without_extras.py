@@ -61,7 +61,7 @@ NEEDS = {
     "'excess': numpy.array([0.1])})",
 }
 OF_THE_CLUSTER = ("linear", "stock", "settings")
-FRAMEWORKS = ("lightning", "skorch")
+FRAMEWORKS = ("lightning", "skorch", "transformers")
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Two processes that share a batch are one process with all of it."""
 
+import math
 import os
 import subprocess
 import sys
@@ -13,7 +14,20 @@ torch = pytest.importorskip("torch")
 from torch import distributed, nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from counterpoise.torch import ContextBatchSampler, ERMLoss, GroupDROLoss, HeldOutWeights, RobustLoss, fit  # noqa: E402
+from counterpoise.exceptions import InvalidInputError  # noqa: E402
+from counterpoise.torch import (  # noqa: E402
+    ContextBatchSampler,
+    ERMLoss,
+    GroupDROLoss,
+    HeldOutWeights,
+    MixtureController,
+    MixtureStream,
+    RobustLoss,
+    fit,
+    next_token_loss,
+    proxy_losses,
+    source_losses,
+)
 from tests.torch_.test_guard import ONE_EACH, digits, network  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -34,6 +48,7 @@ KINDS = {
     "erm": lambda: ERMLoss(COUNTS),
 }
 STEPS = 4
+SOURCES = [("a", 5), ("b", 3), ("c", 2)]
 
 
 def rows(step, first):
@@ -99,6 +114,69 @@ def by_held_out(rank=None):
     return {"weights": torch.tensor(history.weights), "risks": torch.tensor(history.held_out_risks)}
 
 
+def mixture(rank=None):
+    """Train a language model on a mixture of sources, alone or as one of two, and resume it in between."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(5, 6), nn.BatchNorm1d(4), nn.Linear(6, 5))
+    wrapped = model if rank is None else nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    model[1].eval()
+    texts = {
+        name: torch.randint(high, (24, 4), generator=torch.Generator().manual_seed(high)) for name, high in SOURCES
+    }
+    # Processes have unequal numbers of batches, and the second none of the last source.
+    held_out = {name: list(rows[:12].split(4 if name != "c" else 12)) for name, rows in texts.items()}
+    sources = {name: list(rows) for name, rows in texts.items()}
+    references = proxy_losses(
+        nn.Sequential(nn.Embedding(5, 6), nn.Dropout(0.2), nn.Linear(6, 5)), sources, held_out, steps=4
+    )
+
+    def start():
+        controller = MixtureController({"a": 3e6, "b": 2e6, "c": 1e6}, radius=1.0, reference_losses=references)
+        parts = {} if rank is None else {"rank": rank, "world_size": 2}
+        return controller, MixtureStream(sources, controller, **parts)
+
+    controller, stream = start()
+    batches, consumed = iter(DataLoader(stream, 8 if rank is None else 4)), 0
+    for step in range(1, 13):
+        optimizer.zero_grad()
+        total, number = next_token_loss(wrapped, next(batches))
+        (total / number).backward()
+        optimizer.step()
+        consumed += 8
+        if step % 3 == 0:
+            controller.update(*source_losses(wrapped, held_out))
+            stream.follow(controller, after=consumed + 16)
+        if step == 7:
+            states = controller.state_dict(), stream.state_dict(consumed)
+            controller, stream = start()
+            controller.load_state_dict(states[0])
+            stream.load_state_dict(states[1])
+            batches = iter(DataLoader(stream, 8 if rank is None else 4))
+    given = start()[0]
+    for losses in ([0.3, 0.7, 0.2], [0.1, 0.9, 1.7]):
+        given.update(losses, tokens=[7, 3, 11])
+    return {
+        "references": torch.tensor(list(references.values())),
+        "shares": torch.tensor(controller.mix),
+        "average": torch.tensor(list(controller.average.values())),
+        "given": torch.tensor(given.mix),
+        "model": model.state_dict(),
+        "refused": all(refuses(given, losses) for losses in ([math.nan, 1.0, 1.0], [1.0, math.inf, 1.0])),
+    }
+
+
+def refuses(controller, losses):
+    """Whether losses are refused that are wrong on the first process alone, and change nothing."""
+    before = controller.state_dict()
+    is_first = not distributed.is_initialized() or distributed.get_rank() == 0
+    try:
+        controller.update(losses if is_first else [1.0, 1.0, 1.0])
+    except InvalidInputError:
+        return controller.state_dict() == before
+    return False
+
+
 def main(rank, rendezvous, file):
     """Be one of two processes."""
     distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
@@ -107,6 +185,7 @@ def main(rank, rendezvous, file):
         # The second process has too few rows to prefer anything but the plain network.
         found["guard"] = guarded(rank, None if rank == 0 else ONE_EACH)
         found["held-out"] = by_held_out(rank)
+        found["mixture"] = mixture(rank)
         torch.save(found, file)
     finally:
         distributed.destroy_process_group()
@@ -186,6 +265,20 @@ def test_two_processes_keep_the_same_network(both):
         assert found["chosen"] == "robust"
         for name, value in alone["model"].items():
             torch.testing.assert_close(found["model"][name], value, rtol=1e-4, atol=1e-5)
+
+
+def test_two_processes_train_on_the_mixture_of_one(both):
+    alone = mixture()
+    first, second = (found["mixture"] for found in both)
+    for name in ("references", "shares", "average", "given"):
+        assert torch.equal(first[name], second[name]), name
+    assert torch.equal(first["given"], alone["given"])
+    assert torch.equal(first["references"], alone["references"])
+    for name in ("shares", "average"):
+        torch.testing.assert_close(first[name], alone[name], rtol=1e-5, atol=1e-7)
+    for name, value in alone["model"].items():
+        torch.testing.assert_close(first["model"][name], value, rtol=1e-4, atol=1e-5)
+    assert all(found["refused"] for found in (alone, first, second))
 
 
 if __name__ == "__main__":

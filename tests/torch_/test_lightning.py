@@ -1,6 +1,7 @@
 """Training by Lightning: every loss as it is, and held-out rounds by the callback."""
 
 import copy
+import itertools
 
 import pytest
 
@@ -19,8 +20,17 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
-from counterpoise.torch import GroupDROLoss, HeldOutWeights, RobustLoss, context_risks, per_sample  # noqa: E402
-from counterpoise.torch.lightning import HeldOutCallback  # noqa: E402
+from counterpoise.torch import (  # noqa: E402
+    GroupDROLoss,
+    HeldOutWeights,
+    MixtureController,
+    MixtureStream,
+    RobustLoss,
+    context_risks,
+    next_token_loss,
+    per_sample,
+)
+from counterpoise.torch.lightning import HeldOutCallback, MixtureCallback  # noqa: E402
 from tests.torch_.held_out import HeldOutStandIn, rows  # noqa: E402
 
 COUNTS = [60, 30, 10]
@@ -190,3 +200,107 @@ def test_a_round_is_predicted_with_the_precision_of_training(tmp_path):
 def test_a_loss_that_is_not_meant_is_named_before_training(loss, words, tmp_path):
     with pytest.raises(InvalidInputError, match=words):
         trainer(tmp_path, HeldOutCallback(loss, loader())).fit(Net(RobustLoss(COUNTS)), loader())
+
+
+# --- sources of text --------------------------------------------------------------------------------------------
+
+SOURCES = {"regular": 20, "noise": 9, "constant": 30}
+WORDS, SIZE = 7, 4
+
+
+def text(name, n, seed):
+    generator = torch.Generator().manual_seed(seed)
+    if name == "noise":
+        return torch.randint(WORDS, (n, 6), generator=generator)
+    step = 1 if name == "regular" else 0
+    return (torch.randint(WORDS, (n, 1), generator=generator) + step * torch.arange(6)) % WORDS
+
+
+class Words(LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = torch.nn.Sequential(torch.nn.Embedding(WORDS, 8), torch.nn.Dropout(0.2), torch.nn.Linear(8, WORDS))
+        self.seen = []
+
+    def forward(self, tokens):
+        return self.body(tokens)
+
+    def training_step(self, batch, _):
+        self.seen.append(batch.clone())
+        total, number = next_token_loss(self, batch)
+        return total / number
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), 1e-2)
+
+
+def mixture(workers=0, every=3, **options):
+    controller = MixtureController({name: 1e6 * n for name, n in SOURCES.items()}, radius=1.0)
+    sources = {name: list(text(name, n, 1)) for name, n in SOURCES.items()}
+    stream = MixtureStream(sources, controller, **({"batch_size": SIZE, "seed": 4} | options))
+    held_out = {name: [text(name, 8, 2)] for name in SOURCES}
+    return MixtureCallback(controller, stream, held_out, every=every), DataLoader(stream, SIZE, num_workers=workers)
+
+
+@pytest.mark.parametrize("per_epoch", [None, 5], ids=["one epoch", "epochs"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_mixture_follows_held_out_text(per_epoch, workers, tmp_path):
+    net, (callback, batches) = Words(), mixture(workers)
+    epochs = {"max_steps": 12, "limit_train_batches": per_epoch}
+    run = trainer(tmp_path, callback, epochs=None if per_epoch is None else -1, **epochs)
+    run.fit(net, batches)
+    rounds = callback.rounds
+    assert rounds.controller.history["at"].tolist() == [3.0, 6.0, 9.0, 12.0]
+    assert run.callback_metrics["share/noise"].item() == pytest.approx(rounds.controller.shares["noise"])
+    assert run.callback_metrics["worst_excess"].item() == pytest.approx(rounds.controller.worst_excess)
+    assert net.training
+    # Nothing is read twice or left out where an epoch ends.
+    assert rounds.consumed == rounds.stream.start == 12 * SIZE
+    rounds.stream.start = 0
+    seen = torch.cat(net.seen)
+    assert torch.equal(seen, torch.stack(list(itertools.islice(rounds.stream, len(seen)))))
+
+
+@pytest.mark.filterwarnings("ignore:.*resuming from a checkpoint that ended before the epoch ended:UserWarning")
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("stop", [5, 6])
+def test_a_mixture_goes_on_from_a_checkpoint(stop, workers, tmp_path):
+    whole, (callback, batches) = Words(), mixture(workers)
+    stopped = StoppedAt(stop, tmp_path / "run.ckpt")
+    trainer(tmp_path, callback, stopped, epochs=None, max_steps=12).fit(whole, batches)
+    again, (resumed, batches) = Words(), mixture(workers)
+    stopped.goes_on = True
+    run = trainer(tmp_path, resumed, stopped, epochs=None, max_steps=12)
+    run.fit(again, batches, ckpt_path=stopped.path, weights_only=True)
+    assert resumed.state_dict() == callback.state_dict()
+    for one, other in zip(whole.seen[stop:], again.seen, strict=True):
+        assert torch.equal(one, other)
+    assert all(torch.equal(value, again.state_dict()[name]) for name, value in whole.state_dict().items())
+
+
+class StoppedAt(Callback):
+    """Saves a checkpoint after a step, and what Lightning does not: where random numbers were."""
+
+    def __init__(self, step, path):
+        self.step, self.path, self.goes_on = step, path, False
+
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.global_step == self.step:
+            trainer.save_checkpoint(self.path)
+
+    def on_train_batch_start(self, trainer, *_):
+        if trainer.global_step == self.step:
+            if self.goes_on:
+                torch.random.set_rng_state(self.kept)
+            self.kept = torch.random.get_rng_state()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"world_size": 2}, "world_size=2, and 1 is right"), ({"batch_size": 1, "workers": 1}, "batch_size=4")],
+)
+def test_a_stream_that_is_divided_otherwise_is_named(options, words, tmp_path):
+    callback, batches = mixture(**options)
+    with pytest.raises(InvalidInputError, match=words):
+        trainer(tmp_path, callback, epochs=None, max_steps=2).fit(Words(), batches)

@@ -1,4 +1,4 @@
-"""Held-out losses for a mix of contexts, in training by Lightning (extra ``lightning``)."""
+"""Held-out losses for a mix of contexts or sources, in training by Lightning (extra ``lightning``)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import nn
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.torch.evaluation import RowLoss, per_sample
 from counterpoise.torch.losses import ContextLoss
+from counterpoise.torch.mixture_rounds import MixtureRounds, batches_ahead
 from counterpoise.torch.rounds import LearnsFromHeldOut, Rounds, check_every, check_loss
 
 try:
@@ -24,7 +25,7 @@ except ImportError:
             "counterpoise.torch.lightning needs Lightning. Run: pip install 'counterpoise[lightning]'"
         ) from error
 
-__all__ = ["HeldOutCallback"]
+__all__ = ["HeldOutCallback", "MixtureCallback"]
 
 
 class HeldOutCallback(Callback):  # type: ignore[misc]
@@ -132,6 +133,54 @@ class HeldOutCallback(Callback):  # type: ignore[misc]
         # Where the loss is a part of the module, that has loaded it already.
         self._loss_state = rest.pop("loss", None)
         self.rounds.load_state_dict(rest)
+
+
+class MixtureCallback(Callback):  # type: ignore[misc]
+    """Moves the shares of a :class:`~counterpoise.torch.MixtureController` while Lightning trains.
+
+    The training loader reads a :class:`~counterpoise.torch.MixtureStream` with the ``rank`` and ``world_size`` of the
+    process, and with its ``batch_size`` where it has workers. Every so many batches the module is judged on the
+    held-out text of each source, the controller moves, and the stream follows from a known sample on. Controller and
+    stream are part of every checkpoint: a run that is resumed goes on with the samples, and the shares, that it would
+    have had.
+
+    Parameters
+    ----------
+    controller, stream, held_out, every, batch_loss
+        See :class:`counterpoise.torch.mixture_rounds.MixtureRounds`. By default the module maps token numbers to
+        logits.
+    """
+
+    def __init__(self, controller: Any, stream: Any, held_out: Any, **options: Any) -> None:
+        self.rounds = MixtureRounds(controller, stream, held_out, **options)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Raise unless the stream is divided as the trainer reads it."""
+        self.rounds.check(trainer.train_dataloader, trainer.world_size)
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """Go on in the stream: an epoch reads it anew."""
+        self.rounds.begin()
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any, **kwargs: Any) -> None:
+        """Make a round where one is due."""
+        loader = trainer.train_dataloader
+        n_samples = loader.batch_size * trainer.world_size
+        if self.rounds.step(n_samples):
+            found = self.rounds.take(pl_module, batches_ahead(loader) * n_samples)
+            pl_module.log_dict(found, on_step=True, on_epoch=False, batch_size=1)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Let another training go on in the stream."""
+        self.rounds.begin()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a checkpoint needs to go on from it."""
+        return self.rounds.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.rounds.load_state_dict(state_dict)
 
 
 def _is_part(loss: nn.Module, module: nn.Module) -> bool:

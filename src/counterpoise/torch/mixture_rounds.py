@@ -1,0 +1,144 @@
+"""Held-out rounds of a mixture of sources in somebody else's training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch import nn
+
+from counterpoise.contexts import shown
+from counterpoise.exceptions import InvalidInputError
+from counterpoise.torch.mixture import MixtureController
+from counterpoise.torch.streams import MixtureStream
+from counterpoise.torch.text import BatchLoss, next_token_loss, source_losses
+
+
+class MixtureRounds:
+    """What a callback does with a controller, the stream that follows it, and held-out text.
+
+    Parameters
+    ----------
+    controller : MixtureController
+    stream : MixtureStream
+    held_out : mapping from source to batches
+        A source that is left out counts as the others on average.
+    every : int
+        Training steps between two rounds.
+    batch_loss : callable
+        See :func:`counterpoise.torch.source_losses`.
+
+    Attributes
+    ----------
+    steps, consumed : int
+        Training steps so far, and the samples of all processes that they were made of.
+    """
+
+    def __init__(
+        self,
+        controller: MixtureController,
+        stream: MixtureStream,
+        held_out: Mapping[Any, Iterable[Any]],
+        *,
+        every: int = 100,
+        batch_loss: BatchLoss = next_token_loss,
+    ) -> None:
+        if not (isinstance(every, int) and not isinstance(every, bool) and every >= 1):
+            raise InvalidInputError(f"every = {every!r}; pass a whole number of steps, 1 or more.")
+        if not (isinstance(held_out, Mapping) and held_out):
+            raise InvalidInputError(f"held_out is {held_out!r:.60}; pass a mapping from each source to its batches.")
+        known = set(controller.sources)
+        for what, names in (("the stream", known ^ set(stream.sources)), ("held_out", set(held_out) - known)):
+            if names:
+                others = ", ".join(sorted(map(shown, names)))
+                raise InvalidInputError(f"{what} and the controller have different sources: {others:.80}.")
+        self.controller, self.stream, self.held_out = controller, stream, held_out
+        self.every, self.batch_loss = every, batch_loss
+        self.steps, self.consumed = 0, stream.start
+        self._state: tuple[Any, dict[str, Any]] = (None, {})
+
+    def begin(self, skipped: int = 0) -> None:
+        """Have the stream, when it is read next, go on after what was trained on.
+
+        Parameters
+        ----------
+        skipped : int
+            Samples that the training itself reads past.
+        """
+        self.stream.start = max(self.consumed - skipped, 0)
+        self.consumed = self.stream.start + skipped
+
+    def check(self, loader: Any, world_size: int) -> None:
+        """Raise unless the stream is divided as the training reads it.
+
+        Parameters
+        ----------
+        loader : DataLoader
+        world_size : int
+            Processes between which the stream has to divide samples itself.
+        """
+        stream, read = self.stream, loader.dataset
+        if stream.world_size != world_size:
+            raise InvalidInputError(
+                f"the stream has world_size={stream.world_size}, and {world_size} is right here: pass rank and "
+                "world_size to it with Lightning, and neither with transformers, which divides batches itself."
+            )
+        in_a_row = loader.batch_size
+        if read is not stream:
+            if getattr(read, "dataset", None) is not stream:
+                raise InvalidInputError(
+                    "training reads other data than the stream of the callback. Pass it the stream."
+                )
+            # accelerate reads the batches of all processes, and keeps those of its own.
+            in_a_row = read.batch_size * (1 if read.split_batches else read.num_processes)
+        if loader.num_workers and stream.batch_size != in_a_row:
+            raise InvalidInputError(
+                f"the loader has workers. Make the stream with batch_size={in_a_row}, so that they read whole batches."
+            )
+
+    def step(self, n_samples: int) -> bool:
+        """Count a training step of so many samples, of all processes, and tell whether a round is due."""
+        self.steps += 1
+        self.consumed += n_samples
+        return self.steps % self.every == 0
+
+    def take(self, model: nn.Module, ahead: int) -> dict[str, float]:
+        """Judge the model by source, move the shares, and return what a log should show.
+
+        Parameters
+        ----------
+        ahead : int
+            Samples, of all processes, that may be drawn already beyond those trained on: the new shares begin after
+            them, so that which samples follow does not depend on how fast they are read.
+        """
+        losses, tokens = source_losses(model, self.held_out, batch_loss=self.batch_loss)
+        self.controller.update(losses, tokens, at=float(self.steps))
+        self.stream.follow(self.controller, after=self.consumed + ahead)
+        found = dict(zip(self.controller.sources, self.controller.losses.tolist(), strict=True))
+        return {
+            **{f"held_out_loss/{shown(name)}": found[name] for name in self.held_out},
+            **{f"share/{shown(name)}": share for name, share in self.controller.shares.items()},
+            "worst_excess": self.controller.worst_excess,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a checkpoint needs; between rounds it costs nothing."""
+        now = (self.controller.n_updates, self.controller.references.tobytes(), self.stream.n_changes)
+        before, state = self._state
+        if before != now:
+            state = {"controller": self.controller.state_dict(), "stream": self.stream.state_dict(0)}
+            self._state = now, state
+        return {"steps": self.steps, **state, "stream": {**state["stream"], "start": self.consumed}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.controller.load_state_dict(state["controller"])
+        self.stream.load_state_dict(state["stream"])
+        self.steps, self.consumed = int(state["steps"]), self.stream.start
+
+
+def batches_ahead(loader: Any) -> int:
+    """Return how many batches a loader may have drawn beyond the one that is being trained on."""
+    workers = int(getattr(loader, "num_workers", 0) or 0)
+    # One is fetched beforehand to know which is the last; workers take turns by whole batches.
+    return 2 + workers * (1 + int(getattr(loader, "prefetch_factor", None) or 2)) * (workers > 0)
