@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
 .PHONY: sets guard draws later-year published calibrated calibrated-table bench-check bench-profile stress lowest bare check audit
-.PHONY: references bench-commands bench-learners watch networks hooks format clean
+.PHONY: references bench-commands bench-learners watch networks mixtures hooks format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -130,6 +130,11 @@ bench-gpu: $(VENV)/.test  ## what robustness costs on a GPU (without one, a line
 networks: $(VENV)/.test  ## methods for networks on coloured digits, in two settings (DIGITS=folder of MNIST; DEVICE=cuda, JOBS=16)
 	OMP_NUM_THREADS=1 $(BIN)/python -m counterpoise.experiments.coloured_mnist_cnn $(DIGITS) \
 		--device $(or $(DEVICE),cpu) --jobs $(or $(JOBS),1)
+
+mixtures: $(VENV)/.test  ## mixes of text sources for small language models, beside published rules (20 minutes on a large GPU, on Debian; TOY=--toy)
+	$(BIN)/python benchmarks/mixture_texts.py bench/mixtures $(TOY)
+	$(BIN)/python benchmarks/mixtures.py bench/mixtures --out bench/mixtures $(TOY)
+	$(BIN)/python benchmarks/mixture_figures.py bench/mixtures/results.json bench/mixtures
 
 bench-cluster: $(VENV)/.test  ## fits on local workers: memory, passes, workers, a killed one, growth (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cluster.py

@@ -220,6 +220,101 @@ def test_the_cost_of_a_step_is_printed_for_each_network(study, capsys):
     assert all(float(line.rpartition("ratio ")[2]) > 0.0 for line in lines)
 
 
+def test_the_cost_of_a_mixture_is_printed_for_each_way_to_sample(study, capsys):
+    pytest.importorskip("torch")
+    assert study("mixture_overhead").main(["--toy"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines[1:]] == ["plain", "weighted", "mixture", "held-out evaluation"]
+    assert "ratio 1.000" in lines[1]
+    assert float(re.search(r"ratio ([\d.]+)", lines[3])[1]) > 0.0
+
+
+def test_texts_of_the_study_of_mixtures_are_clean_and_apart(study, tmp_path):
+    texts, cleaning = study("mixture_texts"), study("mixture_cleaning")
+    made = texts.make(tmp_path, toy=True)
+    assert all(sorted(parts) == ["judged", "train", "watched"] for parts in made.values())
+    again = texts.read(tmp_path)
+    for name, parts in made.items():
+        for part, tokens in parts.items():
+            np.testing.assert_array_equal(tokens, again[name][part])
+    assert max(share for parts in texts.overlap(made).values() for share in parts.values()) < 0.05
+    # Two windows of a held-out part that occur in training text are found.
+    copied = {"a": {"train": np.arange(99), "watched": np.arange(33), "judged": np.arange(200, 240)}}
+    assert texts.overlap(copied) == {"a": {"watched": 1.0, "judged": 0.0}}
+    page = ".TH LS 1\n.SH NAME\nls \\- list\n.PP\nSee \\fBdir\\fR(1).\n.TS\na;b\n.TE\n.BR cp (1)\n"
+    assert cleaning.manual_page(page) == "NAME\n\nls - list\n\nSee dir(1).\ncp(1)"
+
+
+def test_stacked_models_are_trained_as_alone(study):
+    torch = pytest.importorskip("torch")
+    models = study("mixture_models")
+    shape = models.Shape(128, 1, 50, 16)
+    together, alone = models.Ensemble(shape, [1, 2, 1]), models.Ensemble(shape, [2])
+    windows = torch.randint(50, (3, 4, 17), generator=torch.Generator().manual_seed(0))
+    for ensemble, some in ((together, windows), (alone, windows[1:2])):
+        descent = models.Descent(ensemble, 4, 1e-2)
+        for _ in range(4):
+            ensemble.losses(some).mean((1, 2)).sum().backward()
+            descent.step()
+    found = together.losses(windows).detach()
+    torch.testing.assert_close(alone.losses(windows[1:2])[0], found[1])
+    assert float(found.mean()) < 3.7
+    joined = models.Ensemble.joined(shape, [together.one(2), together.one(1)])
+    torch.testing.assert_close(joined.losses(windows[[2, 1]]), found[[2, 1]])
+    # A model does not see what it predicts.
+    later = windows.clone()
+    later[..., 9:] = 0
+    torch.testing.assert_close(together.losses(later)[..., :8], found[..., :8])
+
+
+def test_rules_of_mixtures_are_those_of_their_papers(study):
+    torch = pytest.importorskip("torch")
+    rules = study("mixture_rules")
+    loading = rules.DynamicLoading(np.array([0.5, 0.3, 0.2]), np.array([2.0, 3.0, 1.0]))
+    loading.round(np.array([2.5, 2.0, 2.0]), 1)
+    expected = np.array([0.5 * np.exp(0.5), 0.3, 0.2 * np.exp(1.0)])
+    np.testing.assert_allclose(loading.shares, expected / expected.sum())
+    losses, sources = torch.tensor([[1.0, 3.0], [2.0, 2.0], [4.0, 0.0]]), torch.tensor([0, 0, 2])
+    dro = rules.GroupDRO(3, "cpu")
+    dro.batch(losses, sources, None)
+    expected = np.exp(0.01 * np.array([2.0, 0.0, 2.0]))
+    np.testing.assert_allclose(dro.mix, expected / expected.sum(), rtol=1e-6)
+    doremi = rules.DoReMi(3, "cpu")
+    doremi.batch(losses, sources, torch.tensor([[0.0, 4.0], [1.0, 1.0], [1.0, 1.0]]))
+    expected = np.exp(np.array([(1 + 0 + 1 + 1) / 4, 0.0, 3 / 2]))
+    mixed = 0.999 * expected / expected.sum() + 0.001 / 3
+    np.testing.assert_allclose(doremi.mix, mixed, rtol=1e-6)
+    doremi.batch(torch.zeros(3, 2), sources, torch.ones(3, 2))
+    np.testing.assert_allclose(doremi.exported, (mixed + doremi.mix) / 2, rtol=1e-6)
+
+
+def test_mixtures_print_a_row_for_each_method_and_are_drawn(study, capsys, tmp_path):
+    pytest.importorskip("torch")
+    assert study("mixtures").main([str(tmp_path), "--toy", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    for words in ("| proportional |", "| dynamic loading |", "| ours, 4 epochs |", "| DoReMi |", "what can be reached"):
+        assert out.count(words) >= 2, words
+    assert "nan" not in out
+    assert study("mixture_figures").main([str(tmp_path / "results.json"), str(tmp_path)]) == 0
+    for name in ("mixture-shares-small", "mixture-shares-large", "mixture-front"):
+        assert "ours, 4 epochs" in (tmp_path / f"{name}.svg").read_text()
+
+
+def test_random_mixes_of_the_study_lie_in_their_set(study):
+    pytest.importorskip("torch")
+    tables = study("mixture_tables")
+    tokens = np.array([5.0, 3.0, 2.0])
+    ball = cpo.KLBall(tokens / 10, 0.3)
+    near = tables.random_mixes(tokens, 0.3)
+    assert all(ball.contains(mix) for mix in near)
+    assert np.max([ball.divergence(mix) for mix in near]) > 0.2
+    judged = tables.measures(tokens, np.zeros(3))
+    losses = np.array([1.0, 2.0, 3.0])
+    assert judged["worst excess"](losses) == 3.0
+    assert judged["mean excess, by tokens"](losses) == pytest.approx(1.7)
+    assert judged["95% of mixes in the set"](losses) < judged["worst in the set"](losses) < 3.0
+
+
 def test_a_head_is_timed_beside_its_peers(study, capsys):
     pytest.importorskip("torch")
     assert study("gpu_head").main(["--toy"]) == 0

@@ -1,0 +1,120 @@
+"""Draw the study of mixtures: shares over time for every method, and worst excess against mean excess.
+
+Usage: python benchmarks/mixture_figures.py RESULTS FOLDER (RESULTS is the results.json of benchmarks/mixtures.py)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from mixture_tables import by_method, measures
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
+"""Okabe and Ito's, which colour-blind readers can tell apart."""
+
+_ACROSS = 4
+
+
+def shares(results: dict[str, Any], size: str) -> Figure:
+    """Return a panel for each method with the share of every source over time, the mean over seeds."""
+    runs: dict[str, list[Any]] = {}
+    for run in results["runs"]:
+        if run["size"] == size:
+            runs.setdefault(run["method"], []).append(run["mixes"])
+    down = -(-len(runs) // _ACROSS)
+    figure = Figure(figsize=(8.4, 1.8 * down + 0.6), layout="constrained")
+    panels = figure.subplots(down, _ACROSS, sharex=True, sharey=True, squeeze=False).ravel()
+    about = results[size]
+    for axes, (name, several) in zip(panels, runs.items(), strict=False):
+        mixes = np.mean(several, 0)
+        millions = np.arange(len(mixes)) / len(mixes) * about["tokens"] / 1e6
+        for k, source in enumerate(results["sources"]):
+            axes.plot(millions, mixes[:, k], color=_COLOURS[k % len(_COLOURS)], linewidth=1.3, label=source)
+        axes.set_title(textwrap.fill(name, 24), fontsize=8.5)
+        axes.tick_params(labelsize=7.5)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_ylim(0, 0.9)
+    for axes in panels[len(runs) :]:
+        axes.set_visible(False)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=8, fontsize=8, frameon=False
+    )
+    figure.supylabel("share", fontsize=9)
+    figure.supxlabel("millions of tokens trained on", fontsize=9)
+    return figure
+
+
+def front(results: dict[str, Any], sizes: Sequence[str]) -> Figure:
+    """Return a panel for each size with worst excess against mean excess: a point for each seed, and the median."""
+    figure = Figure(figsize=(4.2 * len(sizes), 4.9), layout="constrained")
+    tokens, known = np.array(results["tokens"], dtype=float), {}
+    for axes, size in zip(figure.subplots(1, len(sizes), squeeze=False)[0], sizes, strict=True):
+        judges = measures(tokens, np.array(results[size]["references"]["judged"]))
+        points = {
+            name: np.array(
+                [[judges[axis](one) for one in losses] for axis in ("mean excess, by tokens", "worst excess")]
+            )
+            for name, losses in by_method(results, size).items()
+        }
+        for name, (x, y) in points.items():
+            colour, marker = known.setdefault(name, _look(name, list(known.values())))
+            axes.plot(x, y, marker, color=colour, markersize=3, alpha=0.4)
+            axes.plot(np.median(x), np.median(y), marker, color=colour, markersize=7, label=name)
+        axes.set_title(f"{results[size]['parameters'] / 1e6:.0f} million parameters", fontsize=9)
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+        far = points.pop("group DRO", np.zeros((2, 1)))
+        # It would leave the others a corner.
+        low, high = (change(np.concatenate([*points.values()], 1), 1) for change in (np.min, np.max))
+        if (np.median(far, 1) > high).all():
+            edge = 0.06 * (high - low)
+            axes.set(xlim=(low[0] - edge[0], high[0] + edge[0]), ylim=(low[1] - edge[1], high[1] + edge[1]))
+            where = "group DRO: beyond, at {:.2f} and {:.2f}".format(*np.median(far, 1))
+            axes.annotate(where, (0.98, 0.97), xycoords="axes fraction", ha="right", va="top", fontsize=7.5)
+    handles = {
+        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, fontsize=7.5, frameon=False)
+    figure.supxlabel("mean excess by tokens (nats)", fontsize=9)
+    figure.supylabel("excess of the worst source (nats)", fontsize=9)
+    return figure
+
+
+def _look(name: str, taken: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Return a colour for the kind of method, and a marker that no other of the kind has."""
+    colour = _COLOURS[0] if name.startswith("ours") else _COLOURS[1] if name in _LEARN else _COLOURS[6]
+    return next((colour, marker) for marker in "osD^vP*Xph<>" if (colour, marker) not in taken)
+
+
+_LEARN = ("DoReMi", "dynamic loading", "group DRO")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write one file of shares for each size, and the front."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("folder", type=Path)
+    asked = parser.parse_args(arguments)
+    results = json.loads(asked.results.read_text(encoding="utf-8"))
+    sizes = [size for size in ("small", "large") if size in results]
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    figures = {f"mixture-shares-{size}": shares(results, size) for size in sizes}
+    figures["mixture-front"] = front(results, sizes)
+    # Without it, every drawing names its clip paths anew.
+    with mpl.rc_context({"svg.hashsalt": "counterpoise", "svg.fonttype": "none"}):
+        for name, figure in figures.items():
+            figure.savefig(asked.folder / f"{name}.svg", metadata={"Date": None})
+            print(f"wrote {asked.folder / name}.svg")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,99 @@
+"""The tables of the study of mixtures, from its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoise import KLBall
+
+Array = NDArray[np.float64]
+
+_RADIUS = 0.3
+_N_MIXES = 1000
+
+
+def random_mixes(tokens: Array, radius: float) -> Array:
+    """Return mixes drawn evenly from all, or from those within a radius of the shares of the tokens."""
+    rng, p_hat = np.random.default_rng(0), tokens / tokens.sum()
+    drawn = rng.dirichlet(np.ones(len(tokens)), _N_MIXES)
+    if np.isinf(radius):
+        return drawn
+    ball = KLBall(p_hat, radius)
+    # Towards a random mix, to a random point of the way that is in the set.
+    ways = []
+    for mix in drawn:
+        low, high = 0.0, 1.0
+        for _ in range(30):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if ball.contains(p_hat + middle * (mix - p_hat)) else (low, middle)
+        ways.append(p_hat + rng.uniform() ** (1.0 / (len(p_hat) - 1)) * low * (mix - p_hat))
+    return np.array(ways)
+
+
+def measures(tokens: Array, least: Array) -> dict[str, Callable[[Array], float]]:
+    """Return what a run is judged by, each a function of its losses by source.
+
+    Parameters
+    ----------
+    least : ndarray of shape (n_sources,)
+        What sources' own models reach.
+    """
+    p_hat = tokens / tokens.sum()
+    every, near = random_mixes(tokens, np.inf), random_mixes(tokens, _RADIUS)
+    return {
+        "worst excess": lambda losses: float((losses - least).max()),
+        "worst in the set": lambda losses: float(KLBall(p_hat, _RADIUS).worst_case(losses - least).value),
+        "mean excess, by tokens": lambda losses: float(p_hat @ (losses - least)),
+        "mean excess, alike": lambda losses: float((losses - least).mean()),
+        "95% of all mixes": lambda losses: float(np.quantile(every @ (losses - least), 0.95)),
+        "95% of mixes in the set": lambda losses: float(np.quantile(near @ (losses - least), 0.95)),
+    }
+
+
+def by_method(results: dict[str, Any], size: str) -> dict[str, Array]:
+    """Return judged losses of every method, of shape (n_seeds, n_sources)."""
+    found: dict[str, list[Any]] = {}
+    for run in results["runs"]:
+        if run["size"] == size and not run["method"].endswith("proxy"):
+            found.setdefault(run["method"], []).append(run["judged"])
+    return {name: np.array(losses) for name, losses in found.items()}
+
+
+def _range(values: list[float]) -> str:
+    return f"{np.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+
+
+def printed(results: dict[str, Any]) -> None:
+    """Print every table as Markdown."""
+    tokens, sources = np.array(results["tokens"], dtype=float), results["sources"]
+    for size in ("small", "large"):
+        if size not in results:
+            continue
+        about = results[size]
+        least = np.array(about["references"]["judged"])
+        methods = by_method(results, size)
+        judges = measures(tokens, least)
+        print(f"\n### {about['parameters'] / 1e6:.0f} million parameters, {about['tokens'] / 1e6:.1f} million tokens\n")
+        print("| method | " + " | ".join(judges) + " |\n|---|" + "---:|" * len(judges))
+        for name, losses in methods.items():
+            print(
+                f"| {name} | " + " | ".join(_range([judge(one) for one in losses]) for judge in judges.values()) + " |"
+            )
+        print(
+            f"\nexcess by source, and the mean mix\n\n| method | {' | '.join(sources)} |\n|---|"
+            + "---:|" * len(sources)
+        )
+        print("| what can be reached | " + " | ".join(f"{one:.3f}" for one in least) + " |")
+        for name, losses in methods.items():
+            print(f"| {name} | " + " | ".join(f"{one:+.3f}" for one in np.median(losses, 0) - least) + " |")
+        mixes: dict[str, list[Any]] = {}
+        for run in results["runs"]:
+            if run["size"] == size:
+                mixes.setdefault(run["method"], []).append(np.mean(run["mixes"], 0))
+        print(f"\n| shares | {' | '.join(sources)} |\n|---|" + "---:|" * len(sources))
+        for name, several in mixes.items():
+            print(f"| {name} | " + " | ".join(f"{one:.3f}" for one in np.mean(several, 0)) + " |")
