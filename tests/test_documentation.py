@@ -141,6 +141,7 @@ WITH_CODE = {
     "extending/set.md",
     "extending/solver.md",
     "index.md",
+    "mixtures.md",
     "stock.md",
     "tutorial.md",
     "published.md",
