@@ -262,6 +262,19 @@ def test_a_mixture_follows_held_out_text(per_epoch, workers, tmp_path):
     assert torch.equal(seen, torch.stack(list(itertools.islice(rounds.stream, len(seen)))))
 
 
+def test_a_mixture_is_judged_with_the_precision_of_training(tmp_path):
+    callback, batches = mixture()
+    seen = []
+
+    def batch_loss(model, batch):
+        seen.append(model(batch).dtype)
+        return next_token_loss(model, batch)
+
+    callback.rounds.batch_loss = batch_loss
+    trainer(tmp_path, callback, epochs=None, max_steps=3, precision="bf16-mixed").fit(Words(), batches)
+    assert set(seen) == {torch.bfloat16}
+
+
 @pytest.mark.filterwarnings("ignore:.*resuming from a checkpoint that ended before the epoch ended:UserWarning")
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("stop", [5, 6])

@@ -187,6 +187,29 @@ def test_within_a_set_they_rest_at_the_best_of_excess_and_entropy(options, step_
         np.testing.assert_allclose(one.mix, expected, atol=4e-3)
 
 
+def test_without_forgetting_they_move_until_excess_is_equal():
+    own, slope = np.array([0.3, 0.1, 0.5]), np.array([0.2, 0.3, 0.4])
+    found = {}
+    for sharpness in (10.0, 30.0, math.inf):
+        one = controller(sharpness=sharpness, reference_losses=[2.0, 2.0, 2.0])
+        for _ in range(400):
+            excess = own - slope * np.log(one.mix)  # the more of a source, the less
+            one.update(2.0 + excess)
+        found[sharpness] = excess
+    assert np.ptp(found[math.inf]) < 1e-6
+    assert found[math.inf].max() < found[30.0].max() < found[10.0].max()
+    assert found[math.inf].mean() > found[30.0].mean() > found[10.0].mean()
+
+
+@pytest.mark.parametrize("options", [{"radius": 0.3}, {"budget": 2.1e10}, {"mix": {"code": (0.1, 0.6)}}])
+def test_without_forgetting_they_end_at_the_worst_mix_of_losses_that_stay(options):
+    one = controller(sharpness=math.inf, **options)
+    losses = np.array([2.2, 3.1, 2.8])
+    for _ in range(60):
+        one.update(losses)
+    assert float(one.mix @ losses) == pytest.approx(one.allowed.worst_case(losses).value, rel=2e-3)
+
+
 def test_equal_excess_rests_at_equal_shares():
     one = controller(reference_losses={"web": 2.0, "code": 1.0, "papers": 3.0})
     for _ in range(150):
@@ -411,3 +434,29 @@ def test_other_endings_and_other_files_are_refused(tmp_path):
     (tmp_path / "other.json").write_text("[1, 2]")
     with pytest.raises(InvalidInputError, match="no exported mix"):
         read_mix(tmp_path / "other.json")
+
+
+@pytest.mark.parametrize("at", ["later", math.nan, math.inf, [1, 2]])
+def test_a_time_that_is_none_is_refused(at):
+    one = controller()
+    before = snapshot(one)
+    with pytest.raises(InvalidInputError, match="at = "):
+        one.update([1.0, 2.0, 3.0], at=at)
+    assert snapshot(one) == before
+
+
+def test_losses_may_be_tensors_of_half_precision():
+    one, other = controller(), controller()
+    one.update(torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16))
+    other.update([1.0, 2.0, 3.0])
+    assert snapshot(one) == snapshot(other)
+
+
+@pytest.mark.parametrize("damage", [{"rounds": [{}]}, {"unit": [math.nan]}, {"mix_sums": [math.nan] * 3}])
+def test_a_damaged_state_is_refused(damage):
+    one, other = controller(), controller()
+    one.update([1.0, 2.0, 3.0])
+    before = snapshot(other)
+    with pytest.raises(InvalidInputError, match="state"):
+        other.load_state_dict(one.state_dict() | damage)
+    assert snapshot(other) == before

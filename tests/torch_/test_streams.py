@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_worker_info  # noqa: E402
 
+from counterpoise.contexts import shown  # noqa: E402
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
 from counterpoise.torch import MixtureController, MixtureStream  # noqa: E402
 
@@ -41,7 +42,9 @@ class InOrder(IterableDataset):
         self.epoch = epoch
 
     def __iter__(self):
-        return (f"{self.name}/{k}" for k in range(self.size))
+        # Every epoch in another order, as a source that shuffles a buffer has it.
+        order = np.random.default_rng(self.epoch).permutation(self.size)
+        return (f"{self.name}/{k}" for k in order)
 
 
 class Divided(InOrder):
@@ -50,7 +53,8 @@ class Divided(InOrder):
     def __iter__(self):
         info = get_worker_info()
         first, step = (0, 1) if info is None else (info.id, info.num_workers)
-        return (f"{self.name}/{k}" for k in range(first, self.size, step))
+        order = np.random.default_rng(self.epoch).permutation(self.size)
+        return (f"{self.name}/{k}" for k in order[first::step])
 
 
 def in_order(kind=InOrder):
@@ -164,7 +168,49 @@ def test_an_iterable_with_a_length_is_no_list():
         def __len__(self):
             return self.size
 
-    assert first(MixtureStream({"web": Sized("web", 3)}, [1.0]), 4) == ["web/0", "web/1", "web/2", "web/0"]
+    source = Sized("web", 3)
+    found = first(MixtureStream({"web": source}, [1.0]), 4)
+    source.set_epoch(1)
+    assert found[3] == next(iter(source))
+    assert set(found) == {"web/0", "web/1", "web/2"}
+
+
+def test_a_stream_is_read_from_its_beginning_again_and_again():
+    one = MixtureStream(in_order(), SHARES)
+    found = first(one, 200)
+    one.start = 0
+    assert first(one, 200) == found
+    assert len(set(found)) == sum(SIZES.values())
+
+
+def test_shares_that_were_planned_for_later_are_overtaken():
+    one = MixtureStream(numbered(), {"web": 1.0})
+    one.follow({"code": 1.0}, after=500)
+    reader = iter(one)
+    assert all(next(reader).startswith("web") for _ in range(20))
+    one.follow({"papers": 1.0})
+    assert all(next(reader).startswith("papers") for _ in range(600))
+
+
+def test_a_mix_read_from_a_file_names_sources_in_words():
+    one = MixtureStream({1: ["a"], ("b", 2): ["b"]}, {"1": 0.0, shown(("b", 2)): 1.0})
+    assert set(first(one, 5)) == {"b"}
+
+
+@pytest.mark.parametrize(("options", "words"), [({"seed": 3}, "seed 0"), ({}, "sources")])
+def test_a_state_of_another_stream_is_refused(options, words):
+    state = MixtureStream(numbered(), SHARES).state_dict(40)
+    sources = numbered() if options else dict(reversed(numbered().items()))
+    other = MixtureStream(sources, SHARES, **options)
+    with pytest.raises(InvalidInputError, match=words):
+        other.load_state_dict(state)
+    assert other.start == 0
+
+
+@pytest.mark.parametrize("options", [{"seed": -1}, {"seed": 1.5}, {"batch_size": 2.5}, {"batch_size": 0}])
+def test_numbers_that_are_none_are_refused(options):
+    with pytest.raises(InvalidInputError, match=next(iter(options))):
+        MixtureStream(numbered(), SHARES, **options)
 
 
 @pytest.mark.parametrize("empty", [[], InOrder("web", 0), iter([]), (k for k in range(3))])

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader  # noqa: E402
 
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
 from counterpoise.torch import extrapolated_losses, next_token_loss, proxy_losses, source_losses  # noqa: E402
+from counterpoise.torch.text import to_device  # noqa: E402
 
 WORDS, LENGTH = 7, 6
 
@@ -197,3 +198,14 @@ def test_losses_that_do_not_fall_are_taken_as_they_are():
 def test_curves_that_say_nothing_are_refused(tokens, losses, at, words):
     with pytest.raises(InvalidInputError, match=words):
         extrapolated_losses(tokens, {"web": losses}, at)
+
+
+def test_scaling_laws_refuse_words():
+    for tokens, losses in (("abc", {"web": [3.0, 2.0, 1.0]}), ([1.0, 2.0, 3.0], {"web": "abc"})):
+        with pytest.raises(InvalidInputError):
+            extrapolated_losses(tokens, losses)
+
+
+def test_batches_may_be_lists():
+    found = to_device([torch.ones(2), (torch.zeros(1), "word")], torch.device("meta"))
+    assert [found[0].device.type, found[1][0].device.type, found[1][1]] == ["meta", "meta", "word"]

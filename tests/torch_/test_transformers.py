@@ -112,6 +112,30 @@ def test_rounds_come_as_often_as_asked_and_move_the_stream(tmp_path):
     assert torch.equal(seen, expected)
 
 
+def test_a_loop_of_ones_own_goes_on_in_the_stream(tmp_path):
+    callback = parts(every=3)
+    trainer(tmp_path, callback).train()
+    rounds = callback.rounds
+    assert rounds.stream.start == 12 * BATCH
+    reader = iter(rounds.stream)
+    for _ in range(4):
+        next(reader)
+    rounds.stream.follow({"constant": 1.0})
+    found = torch.stack([next(reader)["input_ids"] for _ in range(40)])
+    assert (found == found[:, :1]).all()
+
+
+def test_a_checkpoint_from_before_the_callback_does(tmp_path):
+    before = parts()
+    plain = trainer(tmp_path, before, steps=4, save_strategy="steps", save_steps=4)
+    plain.callback_handler.callbacks = [one for one in plain.callback_handler.callbacks if one is not before]
+    plain.train()
+    callback = parts(every=3)
+    trainer(tmp_path, callback, model=plain.model).train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    assert callback.rounds.consumed == 12 * BATCH
+    assert callback.rounds.controller.n_updates == 2
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("accumulation", [1, 2])
 @pytest.mark.parametrize("ignore_data_skip", [False, True])

@@ -167,7 +167,8 @@ class MixtureCallback(Callback):  # type: ignore[misc]
         loader = trainer.train_dataloader
         n_samples = loader.batch_size * trainer.world_size
         if self.rounds.step(n_samples):
-            found = self.rounds.take(pl_module, batches_ahead(loader) * n_samples)
+            with trainer.precision_plugin.forward_context():
+                found = self.rounds.take(pl_module, batches_ahead(loader) * n_samples)
             pl_module.log_dict(found, on_step=True, on_epoch=False, batch_size=1)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:

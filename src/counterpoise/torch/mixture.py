@@ -28,8 +28,14 @@ Array = NDArray[np.float64]
 _STATE = ("references", "mix", "mix_sums", "unit", "losses", "held_out_tokens")
 """Arrays that a checkpoint holds."""
 
+_RATE = 30.0
+"""How far a whole step goes where nothing is forgotten, per excess in units of the mean loss."""
+
+_ROUND = ("at", "worst", "loss", "share")
+"""What is recorded of an update."""
+
 _PARTS = 8
-"""Parts of a step within a curved set: pulled back only at its end, where shares come to rest would depend on it."""
+"""Parts of a step within a curved set, each pulled back into it: by one whole step shares would rest elsewhere."""
 
 
 class MixtureController:
@@ -51,7 +57,8 @@ class MixtureController:
     over the allowed shares, with the mean held-out loss :math:`\bar L` (the largest of late); where every mix is
     allowed that is :math:`p_c \propto \exp(s\,(L_c - L^*_c) / \bar L)`. So no source is given everything, however large
     its loss: where more of a source no longer helps, the others keep their shares. ``sharpness=inf`` takes that away:
-    shares then move towards the worst mix itself.
+    shares then move towards the worst mix itself. They begin at the allowed mix that is nearest to equal shares. Within
+    a ball they come to rest within some thousandths of what is said here.
 
     Text is finite. With a ``budget`` no source is read more than ``max_epochs`` times: its share is at most
     ``max_epochs * tokens / budget``.
@@ -78,7 +85,7 @@ class MixtureController:
         The share of the way, in logarithms, that one update goes: with 0.1 about twenty updates get there.
     sharpness : float
         :math:`s`: a source whose excess is higher by a thirtieth of the mean loss counts e times as much where it is
-        30. Smaller numbers give up some of the worst source for the mean over sources.
+        30. Smaller numbers give up some of the worst source for the mean over sources; ``inf`` gives up the mean.
 
     Attributes
     ----------
@@ -227,7 +234,7 @@ class MixtureController:
         default = {name: float(name in named) for name in self.sources}
         found = self._by_source(losses, "losses", missing=math.nan)
         weights = self._by_source(default if tokens is None else tokens, "tokens", missing=0.0)
-        when = float(self.n_updates + 1) if at is None else float(at)
+        when = float(self.n_updates + 1) if at is None else _time(at)
         found, weights = _over_processes(np.where(weights == 0.0, 0.0, found) * weights, weights)
         # Asked after the sums, so that all processes refuse what one has found.
         if not (np.isfinite(weights).all() and (weights >= 0.0).all()):
@@ -255,13 +262,11 @@ class MixtureController:
         self._rounds.append({"at": when, "worst": worst, "loss": _numbers(found), "share": self.mix.tolist()})
 
     def _moved(self, scores: Array) -> Array:
-        step = min(self.step_size, 1.0)
-        if math.isinf(self.sharpness):
-            return self.mix + step * (self.allowed.worst_case(scores).distribution - self.mix)
+        rate = min(self.step_size, 1.0) * (_RATE if math.isinf(self.sharpness) else self.sharpness)
         parts = 1 if isinstance(self.allowed, ShareBounds) or self.allowed.is_simplex else _PARTS
         mix = self.mix
         for _ in range(parts):
-            moved = tempered_step(mix, scores, float(self.unit[0]), step * self.sharpness / parts, self.sharpness)
+            moved = tempered_step(mix, scores, float(self.unit[0]), rate / parts, self.sharpness)
             mix = self.allowed.likeliest(moved).distribution
         return mix
 
@@ -288,7 +293,7 @@ class MixtureController:
             if lacking and missing is None:
                 raise InvalidInputError(f"{what}: {shown(lacking[0])} is missing. Pass a number for every source.")
             given = [given.get(name, missing) for name in self.sources]
-        values = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else given
+        values = given.detach().cpu().double().numpy() if isinstance(given, torch.Tensor) else given
         try:
             numbers = np.array(values, dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -310,7 +315,10 @@ class MixtureController:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint; where the budget was another, shares are pulled into what is allowed now."""
+        """Go on from a checkpoint; where the budget was another, shares are pulled into what is allowed now.
+
+        References are those of the state: set others after it.
+        """
         if list(state.get("sources", ())) != list(self._names):
             raise InvalidInputError(
                 f"the state is of {state.get('sources')!r:.80}, and the controller of {list(self._names)!r:.80}. "
@@ -318,11 +326,13 @@ class MixtureController:
             )
         try:
             arrays = {name: np.array(state[name], dtype=np.float64) for name in _STATE}
-            rounds = [dict(one) for one in state["rounds"]]
+            rounds = [{name: one[name] for name in _ROUND} for one in state["rounds"]]
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(f"this is no state of a controller: {error!r:.80}.") from error
         if any(values.shape != getattr(self, name).shape for name, values in arrays.items()):
             raise InvalidInputError("the state has arrays of other sizes than the controller. Is the file whole?")
+        if not all(np.isfinite(arrays[name]).all() for name in ("references", "mix_sums", "unit", "held_out_tokens")):
+            raise InvalidInputError("the state has numbers that are not finite. Is the file whole?")
         checked_distribution(arrays["mix"], "the mix of the state")
         if not self.allowed.contains(arrays["mix"]):
             arrays["mix"] = self.allowed.likeliest(arrays["mix"]).distribution
@@ -364,6 +374,16 @@ def read_mix(path: str | PathLike[str]) -> dict[str, float]:
         return {str(name): float(share) for name, share in content["mix"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInputError(f"{path} is no exported mix: {error!s:.100}. Export one with .json.") from error
+
+
+def _time(at: Any) -> float:
+    try:
+        when = float(at)
+    except (TypeError, ValueError):
+        when = math.nan
+    if not math.isfinite(when):
+        raise InvalidInputError(f"at = {at!r:.40}; pass a number of steps or tokens.")
+    return when
 
 
 def _numbers(values: Array) -> list[float | None]:

@@ -123,7 +123,7 @@ class MixtureRounds:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a checkpoint needs; between rounds it costs nothing."""
-        now = (self.controller.n_updates, self.controller.references.tobytes(), self.stream.n_changes)
+        now = (self.controller.n_updates, self.controller.references.tobytes(), self.stream.version)
         before, state = self._state
         if before != now:
             state = {"controller": self.controller.state_dict(), "stream": self.stream.state_dict(0)}

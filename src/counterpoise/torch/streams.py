@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class MixtureStream(IterableDataset[Any]):
 
     A source with numbered samples (``len`` and ``[k]``) is shuffled anew in each epoch. Any other is read in its own
     order, by every process and worker, each keeping its own part, and begun again at its end; if it has
-    ``set_epoch``, that is called first.
+    ``set_epoch``, that is called first, with 0 when the stream is read from its beginning.
 
     Parameters
     ----------
@@ -79,13 +80,15 @@ class MixtureStream(IterableDataset[Any]):
             raise InvalidInputError(f"sources are {type(sources).__name__}; pass a mapping from each to its samples.")
         if not 0 <= rank < world_size:
             raise InvalidInputError(f"rank {rank} of {world_size} processes; ranks count from 0.")
-        if not batch_size >= 1:
-            raise InvalidInputError(f"batch_size = {batch_size!r}; pass that of the loader, 1 or more.")
+        if not (isinstance(batch_size, Integral) and batch_size >= 1):
+            raise InvalidInputError(f"batch_size = {batch_size!r}; pass that of the loader, a whole number.")
+        if not (isinstance(seed, Integral) and seed >= 0):
+            raise InvalidInputError(f"seed = {seed!r}; pass a whole number, 0 or more.")
         self.sources, self.seed, self.shuffle = dict(sources), int(seed), shuffle
         self.batch_size, self.rank, self.world_size = int(batch_size), rank, world_size
         rows = min(_MOST_CHANGES, max(_MOST_BYTES // (8 * (1 + len(sources))), 1024))
         self._changes = torch.zeros(rows, 1 + len(sources), dtype=torch.float64)
-        self._counters = torch.zeros(2, dtype=torch.int64)
+        self._counters = torch.zeros(3, dtype=torch.int64)
         self._reached = torch.zeros(1 + _MOST_WORKERS, dtype=torch.int64)
         self._share_memory()
         self.follow(shares, after=0)
@@ -100,9 +103,18 @@ class MixtureStream(IterableDataset[Any]):
         self._share_memory()
 
     @property
+    def _names(self) -> list[str]:
+        return [shown(name) for name in self.sources]
+
+    @property
     def n_changes(self) -> int:
-        """How often shares were set."""
+        """Changes of the shares that are known, the first included."""
         return int(self._counters[0])
+
+    @property
+    def version(self) -> int:
+        """A number that is another one whenever shares have changed."""
+        return int(self._counters[2])
 
     @property
     def start(self) -> int:
@@ -128,10 +140,12 @@ class MixtureStream(IterableDataset[Any]):
         """
         given = getattr(shares, "shares", shares)
         if isinstance(given, Mapping):
-            strange = [name for name in given if name not in self.sources]
+            # A mix that was read from a file names its sources in words.
+            named = {shown(name): share for name, share in given.items()}
+            strange = [name for name in named if name not in self._names]
             if strange:
-                raise InvalidInputError(f"shares: {shown(strange[0])} is no source of the stream.")
-            given = [given.get(name, 0.0) for name in self.sources]
+                raise InvalidInputError(f"shares: {strange[0]} is no source of the stream.")
+            given = [named.get(name, 0.0) for name in self._names]
         found = checked_distribution(given, "shares")
         if len(found) != len(self.sources):
             raise InvalidInputError(
@@ -142,18 +156,27 @@ class MixtureStream(IterableDataset[Any]):
                 "workers or other processes read the stream too. Pass after=, the number of samples of all processes "
                 "that are still drawn by the old shares."
             )
-        row, reached = self.n_changes, int(self._reached.max())
+        reached = int(self._reached.max())
         place = reached if after is None else int(after)
         if place < reached:
             raise InvalidInputError(
                 f"shares cannot change after {place:,} samples: {reached:,} are drawn already. Pass a larger number, "
                 "which allows for what workers read ahead."
             )
+        planned = self._changes[: self.n_changes, 0].numpy()
+        row = int(np.searchsorted(planned, place))
+        if row < len(planned) and bool(self._reached[1:].any()):
+            raise InvalidInputError(
+                f"shares change after {int(planned[row]):,} samples already, and workers may have read so far. Pass a "
+                "larger number."
+            )
         if row == len(self._changes):
             raise InvalidInputError(f"shares have changed {row:,} times. Change them less often.")
-        self._changes[row, 0] = max(place, int(self._changes[row - 1, 0]) if row else 0)
+        self._changes[row, 0] = place
         self._changes[row, 1:] = torch.as_tensor(found.copy())
+        # Changes that were planned for later are overtaken.
         self._counters[0] = row + 1
+        self._counters[2] += 1
 
     def drawn(self, first: int, last: int) -> NDArray[np.intp]:
         """Return the source of each place from the first to before the last, by the shares that are known now."""
@@ -190,7 +213,7 @@ class MixtureStream(IterableDataset[Any]):
         taken = self._counts(place)
         at_once = _AT_ONCE * self.world_size * parts
         while True:
-            n_changes = counters[0]
+            version = counters[2]
             codes = self.drawn(place, place + at_once)
             numbers = taken[codes] + _earlier(codes)
             since = np.arange(place - start, place - start + at_once)
@@ -202,7 +225,7 @@ class MixtureStream(IterableDataset[Any]):
                 # The place is taken before others are asked whether shares have changed for it.
                 reached[slot] = place + k + 1
                 yield readers[code].take(number)
-                if counters[0] != n_changes:
+                if counters[2] != version:
                     done = k + 1
                     break
             taken += np.bincount(codes[:done], minlength=len(taken))
@@ -230,23 +253,35 @@ class MixtureStream(IterableDataset[Any]):
 
         How many were consumed is for the training loop to say: workers are ahead of it.
         """
-        return {"start": int(consumed), "changes": self._changes[: self.n_changes].tolist()}
+        return {
+            "sources": self._names,
+            "seed": self.seed,
+            "start": int(consumed),
+            "changes": self._changes[: self.n_changes].tolist(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where the state was taken, when next read."""
+        for what, own in (("sources", self._names), ("seed", self.seed)):
+            if state.get(what) != own:
+                raise InvalidInputError(
+                    f"the state is of a stream with {what} {state.get(what)!r:.80}, and this one has {own!r:.80}: it "
+                    "would read other samples. Make it with the same ones, in the same order."
+                )
         try:
             start = int(state["start"])
             changes = np.array(state["changes"], dtype=np.float64)
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(f"this is no state of a stream: {error!r:.80}.") from error
         if changes.ndim != 2 or changes.shape[1] != 1 + len(self.sources) or len(changes) > len(self._changes):
-            raise InvalidInputError("the state is of a stream with other sources. Make it with the same ones.")
+            raise InvalidInputError("the state has shares of another number of sources. Is the file whole?")
         places, shares = changes[:, 0], changes[:, 1:]
         are_shares = (shares >= 0.0).all() and np.allclose(shares.sum(axis=1), 1.0)
         if not (start >= 0 and places[0] == 0.0 and (np.diff(places) >= 0.0).all() and are_shares):
             raise InvalidInputError("the state has shares that do not sum to 1, or places out of order.")
         self._changes[: len(changes)] = torch.as_tensor(changes)
-        self._counters[:] = torch.tensor([len(changes), start])
+        self._counters[:2] = torch.tensor([len(changes), start])
+        self._counters[2] += 1
         self._reached.zero_()
         self._reached[0] = start
 
@@ -292,6 +327,8 @@ class _InOrder:
 
     def __init__(self, source: Any, name: Any) -> None:
         self._source, self._name, self._next, self._epoch = source, name, 0, 0
+        if hasattr(source, "set_epoch"):
+            source.set_epoch(0)
         with _alone():
             self._samples: Iterator[Any] = iter(source)
 

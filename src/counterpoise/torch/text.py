@@ -88,8 +88,7 @@ def _judged(
     rank: int = 0,
     world: int = 1,
 ) -> tuple[dict[Any, float], dict[Any, float]]:
-    # Wrapped, it would talk to the other processes in every batch, and these may have fewer.
-    model = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+    model = _unwrapped(model)
     modes = {part: part.training for part in model.modules()}
     model.eval()
     losses, tokens = {}, {}
@@ -114,10 +113,17 @@ def _judged(
     return losses, tokens
 
 
+def _unwrapped(model: nn.Module) -> nn.Module:
+    """Return a model that does not talk to other processes in every batch: these may have fewer, or other ones."""
+    return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+
+
 def to_device(batch: Any, device: torch.device) -> Any:
     """Return a batch on a device."""
     if isinstance(batch, Mapping):
         return {name: to_device(value, device) for name, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        return [to_device(value, device) for value in batch]
     return batch.to(device) if isinstance(batch, Tensor) else batch
 
 
@@ -165,7 +171,7 @@ def proxy_losses(
     rank, world = rank_and_world()
 
     def proxy(name: Any) -> float:
-        own = copy.deepcopy(model).to(place).train()
+        own = copy.deepcopy(_unwrapped(model)).to(place).train()
         descent = optimizer(own.parameters())
         stream = MixtureStream({name: sources[name]}, [1.0], seed=seed)
         looks = {round(steps * (k + 1) / _LOOKS) for k in range(_LOOKS)}
@@ -186,7 +192,7 @@ def proxy_losses(
     for k, name in enumerate(sources):
         if k % world == rank:
             # Neither the other proxies nor what the caller draws next depend on it.
-            with torch.random.fork_rng([place] if place.type == "cuda" else []):
+            with torch.random.fork_rng(range(torch.cuda.device_count())):
                 torch.manual_seed(seed)
                 found[k] = proxy(name)
     return dict(zip(sources, summed(found).tolist(), strict=True))
@@ -209,7 +215,10 @@ def extrapolated_losses(
     at : float
         Tokens of the training to come; by default the loss that no number of tokens falls below.
     """
-    sizes = np.asarray(tokens, dtype=np.float64)
+    try:
+        sizes = np.asarray(tokens, dtype=np.float64)
+    except (TypeError, ValueError):
+        sizes = np.zeros(0)
     if sizes.ndim != 1 or len(np.unique(sizes)) < 3 or not (np.isfinite(sizes).all() and (sizes > 0).all()):
         raise InvalidInputError(f"tokens = {tokens!r:.80}; pass three different positive numbers or more.")
     if not at > 0.0:
@@ -219,7 +228,10 @@ def extrapolated_losses(
 
 
 def _curve(values: ArrayLike, size: int, name: Any) -> Array:
-    curve = np.asarray(values, dtype=np.float64)
+    try:
+        curve = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        curve = np.zeros(0)
     if curve.shape != (size,) or not np.isfinite(curve).all():
         raise InvalidInputError(f"losses of {shown(name)} must be {size} finite numbers, one for each of tokens.")
     return curve

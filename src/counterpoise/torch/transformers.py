@@ -46,8 +46,9 @@ class MixtureCallback(TrainerCallback):  # type: ignore[misc]
         """Go on from the checkpoint, where there is one."""
         loader, skipped = kwargs["train_dataloader"], 0
         self.rounds.check(loader, 1)
-        if state.global_step and _KEY in state.stateful_callbacks:
-            self.rounds.load_state_dict(state.stateful_callbacks[_KEY])
+        if state.global_step:
+            if _KEY in state.stateful_callbacks:
+                self.rounds.load_state_dict(state.stateful_callbacks[_KEY])
             # The Trainer reads past what was trained on by itself, unless it is told not to.
             skipped = 0 if args.ignore_data_skip else state.global_step * _samples(args, loader)
         self.rounds.begin(skipped)
@@ -63,6 +64,10 @@ class MixtureCallback(TrainerCallback):  # type: ignore[misc]
             ahead = batches_ahead(loader) * n_samples
             state.log_history.append({"step": state.global_step, **self.rounds.take(kwargs["model"], ahead)})
         state.stateful_callbacks[_KEY] = self.rounds.state_dict()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Let another training go on in the stream."""
+        self.rounds.begin()
 
 
 def _samples(args: Any, loader: Any) -> int:
