@@ -33,7 +33,9 @@ class Run:
     mixes : list of ndarray of shape (n_sources,)
         Mixes of every round.
     judged : ndarray of shape (n_sources,)
-        Losses on the held-out text that no rule has seen, at the end; at every round where ``looks`` is asked for.
+        Losses on the held-out text that no rule has seen: at the end, or of the best model where that is kept.
+    best : dict, optional
+        The parameters of the round with the least watched loss of the run's only source.
     """
 
     method: str
@@ -41,8 +43,13 @@ class Run:
     rule: Rule
     watched: list[Array] = field(default_factory=list)
     mixes: list[Array] = field(default_factory=list)
-    looks: list[Array] = field(default_factory=list)
     judged: Array = field(default_factory=lambda: np.zeros(0))
+    best: dict[str, Tensor] | None = None
+
+    @property
+    def source(self) -> int:
+        """The only source of a run that has one."""
+        return int(np.argmax(self.rule.shares))
 
 
 @dataclass(frozen=True)
@@ -85,8 +92,8 @@ class Trained:
         Models that are asked for the losses of the same tokens: one for each run.
     start : Ensemble, optional
         Models to begin with.
-    looks : bool
-        Whether every round judges models, too.
+    keeps_best : bool
+        Whether models, each of one source, are judged as they were when they predicted it best.
     """
 
     def __init__(
@@ -96,13 +103,12 @@ class Trained:
         texts: tuple[Texts, Texts, Texts],
         references: Ensemble | None = None,
         start: Ensemble | None = None,
-        looks: bool = False,
+        keeps_best: bool = False,
     ) -> None:
-        self.plan, self.runs, self.looks = plan, list(runs), looks
+        self.plan, self.runs, self.keeps_best = plan, list(runs), keeps_best
         self.texts, watched, judged = texts
         # As many windows as a batch has, so that what is compiled for it serves.
         self.watched, self.judged = watched.first(plan.batch), judged.first(6 * plan.batch)
-        self.part = judged.first(plan.batch) if looks else {}
         self.ensemble = start or Ensemble(plan.shape, [run.seed for run in runs]).to(plan.device)
         self.descent = Descent(self.ensemble, plan.steps, plan.rate)
         self.streams = [MixtureStream(self.texts.samples, run.rule.shares, seed=run.seed) for run in runs]
@@ -114,24 +120,24 @@ class Trained:
         places = [[next(reader) for _ in range(self.plan.batch)] for reader in self._readers]
         windows, sources = self.texts.at(torch.as_tensor(places).to(self.plan.device, non_blocking=True))
         losses = self._losses(windows)
+        with torch.no_grad():
+            known = None if self._known is None else self._known(windows)
         weights = torch.ones_like(sources, dtype=losses.dtype)
         for k, run in enumerate(self.runs):
+            # Weights follow the losses of the batch that they are for, as published.
+            run.rule.batch(losses[k].detach(), sources[k], None if known is None else known[k])
             if run.rule.weights is not None:
                 weights[k] = run.rule.weights[sources[k]]
         (losses.mean(2) * weights).mean(1).sum().backward()
         self.descent.step()
-        with torch.no_grad():
-            known = None if self._known is None else self._known(windows)
-        for k, run in enumerate(self.runs):
-            run.rule.batch(losses[k].detach(), sources[k], None if known is None else known[k])
 
     def round(self, step: int) -> None:
         """Judge every model on the held-out text that rules watch, and let shares move."""
         found = self.held_out(self.watched)
-        part = self.held_out(self.part) if self.looks else found
         for k, (run, stream) in enumerate(zip(self.runs, self.streams, strict=True)):
             run.watched.append(found[k])
-            run.looks.append(part[k])
+            if self.keeps_best and found[k][run.source] == min(one[run.source] for one in run.watched):
+                run.best = self.ensemble.one(k)
             run.mixes.append(run.rule.mix)
             before = run.rule.shares
             run.rule.round(found[k], step)
@@ -151,6 +157,9 @@ class Trained:
 
     def end(self) -> None:
         """Judge every model on text that no rule has seen."""
+        if self.keeps_best:
+            self.ensemble = Ensemble.joined(self.plan.shape, [run.best or {} for run in self.runs])
+            self._losses = _compiled(self.ensemble)
         for run, found in zip(self.runs, self.held_out(self.judged), strict=True):
             run.judged = found
 

@@ -84,8 +84,8 @@ class Study:
         """Return mixes that follow from the sizes of sources alone."""
         return {
             "proportional": lambda: Rule(self.tokens),
-            "temperature .7": lambda: Rule(self.tokens**0.7),
-            "temperature .3": lambda: Rule(self.tokens**0.3),
+            "tempered .7": lambda: Rule(self.tokens**0.7),
+            "tempered .3": lambda: Rule(self.tokens**0.3),
             "uniform": lambda: Rule(np.ones_like(self.tokens)),
         }
 
@@ -96,9 +96,9 @@ class Study:
         caps = {"budget": float(self.plan.tokens), "max_epochs": 4.0}
         ours: dict[str, dict[str, Any]] = {
             "ours, 4 epochs": caps,
-            "ours, every mix": {},
             "ours, 0.3 bits": {"radius": 0.3},
             "ours, sharpness 10": {**caps, "sharpness": 10.0},
+            "ours, sharpness inf": {**caps, "sharpness": np.inf},
         }
         return {
             "dynamic loading": lambda: DynamicLoading(self.tokens / self.tokens.sum(), references),
@@ -118,7 +118,7 @@ class Study:
             for name, one, tokens in zip(self.sources, np.eye(len(self.sources)), self.tokens, strict=True)
             if tokens >= least_tokens
         ]
-        return self._grouped(runs, looks=True)
+        return self._grouped(runs, keeps_best=True)
 
     def tuned(self, trained: dict[str, Tensor]) -> list[Trained]:
         """Return a copy of a model for each source, to be trained on by that source alone."""
@@ -133,7 +133,7 @@ class Study:
                 runs[k : k + size],
                 self.texts,
                 start=Ensemble.joined(plan.shape, [trained] * len(runs[k : k + size])),
-                looks=True,
+                keeps_best=True,
             )
             for k in range(0, len(runs), size)
         ]
@@ -142,11 +142,13 @@ class Study:
         """Return models by these rules, for each seed, in groups that are multiplied at once."""
         return self._grouped([Run(name, seed, rule()) for seed in self.seeds for name, rule in made.items()])
 
-    def _grouped(self, runs: list[Run], looks: bool = False) -> list[Trained]:
+    def _grouped(self, runs: list[Run], keeps_best: bool = False) -> list[Trained]:
         size = self.plan.together
         # Groups of one size are compiled once.
         runs = [*runs, *(Run(SPARE, 0, Rule(self.tokens)) for _ in range(-len(runs) % size))]
-        return [Trained(self.plan, runs[k : k + size], self.texts, looks=looks) for k in range(0, len(runs), size)]
+        return [
+            Trained(self.plan, runs[k : k + size], self.texts, keeps_best=keeps_best) for k in range(0, len(runs), size)
+        ]
 
     def doremi(self, fixed: Sequence[Trained]) -> Trained:
         """Return DoReMi's proxies, each with the model of its seed by proportional shares as the reference."""
@@ -172,9 +174,8 @@ def least_losses(groups: Sequence[Trained], sources: Sequence[str]) -> dict[str,
     for group in groups:
         for run in group.runs:
             if run.method in sources:
-                k = sources.index(run.method)
-                best = int(np.argmin([one[k] for one in run.watched]))
-                found[run.method] = [float(run.watched[best][k]), float(run.looks[best][k])]
+                k = run.source
+                found[run.method] = [float(min(one[k] for one in run.watched)), float(run.judged[k])]
     return found
 
 
@@ -215,7 +216,7 @@ def small(study: Study) -> dict[str, Any]:
     proxies, online = study.doremi(fixed), study.several(study.online(np.array(about["references"]["watched"])))
     train([proxies, *online], "rules that learn")
     mixes = {"DoReMi": exported([proxies], PROXY)}
-    mixes |= {f"{name}, exported": exported(online, name) for name in ("ours, 4 epochs", "ours, 0.3 bits")}
+    mixes |= {f"{name}, exported": exported(online, name) for name in ("ours, 4 epochs",)}
     again = study.several({name: partial(Rule, mix) for name, mix in mixes.items()})
     train(again, "exported mixes")
     about["exported"] = {name: mix.tolist() for name, mix in mixes.items()}
@@ -226,14 +227,14 @@ def large(study: Study, found: dict[str, Any]) -> dict[str, Any]:
     """Train large models by everything that small ones have found."""
     online = study.online(np.array(found["references"]["watched"]))
     mixes = {name: partial(Rule, np.array(mix)) for name, mix in found["exported"].items()}
-    # A source with less text is learnt by heart before a large model has learnt to read.
+    # A large model of a source with less text than that learns it by heart before it has learnt to read.
     own, groups = study.own(study.plan.tokens / 8), study.several({**study.fixed(), **online, **mixes})
     train([*own, *groups], "large models")
     return _with_references(study, own, groups) | {"runs": kept(groups, "large")}
 
 
 def _with_references(study: Study, own: Sequence[Trained], groups: Sequence[Trained]) -> dict[str, Any]:
-    tuned = study.tuned(model_of(groups, "temperature .7", study.seeds[0]))
+    tuned = study.tuned(model_of(groups, "tempered .7", study.seeds[0]))
     train(tuned, "copies for one source")
     found = least_losses(own, study.sources), least_losses(tuned, study.sources)
     return {"own": found[0], "tuned": found[1], "references": references_of(*found)}

@@ -267,6 +267,27 @@ def test_stacked_models_are_trained_as_alone(study):
     torch.testing.assert_close(together.losses(later)[..., :8], found[..., :8])
 
 
+def test_references_are_judged_as_methods_are_where_they_were_best(study):
+    pytest.importorskip("torch")
+    training, models, rules = study("mixture_training"), study("mixture_models"), study("mixture_rules")
+    rng = np.random.default_rng(0)
+    texts = tuple(
+        models.Texts({name: rng.integers(20, size=17 * 9).astype(np.uint16) for name in "ab"}, 16, "cpu")
+        for _ in range(3)
+    )
+    plan = training.Plan(models.Shape(128, 1, 20, 16), steps=12, batch=4, every=1, rate=0.02)
+    runs = [training.Run(name, 0, rules.Rule(one)) for name, one in zip("ab", np.eye(2), strict=True)]
+    alone = training.Trained(plan, runs, texts, keeps_best=True)
+    training.train([alone], "alone")
+    for run in runs:
+        watched = np.array(run.watched)[:, run.source]
+        # Learnt by heart, held-out text is predicted worse in the end.
+        assert 0 < watched.argmin() < 11
+        again = training.Trained(plan, [run], texts, start=models.Ensemble.joined(plan.shape, [run.best]))
+        np.testing.assert_allclose(again.held_out(again.watched)[0][run.source], watched.min(), rtol=1e-5)
+        np.testing.assert_allclose(again.held_out(again.judged)[0], run.judged, rtol=1e-5)
+
+
 def test_rules_of_mixtures_are_those_of_their_papers(study):
     torch = pytest.importorskip("torch")
     rules = study("mixture_rules")
