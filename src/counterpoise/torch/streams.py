@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -80,9 +79,9 @@ class MixtureStream(IterableDataset[Any]):
             raise InvalidInputError(f"sources are {type(sources).__name__}; pass a mapping from each to its samples.")
         if not 0 <= rank < world_size:
             raise InvalidInputError(f"rank {rank} of {world_size} processes; ranks count from 0.")
-        if not (isinstance(batch_size, Integral) and batch_size >= 1):
+        if not (isinstance(batch_size, int | np.integer) and batch_size >= 1):
             raise InvalidInputError(f"batch_size = {batch_size!r}; pass that of the loader, a whole number.")
-        if not (isinstance(seed, Integral) and seed >= 0):
+        if not (isinstance(seed, int | np.integer) and seed >= 0):
             raise InvalidInputError(f"seed = {seed!r}; pass a whole number, 0 or more.")
         self.sources, self.seed, self.shuffle = dict(sources), int(seed), shuffle
         self.batch_size, self.rank, self.world_size = int(batch_size), rank, world_size
