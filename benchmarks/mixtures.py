@@ -8,7 +8,7 @@ tokens, and a copy of a model of all sources that is trained on by this source a
 predicted best. Excess is what another model loses to that, on held-out text that no method has looked at. Methods of
 one seed begin with the same parameters. Small models come first: they give the references that rules watch, and the
 mixes that two-phase methods export to large ones. On one H200, small models with four seeds and 2,000 steps take 9
-minutes, large ones with three seeds and 1,200 steps too; without a GPU only ``--toy`` ends.
+minutes, large ones with three seeds and 1,000 steps too; without a GPU only ``--toy`` ends.
 
 Printed are, for each method, medians and ranges over seeds of the worst source's excess, of the mean, and of the loss
 under random mixes. ``results.json`` keeps all losses and mixes; ``python benchmarks/mixture_figures.py`` draws from it.
@@ -55,7 +55,7 @@ class Size:
 
 SIZES = {
     "small": Size(Plan(Shape(320, 8), steps=2000, rate=1.5e-3), (1, 2, 3, 4)),
-    "large": Size(Plan(Shape(640, 10), steps=1200, rate=1e-3), (1, 2, 3)),
+    "large": Size(Plan(Shape(640, 10), steps=1000, rate=1e-3), (1, 2, 3)),
 }
 
 
@@ -99,6 +99,7 @@ class Study:
             "ours, 0.3 bits": {"radius": 0.3},
             "ours, sharpness 10": {**caps, "sharpness": 10.0},
             "ours, sharpness inf": {**caps, "sharpness": np.inf},
+            "ours, 0.3 bits, sharpness inf": {"radius": 0.3, "sharpness": np.inf},
         }
         return {
             "dynamic loading": lambda: DynamicLoading(self.tokens / self.tokens.sum(), references),
@@ -248,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sizes", nargs="*", choices=["small", "large"], default=["small", "large"])
     parser.add_argument("--small", type=Path, help="results.json of small models, instead of training them")
     parser.add_argument("--seeds", type=int, nargs="+", help="by default four for small models, three for large ones")
-    parser.add_argument("--steps", type=int, help="by default 2,000 for small models, 1,200 for large ones")
+    parser.add_argument("--steps", type=int, help="by default 2,000 for small models, 1,000 for large ones")
     parser.add_argument("--toy", action="store_true", help="tiny models and texts, which mean nothing")
     asked = parser.parse_args(arguments)
     texts = mixture_texts.make(asked.texts, toy=True) if asked.toy else mixture_texts.read(asked.texts)
