@@ -12,7 +12,8 @@ from counterpoise.torch.head import RobustHead
 from counterpoise.torch.head_references import References, head_references
 from counterpoise.torch.held_out import HeldOutWeights
 from counterpoise.torch.losses import ContextLoss, RobustLoss
-from counterpoise.torch.mixture import MixtureController, read_mix
+from counterpoise.torch.mix_files import read_mix
+from counterpoise.torch.mixture import MixtureController
 from counterpoise.torch.references import reference_risks
 from counterpoise.torch.sampling import ContextBatchSampler
 from counterpoise.torch.streams import MixtureStream

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from os import PathLike
@@ -22,6 +21,7 @@ from counterpoise.sets._base import checked_distribution
 from counterpoise.table import Table
 from counterpoise.torch.held_out import largest_of_late, scores_of, tempered_step
 from counterpoise.torch.losses import plausible_mixes, positive_number, summed
+from counterpoise.torch.mix_files import SUFFIXES, mix_text
 
 Array = NDArray[np.float64]
 
@@ -352,7 +352,7 @@ class MixtureController:
             Whether a file that exists may be replaced.
         """
         place = Path(path)
-        if place.suffix not in (".json", ".yaml", ".yml"):
+        if place.suffix not in SUFFIXES:
             raise InvalidInputError(f"{place.name} ends in {place.suffix!r}; choose .json, .yaml or .yml.")
         check_output(place, force)
         chosen = self.mix if last else self._mean
@@ -362,18 +362,8 @@ class MixtureController:
             part: dict(zip(self._names, _numbers(values), strict=True)) for part, values in parts.items()
         }
         content["updates"] = len(self._rounds)
-        text = json.dumps(content, indent=2, ensure_ascii=False) if place.suffix == ".json" else _yaml(content)
-        whole(place, lambda part: part.write_text(text + "\n", encoding="utf-8"))
+        whole(place, lambda part: part.write_text(mix_text(content, place.suffix), encoding="utf-8"))
         return place
-
-
-def read_mix(path: str | PathLike[str]) -> dict[str, float]:
-    """Return the shares by source from a JSON file that :meth:`MixtureController.export` wrote."""
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-        return {str(name): float(share) for name, share in content["mix"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInputError(f"{path} is no exported mix: {error!s:.100}. Export one with .json.") from error
 
 
 def _time(at: Any) -> float:
@@ -389,24 +379,6 @@ def _time(at: Any) -> float:
 def _numbers(values: Array) -> list[float | None]:
     """Return numbers as JSON has them: it knows no NaN."""
     return [value if math.isfinite(value) else None for value in values.tolist()]
-
-
-def _yaml(content: Mapping[str, Any]) -> str:
-    """Return two levels of mappings as YAML."""
-    lines = []
-    for name, part in content.items():
-        if isinstance(part, Mapping):
-            words = (f"  {json.dumps(key, ensure_ascii=False)}: {_scalar(value)}" for key, value in part.items())
-            lines += [f"{name}:", *words]
-        else:
-            lines.append(f"{name}: {_scalar(part)}")
-    return "\n".join(lines)
-
-
-def _scalar(value: float | None) -> str:
-    """Return a number as JSON has it, but with the point without which YAML 1.1 reads 1e-05 as a word."""
-    text = json.dumps(value)
-    return text.replace("e", ".0e") if "e" in text and "." not in text else text
 
 
 def _over_processes(sums: Array, counts: Array) -> tuple[Array, Array]:
