@@ -14,7 +14,9 @@ from scipy import sparse
 
 import counterpoise as cpo
 from counterpoise.contexts import encode
-from counterpoise.losses import Logistic
+from counterpoise.core.problem import LinearProblem
+from counterpoise.core.references.optimism import measure_optimism
+from counterpoise.losses import Logistic, Squared
 from counterpoise.rows import MemoryRows, compiled
 from counterpoise.rows.layouts import Coefficients, Grouped, Padded
 from counterpoise.rows.memory import MemoryPart
@@ -101,6 +103,65 @@ def test_gram_matrices_are_those_of_numpy(d, with_intercept):
 
 
 @is_there
+@pytest.mark.parametrize("with_intercept", [True, False])
+@pytest.mark.parametrize("alpha", [1e-1, 1e-6])
+@pytest.mark.parametrize("d", [0, 1, 4, 7, 16, 33, 127])
+def test_few_rows_are_led_to_where_gradients_vanish(d, alpha, with_intercept):
+    if d + with_intercept == 0:
+        return
+    # Groups of fewer rows than features and of more, and more of them than are worked on at once, but no multiple.
+    rng, sizes = np.random.default_rng(d), np.array([1, 2, 3, 5, 8, 9, 16, 17, 30, 64, 100, 127, 40])
+    n, starts = sizes.sum(), np.cumsum(sizes) - sizes
+    X, weight = rng.standard_normal((n, d)), rng.random(n) * (rng.random(n) < 0.8)
+    weight[starts[1] : starts[2]] = 0.0
+    weight /= np.repeat(np.maximum(np.add.reduceat(weight, starts), 1e-300), sizes)
+    y = rng.integers(0, 2, n).astype(float)
+    # Rows of no weight are not even looked at.
+    X[(weight == 0.0) & (np.arange(n) % 2 == 0)] = np.nan
+    layout = Grouped(X, Coefficients(1, d, with_intercept), starts, sizes)
+    theta = layout.minimiser(Logistic())(y, weight, rng.standard_normal((len(sizes), d + with_intercept)), alpha)
+    alone = [layout.subset(np.arange(len(sizes)) == b) for b in range(len(sizes))]
+    for b, (one, start) in enumerate(zip(alone, starts, strict=True)):
+        own = slice(start, start + sizes[b])
+        seen = weight[own] > 0.0
+        part = Grouped.pooled(X[own][seen], layout.coefficients) if seen.any() else None
+        gradient = alpha * theta[b] * layout.coefficients.penalised
+        loss = 0.0
+        if part is not None:
+            looked = part.look(theta[b : b + 1], Logistic(), y[own][seen], weight[own][seen])
+            gradient, loss = gradient + looked.gradients[0], looked.values[0]
+        assert np.abs(gradient).max() < 1e-9 or loss < 1e-11
+        again = one.minimiser(Logistic())(y[own], weight[own], np.zeros((1, len(theta[b]))), alpha)
+        np.testing.assert_allclose(X[own][seen] @ (again[0] - theta[b])[:d], 0.0, atol=1e-5)
+
+
+@is_there
+def test_few_rows_without_an_end_are_told_from_the_others():
+    X, y, starts = np.ones((40, 2)), np.tile([0.0, 1.0], 20), np.array([0, 20])
+    X[3] = np.inf
+    layout = Grouped(X, Coefficients(1, 2, True), starts, np.array([20, 20]))
+    theta = layout.minimiser(Logistic())(y, np.full(40, 0.05), np.zeros((2, 3)), 1e-3)
+    assert not np.isfinite(theta[0]).any()
+    np.testing.assert_allclose(theta[1], 0.0, atol=1e-12)
+    assert layout.minimiser(Squared()) is None
+
+
+@is_there
+@pytest.mark.parametrize("size", [1, 2, 9, 21, 64])
+def test_inverses_are_those_of_numpy(size):
+    X = np.random.default_rng(size).standard_normal((13, 2 * size, size))
+    matrices = X.swapaxes(1, 2) @ X
+    found = compiled.inverses(matrices)
+    assert (found == found.swapaxes(1, 2)).all()
+    np.testing.assert_allclose(found @ matrices, np.broadcast_to(np.eye(size), matrices.shape), atol=1e-10)
+    matrices[4] = 0.0
+    others = np.arange(13) != 4
+    np.testing.assert_array_equal(compiled.inverses(matrices)[others], found[others])
+    assert not np.isfinite(compiled.inverses(matrices)[4]).all()
+    assert compiled.inverses(np.ones((2, 65, 65))) is None
+
+
+@is_there
 def test_rows_of_no_weight_that_fill_up_groups_change_nothing():
     rng = np.random.default_rng(0)
     X, theta = rng.standard_normal((3, 5, 2)), rng.standard_normal((3, 3))
@@ -133,10 +194,34 @@ def test_fits_are_the_same_without_it(sizes, monkeypatch):
     coefficients, certificate = with_it.coef_, with_it.certificate_
     monkeypatch.setattr(compiled, "look_of", lambda loss: None)
     monkeypatch.setattr(compiled, "grams_of", lambda width: None)
+    monkeypatch.setattr(compiled, "inverses", lambda matrices: None)
     without = model.fit(X, y, contexts=codes)
     np.testing.assert_allclose(coefficients, without.coef_, rtol=1e-3, atol=1e-3)
     assert certificate.lower <= without.certificate_.upper
     assert without.certificate_.lower <= certificate.upper
+
+
+@is_there
+@pytest.mark.parametrize("sizes", [(2, 6), (3, 30), (20, 200)])
+def test_references_and_optimism_are_the_same_without_it(sizes, monkeypatch):
+    X, y, codes = make(Logistic(), 60, 12, 0, sizes)
+
+    def found():
+        problem = LinearProblem.from_data(X, y, codes, Logistic(), alpha=1e-2)
+        specialists = problem.specialists(1e-8)
+        fit = problem.cross_fit(1e-8)
+        return specialists.risks, fit.references, measure_optimism(problem.oracle, specialists, problem.counts)
+
+    risks, references, optimism = found()
+    for name in ("look_of", "grams_of", "minimiser_of", "inverses"):
+        monkeypatch.setattr(compiled, name, lambda asked: None)
+    others, other_references, without = found()
+    assert (risks.lower <= others.upper + 1e-12).all()
+    assert (others.lower <= risks.upper + 1e-12).all()
+    np.testing.assert_allclose(risks.upper, others.upper, rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(references, other_references, rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(optimism.noise, without.noise, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(optimism.excess, without.excess, rtol=1e-5, atol=1e-7)
 
 
 def test_it_can_be_turned_off_and_is_not_used_when_made_of_another_source(tmp_path, monkeypatch):

@@ -24,6 +24,12 @@ Pieces = tuple[Codes, Codes, Codes, Codes]
 Sums = Callable[..., int | None]
 """What writes sums into arrays whose addresses it is given; it returns other than zero where memory is lacking."""
 
+_SIDE_BY_SIDE = 1024
+"""Pieces that one call minimises, a multiple of those it works on at once."""
+
+_MOST_INVERTED = 64
+"""Rows of a matrix from which LAPACK inverts it about as fast."""
+
 _NUMBER, _ARRAY = ctypes.c_ssize_t, ctypes.c_void_p
 
 
@@ -63,6 +69,15 @@ def grams_of(width: int) -> Sums | None:
     grams = known.weighted_grams
     grams.argtypes = [_ARRAY, _NUMBER, ctypes.c_int, _NUMBER, *[_ARRAY] * 5]
     return grams
+
+
+@cache
+def minimiser_of(loss: str) -> Sums | None:
+    """Return what minimises the risks of contexts of few rows with a loss of this name; None where numpy has to."""
+    minimise = getattr(library(), f"minimise_{loss}", None)
+    if minimise is not None:
+        minimise.argtypes = [_ARRAY, _NUMBER, ctypes.c_int, _NUMBER, *[_ARRAY] * 7]
+    return minimise
 
 
 def look(
@@ -105,6 +120,43 @@ def grams(sums: Sums, X: Array, with_intercept: bool, pieces: Pieces, weight: Ar
     return out
 
 
+def minimised(
+    sums: Sums, X: Array, with_intercept: bool, pieces: Pieces, target: Array, weight: Array, theta: Array, alpha: float
+) -> Array:
+    """Return about the parameters that minimise the mean loss of each piece of rows with a ridge; NaN for no end to it.
+
+    Parameters
+    ----------
+    theta : ndarray of shape (n_pieces, P)
+        Where to begin.
+    """
+    _, first, last, place = pieces
+    # Eight pieces of about one length are worked on at once.
+    order = np.argsort(last - first, kind="stable")
+    found = np.ascontiguousarray(theta[order])
+    every = (np.array([alpha]), *(np.require(one, np.float64, ["C", "A"]) for one in (target, weight)))
+    of_pieces = tuple(one[order] for one in (place, first, last))
+    _by_parts(sums, X, with_intercept, len(target), of_pieces, every, (found,), _SIDE_BY_SIDE)
+    theta = np.empty_like(found)
+    theta[order] = found
+    return theta
+
+
+def inverses(matrices: Array) -> Array | None:
+    """Return the inverses of small symmetric positive definite matrices, (B, d, d); None where numpy has to find them.
+
+    That of one which is nearly singular is not accurate, or not finite.
+    """
+    known, size = library(), matrices.shape[1]
+    if known is None or size > _MOST_INVERTED:
+        return None
+    known.invert.argtypes = [_NUMBER, _NUMBER, _ARRAY]
+    found = np.array(matrices, dtype=np.float64, order="C")
+    if known.invert(size, len(found), found.ctypes.data):
+        raise MemoryError
+    return found
+
+
 def _by_parts(
     sums: Sums,
     X: Array,
@@ -113,8 +165,9 @@ def _by_parts(
     of_pieces: tuple[Codes, ...],
     every: tuple[Array, ...],
     written: tuple[Array, ...],
+    at_once: int | None = None,
 ) -> None:
-    """Call compiled code for pieces of rows in as many threads as are worth it."""
+    """Call compiled code for pieces of rows in as many threads as are worth it, or for so many pieces at a time."""
     d, (place, first, last) = X.shape[-1], of_pieces[:3]
     # Compiled code does not see where an array ends.
     if len(place) and (last.max() > n or (d and (place + last - first).max() > X.size // d)):
@@ -126,4 +179,7 @@ def _by_parts(
         if sums(X.ctypes.data, d, int(with_intercept), part.stop - part.start, *addresses):
             raise MemoryError
 
-    spread(call, parts(len(of_pieces[0]), n * d))
+    if at_once is None:
+        spread(call, parts(len(place), n * d))
+    else:
+        spread(call, [slice(k, min(k + at_once, len(place))) for k in range(0, len(place), at_once)])

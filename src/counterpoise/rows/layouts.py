@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -147,9 +148,14 @@ class Layout(ABC):
         """Groups of rows."""
 
     @property
-    def pieces(self) -> compiled.Pieces | None:
-        """Rows that follow each other, each piece in one group; None where groups share rows."""
-        return None
+    @abstractmethod
+    def pieces(self) -> compiled.Pieces:
+        """Rows that follow each other, each piece in one group."""
+
+    @property
+    def _longest_strip(self) -> int:
+        """Rows of a strip, at most."""
+        return max(_SHORTEST_STRIP, _STRIP_ENTRIES // max(self.coefficients.n_features, 1))
 
     def look(self, theta: Array, loss: Loss, target: Array, weight: Array) -> Looked | None:
         """Return what one pass over the rows tells of each group's mean loss; None where it takes several.
@@ -168,6 +174,18 @@ class Layout(ABC):
         predictions, sums, others = compiled.look(look, self.X, theta, intercept, pieces, target, weight)
         sums, others = self._by_group(pieces, sums), self._by_group(pieces, others)
         return Looked(predictions, sums, others[:, 0], others[:, 1])
+
+    def minimiser(self, loss: Loss) -> Callable[..., Array] | None:
+        """Return what minimises each group's mean loss with a ridge by compiled code; None where there is none.
+
+        It takes targets and weights of rows, parameters to begin at and the ridge; see :func:`compiled.minimised`. It
+        is meant for groups of few rows, all of which are copied to where they are worked on.
+        """
+        found = compiled.minimiser_of(loss.name) if type(loss) in COMPILED else None
+        pieces, few = self._readable_pieces, compiled.grams_of(self.coefficients.width) is not None
+        if found is None or pieces is None or not few or len(pieces[0]) != self.n_groups:
+            return None
+        return partial(compiled.minimised, found, self.X, self.coefficients.fit_intercept, pieces)
 
     @property
     def _readable_pieces(self) -> compiled.Pieces | None:
@@ -279,6 +297,15 @@ class Layout(ABC):
         return blocks.reshape(n, shape.n_parameters, shape.n_parameters)
 
 
+def _cut(starts: Codes, sizes: Codes, longest: int) -> tuple[Codes, Codes, Codes]:
+    """Cut groups into pieces; return the group of each, and where it begins and ends."""
+    n_pieces = -(-sizes // longest)
+    group = np.repeat(np.arange(len(sizes)), n_pieces)
+    place = np.arange(len(group)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
+    first = starts[group] + place * longest
+    return group, first, np.minimum(first + longest, (starts + sizes)[group])
+
+
 @dataclass(frozen=True, eq=False)
 class Grouped(Layout):
     """Groups as they lie in X, dense or sparse: nothing is copied.
@@ -336,20 +363,10 @@ class Grouped(Layout):
         """Whether groups are dense and long enough to be read strip by strip."""
         return self._goes_one_by_one and not sparse.issparse(self.X)
 
-    @property
-    def _longest_strip(self) -> int:
-        """Rows of a strip, at most."""
-        return max(_SHORTEST_STRIP, _STRIP_ENTRIES // max(self.coefficients.n_features, 1))
-
     @cached_property
     def _pieces(self) -> tuple[Codes, Codes, Codes]:
         """The group of each piece that strips cut groups into, and where it begins and ends in the flat sequence."""
-        longest = self._longest_strip
-        n_pieces = -(-self.sizes // longest)
-        group = np.repeat(np.arange(self.n_groups), n_pieces)
-        place = np.arange(len(group)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
-        first = self._starts[group] + place * longest
-        return group, first, np.minimum(first + longest, (self._starts + self.sizes)[group])
+        return _cut(self._starts, self.sizes, self._longest_strip)
 
     @cached_property
     def pieces(self) -> compiled.Pieces:
@@ -579,10 +596,10 @@ class Padded(Layout):
 
 @dataclass(frozen=True, eq=False)
 class Shared(Layout):
-    """Blocks of rows as they lie in X, each with several groups that all have its rows: X is read once for them.
+    """Blocks of rows as they lie in X, each with several groups that all have its rows: X is not copied for them.
 
-    What a group leaves out has no weight in it. In the flat sequence a row comes once for every group of its block,
-    and then the next row.
+    What a group leaves out has no weight in it. In the flat sequence the rows of a block come once for every group of
+    it, group after group.
 
     Attributes
     ----------
@@ -602,33 +619,51 @@ class Shared(Layout):
         return int(self.copies.sum())
 
     @cached_property
+    def _lengths(self) -> Codes:
+        """Rows of each group."""
+        return np.repeat(self.sizes, self.copies)
+
+    @cached_property
+    def _starts(self) -> Codes:
+        """Where each group begins in the flat sequence."""
+        return np.cumsum(self._lengths) - self._lengths
+
+    @cached_property
+    def pieces(self) -> compiled.Pieces:
+        group, first, last = _cut(self._starts, self._lengths, self._longest_strip)
+        return group, first, last, first + (np.repeat(self.first, self.copies) - self._starts)[group]
+
+    @cached_property
     def _spans(self) -> list[tuple[slice, slice, slice, tuple[int, int]]]:
-        """For each block its rows in X, its groups, its place in the flat sequence, and its rows and groups."""
+        """For each block its rows in X, its groups, its place in the flat sequence, and its groups and rows."""
         groups, flat = np.cumsum(self.copies), np.cumsum(self.sizes * self.copies)
         ends = zip(self.first, self.sizes, self.copies, groups, flat, strict=True)
         return [
-            (slice(first, first + n), slice(group - m, group), slice(end - n * m, end), (int(n), int(m)))
+            (slice(first, first + n), slice(group - m, group), slice(end - n * m, end), (int(m), int(n)))
             for first, n, m, group, end in ends
         ]
+
+    def laid_out(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return what there is one of per row and group of its block, in the flat sequence: (n_rows, m, ...).
+
+        All blocks have m groups, and their rows follow each other.
+        """
+        out = np.empty((values.shape[0] * values.shape[1], *values.shape[2:]), dtype=values.dtype)
+        for (_, _, flat, shape), end in zip(self._spans, np.cumsum(self.sizes), strict=True):
+            out[flat].reshape(*shape, *values.shape[2:])[:] = values[end - shape[1] : end].swapaxes(0, 1)
+        return out
 
     def _view(self, rows: slice) -> Any:
         return some_rows(self.X, rows.start, rows.stop)
 
     def total(self, rows: Array) -> Array:
-        out = np.empty((self.n_groups, *rows.shape[1:]))
-        for _, groups, flat, (n, m) in self._spans:
-            # A product adds up short rows faster than a sum.
-            out[groups] = (np.ones(n) @ rows[flat].reshape(n, -1)).reshape(m, *rows.shape[1:])
-        return out
+        return np.asarray(np.add.reduceat(rows, self._starts, axis=0))
 
     def least(self, rows: Array) -> Array:
-        return np.concatenate([rows[flat].reshape(shape).min(axis=0) for _, _, flat, shape in self._spans])
+        return np.asarray(np.minimum.reduceat(rows, self._starts))
 
     def each(self, values: NDArray[Any]) -> NDArray[Any]:
-        out = np.empty((int(self.sizes @ self.copies), *values.shape[1:]), dtype=values.dtype)
-        for _, groups, flat, shape in self._spans:
-            out[flat].reshape(*shape, *values.shape[1:])[:] = values[groups]
-        return out
+        return np.repeat(values, self._lengths, axis=0)
 
     def subset(self, keep: Mask) -> Shared:
         copies = np.add.reduceat(keep, np.cumsum(self.copies) - self.copies, dtype=np.intp)
@@ -638,22 +673,24 @@ class Shared(Layout):
     def _product(self, matrix: Array) -> Array:
         _, outputs, d = matrix.shape
         z = np.empty((int(self.sizes @ self.copies), outputs))
-        for rows, groups, flat, _ in self._spans:
-            z[flat] = (self._view(rows) @ matrix[groups].reshape(-1, d).T).reshape(-1, outputs)
+        for rows, groups, flat, (m, n) in self._spans:
+            product = matrix[groups].reshape(-1, d) @ self._view(rows).T
+            z[flat] = product.reshape(m, outputs, n).swapaxes(1, 2).reshape(-1, outputs)
         return z
 
     def _gather(self, rows: Array) -> Array:
         outputs = rows.shape[1]
         out = np.empty((self.n_groups, outputs, self.coefficients.n_features))
-        for own, groups, flat, (n, m) in self._spans:
-            out[groups] = (rows[flat].reshape(n, m * outputs).T @ self._view(own)).reshape(m, outputs, -1)
+        for own, groups, flat, (m, n) in self._spans:
+            across = rows[flat].reshape(m, n, outputs).swapaxes(1, 2).reshape(-1, n)
+            out[groups] = (across @ self._view(own)).reshape(m, outputs, -1)
         return out
 
     def graded_gram(self, weight: Array) -> Array:
         width = self.coefficients.width
         out = np.empty((self.n_groups, width, width))
         for own, groups, flat, shape in self._spans:
-            X, each = self._view(own), weight[flat].reshape(shape).T
-            for group, one in zip(range(groups.start, groups.stop), each, strict=True):
-                out[group] = weighted_gram(X, np.ascontiguousarray(one), self.coefficients.fit_intercept)
+            X = self._view(own)
+            for group, one in zip(range(groups.start, groups.stop), weight[flat].reshape(shape), strict=True):
+                out[group] = weighted_gram(X, one, self.coefficients.fit_intercept)
         return out

@@ -139,6 +139,11 @@ class MemoryRows:
         return Coefficients(self.loss.n_outputs, int(self.X.shape[1]), self.fit_intercept)
 
     @property
+    def are_short(self) -> Mask:
+        """Which contexts have few rows."""
+        return self.sizes < STRIP
+
+    @property
     def owner(self) -> Codes:
         """The context of each row."""
         return np.repeat(np.arange(self.n_contexts), self.sizes)
@@ -413,6 +418,15 @@ class MemoryPart:
         """Return sums at one theta, or at one for each context."""
         return MemorySums(self, theta)
 
+    @property
+    def minimiser(self) -> Callable[[Array, float], Array] | None:
+        """Compiled code for contexts of few rows, which leads from any parameters to about the minima with a ridge.
+
+        None where there is none.
+        """
+        found = self.layout.minimiser(self.loss)
+        return None if found is None else partial(found, self.target, self.weight)
+
     def subset(self, keep: Mask) -> MemoryPart:
         """Return some of the contexts."""
         rows = self.layout.each(keep)
@@ -473,24 +487,30 @@ class MemorySums:
     @property
     def losses(self) -> Array:
         """The loss of every row, worked out for so many rows at once that little else is needed beside them."""
-        if self.cut:
-            return self._truncated[0]
-        part, predictions, losses = self.part, self.predictions, np.empty(len(self.part.weight))
-        for first in range(0, len(losses), _AT_ONCE):
-            some = slice(first, first + _AT_ONCE)
-            losses[some] = part.loss.value(part.target[some], predictions[some])
-        return losses
+        return self._truncated[0] if self.cut else self._of_rows(self.part.loss.value)
 
     @cached_property
     def row_slopes(self) -> Array:
         """Slope of each row's loss, always (n, n_outputs)."""
-        slopes = self._truncated[1] if self.cut else self.part.loss.gradient(self.part.target, self.predictions)
+        slopes = self._truncated[1] if self.cut else self._of_rows(self.part.loss.gradient)
         return slopes.reshape(len(self.part.weight), -1)
 
     @property
     def curvature(self) -> Array:
         """Curvature of each row's loss: (n,), or (n, n_outputs, n_outputs)."""
-        return self._truncated[2] if self.cut else self.part.loss.curvature(self.part.target, self.predictions)
+        return self._truncated[2] if self.cut else self._of_rows(self.part.loss.curvature)
+
+    def _of_rows(self, told: Callable[[Array, Array], Array]) -> Array:
+        """Return what a loss tells of every row, worked out for so many at once that little is needed beside it."""
+        target, predictions = self.part.target, self.predictions
+        out = told(target[:_AT_ONCE], predictions[:_AT_ONCE])
+        if len(out) == len(predictions):
+            return out
+        out = np.empty((len(predictions), *out.shape[1:]))
+        for first in range(0, len(predictions), _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
+            out[some] = told(target[some], predictions[some])
+        return out
 
     @cached_property
     def values(self) -> Array:

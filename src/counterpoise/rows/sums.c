@@ -1,4 +1,5 @@
-/* Sums over rows in memory, with X read once: what one look at them tells, and weighted Gram matrices.
+/* Sums over rows in memory, with X read once: what one look at them tells, and weighted Gram matrices. And what is
+   worked out of many small contexts side by side: where their risks are least, and inverses of their Hessians.
 
    Rows come in pieces, which follow each other: each has a place in X, and a first and a last entry in the vectors with
    one entry per row. Sums are written by piece.
@@ -290,5 +291,284 @@ int weighted_grams(const double *X, ptrdiff_t d, int with_intercept, ptrdiff_t p
             for (ptrdiff_t b = a; b < width; b++) gram[a * width + b] = gram[b * width + a] = upper[a * padded + b];
     }
     free(upper);
+    return 0;
+}
+
+/* Contexts of a few rows, eight side by side: each has one entry of every vector. */
+
+typedef int64_t Flags __attribute__((vector_size(64), aligned(8)));
+
+/* Steps of Newton's method, and halvings of one, at the most. */
+#define MOST_STEPS 100
+#define MOST_HALVINGS 30
+
+/* Change of predictions after which Newton's method has arrived: what is left is about its square. */
+#define ARRIVED 1e-5
+
+/* Loss below which nothing is left: rows of one class lead to infinity, at a slower and slower pace. */
+#define NOTHING_LEFT 1e-12
+
+/* Curvature below which a row is taken to have this much, so that nothing is divided by zero. */
+#define LEAST_CURVATURE 1e-30
+
+INLINE Eight chosen(Flags which, Eight a, Eight b) { return (Eight)((which & (Flags)a) | (~which & (Flags)b)); }
+
+INLINE Eight absolute(Eight a) { return chosen(a < 0.0, -a, a); }
+
+INLINE Eight root(Eight a) {
+    for (int l = 0; l < 8; l++) a[l] = __builtin_sqrt(a[l]);
+    return a;
+}
+
+INLINE int any(Flags which) {
+    int64_t found = 0;
+    for (int l = 0; l < 8; l++) found |= which[l];
+    return found != 0;
+}
+
+/* Write L D L' over the lower half of symmetric matrices, the reciprocals of D on the diagonal. */
+INLINE void factor(Eight *A, ptrdiff_t m) {
+    for (ptrdiff_t k = 0; k < m; k++) {
+        Eight over = 1.0 / A[k * m + k];
+        A[k * m + k] = over;
+        for (ptrdiff_t i = k + 1; i < m; i++) {
+            Eight share = A[i * m + k] * over;
+            for (ptrdiff_t j = k + 1; j <= i; j++) A[i * m + j] -= share * A[j * m + k];
+        }
+        for (ptrdiff_t i = k + 1; i < m; i++) A[i * m + k] *= over;
+    }
+}
+
+/* Solve with what factor has written, in place. */
+INLINE void solve(const Eight *A, ptrdiff_t m, Eight *b) {
+    for (ptrdiff_t k = 0; k < m; k++)
+        for (ptrdiff_t i = k + 1; i < m; i++) b[i] -= A[i * m + k] * b[k];
+    for (ptrdiff_t k = 0; k < m; k++) b[k] *= A[k * m + k];
+    for (ptrdiff_t k = m - 1; k > 0; k--)
+        for (ptrdiff_t j = 0; j < k; j++) b[j] -= A[k * m + j] * b[k];
+}
+
+/* sums = rows u + constant, for a matrix of n rows and m columns. */
+INLINE void multiply(const Eight *rows, ptrdiff_t n, ptrdiff_t m, const Eight *u, Eight constant, Eight *sums) {
+    for (ptrdiff_t i = 0; i < n; i++) {
+        Eight a = constant, b = {0};
+        ptrdiff_t j = 0;
+        for (; j + 2 <= m; j += 2) {
+            a += rows[i * m + j] * u[j];
+            b += rows[i * m + j + 1] * u[j + 1];
+        }
+        if (j < m) a += rows[i * m + j] * u[j];
+        sums[i] = a + b;
+    }
+}
+
+/* Coefficients of contexts of few rows that minimise the mean logistic loss with a ridge, by Newton's method.
+
+   Of fewer rows than features the coefficients are X' u, and the system has as many equations as there are rows.
+   Nothing is promised: whoever calls this looks at the gradients.
+
+   alpha        the ridge
+   weight       rows of no weight are not there
+   theta        coefficients to begin at, and the constant where there is one; overwritten, by NaN where there is no end
+
+   Returns 0, or 1 where there is no memory. */
+FOR_EVERY_PROCESSOR
+int minimise_logistic(const double *X, ptrdiff_t d, int with_intercept, ptrdiff_t pieces, const int64_t *place,
+                      const int64_t *first, const int64_t *last, const double *alpha, const double *target,
+                      const double *weight, double *theta) {
+    ptrdiff_t width = d + with_intercept, most = 0;
+    for (ptrdiff_t k = 0; k < pieces; k++) most = last[k] - first[k] > most ? last[k] - first[k] : most;
+    most = (most + 7) & ~(ptrdiff_t)7; /* losses are worked out for eight rows of eight contexts at once */
+    ptrdiff_t size = most < d ? most : d, entries = most * d + most * size + size * size + 12 * most + 8 * (d + 1);
+    Eight *memory = malloc((size_t)entries * sizeof(Eight) + 1);
+    if (memory == NULL) return 1;
+    Eight *x = memory, *y = x + most * d, *w = y + most, *z = w + most, *K = z + most, *A = K + most * size;
+    Eight *value = A + size * size, *slope = value + most, *bend = slope + most, *s = bend + most, *next = s + most;
+    Eight *u = next + most, *v = u + most + d, *p = v + most + d, *q = p + most + d;
+    const Eight zero = {0}, ridge = zero + alpha[0];
+    for (ptrdiff_t k = 0; k < pieces; k += 8) {
+        ptrdiff_t n = 0, lanes = pieces - k < 8 ? pieces - k : 8;
+        memset(memory, 0, (size_t)(most * (d + 3)) * sizeof(Eight));
+        memset(u, 0, (size_t)(d + 1) * sizeof(Eight));
+        for (ptrdiff_t l = 0; l < lanes; l++) {
+            ptrdiff_t r = 0;
+            for (int64_t i = first[k + l]; i < last[k + l]; i++) {
+                if (weight[i] == 0.0) continue;
+                const double *row = X + (place[k + l] + i - first[k + l]) * d;
+                for (ptrdiff_t j = 0; j < d; j++) x[r * d + j][l] = row[j];
+                y[r][l] = target[i];
+                w[r++][l] = weight[i];
+            }
+            n = r > n ? r : n;
+            for (ptrdiff_t j = 0; j < width; j++) u[j][l] = theta[(k + l) * width + j];
+        }
+        int dual = n < d;
+        ptrdiff_t m = dual ? n : d, rounded = (n + 7) & ~(ptrdiff_t)7;
+        const Eight *rows = dual ? K : x;
+        multiply(x, n, d, u, with_intercept ? u[d] : zero, z);
+        if (dual)
+            for (ptrdiff_t i = 0; i < n; i++)
+                for (ptrdiff_t j = 0; j <= i; j++) {
+                    Eight a = zero, b = zero;
+                    for (ptrdiff_t c = 0; c + 2 <= d; c += 2) {
+                        a += x[i * d + c] * x[j * d + c];
+                        b += x[i * d + c + 1] * x[j * d + c + 1];
+                    }
+                    if (d & 1) a += x[i * d + d - 1] * x[j * d + d - 1];
+                    K[i * n + j] = K[j * n + i] = a + b;
+                }
+        /* The first step leads from these predictions, and is compared with a prediction of zero. */
+        Eight constant = zero, best = zero;
+        for (ptrdiff_t i = 0; i < n; i++) best += w[i] * 0.693147180559945309417;
+        memset(u, 0, (size_t)m * sizeof(Eight));
+        Flags done = zero > zero, arrived = done;
+        for (ptrdiff_t l = lanes; l < 8; l++) done[l] = -1;
+        for (int step = 0; step < MOST_STEPS && any(~done); step++) {
+            for (ptrdiff_t i = 0; i < rounded; i += 8)
+                logistic((double *)(y + i), (double *)(z + i), (double *)(value + i), (double *)(slope + i),
+                         (double *)(bend + i));
+            for (ptrdiff_t i = 0; i < rounded; i++) {
+                bend[i] = bend[i] * (1.0 - bend[i]);
+                bend[i] = chosen(bend[i] > LEAST_CURVATURE, bend[i], zero + LEAST_CURVATURE) * w[i];
+                slope[i] *= w[i];
+            }
+            Eight right = zero, left = zero, pulled = zero, held = zero;
+            if (dual) {
+                /* With S the root of the curvatures: (alpha + S K S) p = S z - slope / S, and S for the constant. */
+                for (ptrdiff_t i = 0; i < n; i++) {
+                    s[i] = root(bend[i]);
+                    q[i] = s[i];
+                    p[i] = chosen(s[i] > 0.0, s[i] * z[i] - slope[i] / chosen(s[i] > 0.0, s[i], zero + 1.0), zero);
+                    for (ptrdiff_t j = 0; j <= i; j++) A[i * n + j] = s[i] * K[i * n + j] * s[j];
+                    A[i * n + i] += ridge;
+                }
+                factor(A, n);
+                solve(A, n, p);
+                if (with_intercept) solve(A, n, q);
+                for (ptrdiff_t i = 0; i < n; i++) {
+                    right += s[i] * p[i];
+                    left += s[i] * q[i];
+                }
+            } else {
+                memset(A, 0, (size_t)(d * d) * sizeof(Eight));
+                memset(p, 0, (size_t)d * sizeof(Eight));
+                memset(q, 0, (size_t)d * sizeof(Eight));
+                for (ptrdiff_t i = 0; i < rounded; i += 4) {
+                    const Eight *x0 = x + i * d, *x1 = x0 + d, *x2 = x1 + d, *x3 = x2 + d;
+                    Eight b0 = bend[i], b1 = bend[i + 1], b2 = bend[i + 2], b3 = bend[i + 3];
+                    Eight r0 = b0 * z[i] - slope[i], r1 = b1 * z[i + 1] - slope[i + 1];
+                    Eight r2 = b2 * z[i + 2] - slope[i + 2], r3 = b3 * z[i + 3] - slope[i + 3];
+                    for (ptrdiff_t a = 0; a < d; a++) {
+                        Eight c0 = b0 * x0[a], c1 = b1 * x1[a], c2 = b2 * x2[a], c3 = b3 * x3[a];
+                        p[a] += (r0 * x0[a] + r1 * x1[a]) + (r2 * x2[a] + r3 * x3[a]);
+                        q[a] += (c0 + c1) + (c2 + c3);
+                        for (ptrdiff_t b = 0; b <= a; b++)
+                            A[a * d + b] += (c0 * x0[b] + c1 * x1[b]) + (c2 * x2[b] + c3 * x3[b]);
+                    }
+                    pulled += (r0 + r1) + (r2 + r3);
+                    held += (b0 + b1) + (b2 + b3);
+                }
+                for (ptrdiff_t a = 0; a < d; a++) {
+                    A[a * d + a] += ridge;
+                    s[a] = q[a];
+                }
+                factor(A, d);
+                solve(A, d, p);
+                if (with_intercept) solve(A, d, q);
+                right = pulled;
+                left = held;
+                for (ptrdiff_t a = 0; a < d; a++) {
+                    right -= s[a] * p[a];
+                    left -= s[a] * q[a];
+                }
+            }
+            Eight to = zero, length = chosen(done, zero, zero + 1.0);
+            if (with_intercept) to = chosen(left > 0.0, right / chosen(left > 0.0, left, zero + 1.0), zero);
+            for (ptrdiff_t j = 0; j < m; j++) v[j] = (p[j] - to * q[j]) * (dual ? s[j] : zero + 1.0);
+            multiply(rows, n, m, v, to, next);
+            if (step == 0) memset(z, 0, (size_t)n * sizeof(Eight));
+            Eight far = zero;
+            for (ptrdiff_t i = 0; i < n; i++) {
+                Eight change = absolute(next[i] - z[i]);
+                far = chosen((w[i] > 0.0) & ~(change <= far), change, far);
+            }
+            for (int halving = 0;; halving++) {
+                Eight there = zero, squares = zero;
+                for (ptrdiff_t i = 0; i < n; i++) s[i] = z[i] + length * (next[i] - z[i]);
+                for (ptrdiff_t i = 0; i < rounded; i += 8)
+                    logistic((double *)(y + i), (double *)(s + i), (double *)(value + i), (double *)(slope + i),
+                             (double *)(bend + i));
+                for (ptrdiff_t i = 0; i < n; i++) there += w[i] * value[i];
+                Eight moved = constant + length * (to - constant);
+                for (ptrdiff_t j = 0; j < m; j++) {
+                    Eight own = u[j] + length * (v[j] - u[j]);
+                    squares += own * (dual ? s[j] - moved : own);
+                }
+                there += 0.5 * ridge * squares;
+                /* Next to the minimum sums differ by rounding. */
+                Flags fell = (there <= best * (1.0 + 1e-14)) | (length == 0.0);
+                if (!any(~fell) || step == 0 || halving == MOST_HALVINGS) {
+                    length = chosen(fell, length, zero);
+                    best = chosen(fell & (length > 0.0), there, best);
+                    break;
+                }
+                length = chosen(fell, length, 0.5 * length);
+            }
+            for (ptrdiff_t j = 0; j < m; j++) u[j] += chosen(length > 0.0, length * (v[j] - u[j]), zero);
+            for (ptrdiff_t i = 0; i < n; i++) z[i] += chosen(length > 0.0, length * (next[i] - z[i]), zero);
+            constant += chosen(length > 0.0, length * (to - constant), zero);
+            if (step == 0) continue;
+            arrived |= ~done & ((far <= ARRIVED) | (best <= NOTHING_LEFT));
+            /* A step that led nowhere is the last one, but for the first. */
+            done |= arrived | (length == 0.0);
+        }
+        for (ptrdiff_t l = 0; l < lanes; l++) {
+            double *own = theta + (k + l) * width;
+            for (ptrdiff_t j = 0; j < d; j++) {
+                double sum = dual ? 0.0 : u[j][l];
+                for (ptrdiff_t i = 0; dual && i < n; i++) sum += x[i * d + j][l] * u[i][l];
+                own[j] = arrived[l] ? sum : __builtin_nan("");
+            }
+            if (with_intercept) own[d] = arrived[l] ? constant[l] : __builtin_nan("");
+        }
+    }
+    free(memory);
+    return 0;
+}
+
+/* Invert symmetric positive definite matrices of m rows, eight at once, by sweeping; what is singular is not finite.
+
+   inverses     the matrices; overwritten
+
+   Returns 0, or 1 where there is no memory. */
+FOR_EVERY_PROCESSOR
+int invert(ptrdiff_t m, ptrdiff_t matrices, double *inverses) {
+    Eight *A = malloc((size_t)(m * m + 2 * m) * sizeof(Eight) + 1), *b = A + m * m, *c = b + m;
+    if (A == NULL) return 1;
+    for (ptrdiff_t k = 0; k < matrices; k += 8) {
+        ptrdiff_t lanes = matrices - k < 8 ? matrices - k : 8;
+        double *own = inverses + k * m * m;
+        memset(A, 0, (size_t)(m * m) * sizeof(Eight));
+        for (ptrdiff_t l = 0; l < lanes; l++)
+            for (ptrdiff_t i = 0; i < m * m; i++) A[i][l] = own[l * m * m + i];
+        for (ptrdiff_t j = 0; j < m; j++) {
+            Eight over = 1.0 / A[j * m + j];
+            for (ptrdiff_t i = 0; i < m; i++) {
+                b[i] = i < j ? A[j * m + i] : A[i * m + j];
+                c[i] = b[i] * over;
+            }
+            b[j] = (Eight){0};
+            c[j] = -over;
+            for (ptrdiff_t i = 0; i < m; i++)
+                for (ptrdiff_t a = 0; a <= i; a++) A[i * m + a] -= c[i] * b[a];
+            for (ptrdiff_t i = 0; i < j; i++) A[j * m + i] = c[i];
+            for (ptrdiff_t i = j; i < m; i++) A[i * m + j] = c[i];
+        }
+        for (ptrdiff_t l = 0; l < lanes; l++)
+            for (ptrdiff_t i = 0; i < m; i++)
+                for (ptrdiff_t a = 0; a <= i; a++)
+                    own[l * m * m + i * m + a] = own[l * m * m + a * m + i] = -A[i * m + a][l];
+    }
+    free(A);
     return 0;
 }

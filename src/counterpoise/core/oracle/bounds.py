@@ -161,12 +161,15 @@ def _by_ridge(problems: Problems) -> Array:
     The intercepts are not penalised, so they are brought to their own minimum first; what rounding leaves of their
     gradient is charged at the size of the predictions, the cost of making the dual point exactly feasible.
     """
-    intercept = 1.0 - problems.penalised
-    at: Any = problems.centred() if intercept.any() else problems
-    squares = np.sum((at.gradient * problems.penalised) ** 2, axis=1)
-    unbalanced = np.abs(at.gradient * intercept).sum(axis=1)
-    value = np.where(unbalanced <= 1e-9 * at.sizes, at.value, -np.inf)
-    return value - squares / (2.0 * problems.alpha) - unbalanced * at.largest_prediction
+    return bounds_of_balanced(problems.centred() if (problems.penalised == 0.0).any() else problems)
+
+
+def bounds_of_balanced(problems: Any) -> Array:
+    """Return the bounds by the ridge alone of problems whose intercepts are at their own minimum."""
+    squares = np.sum((problems.gradient * problems.penalised) ** 2, axis=1)
+    unbalanced = np.abs(problems.gradient * (1.0 - problems.penalised)).sum(axis=1)
+    value = np.where(unbalanced <= 1e-9 * problems.sizes, problems.value, -np.inf)
+    return value - squares / (2.0 * problems.alpha) - unbalanced * problems.largest_prediction
 
 
 def _size(problems: Problems) -> Array:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import one_each
 from counterpoise.core.oracle._base import Array
-from counterpoise.core.oracle.linear import LinearOracle, LinearPoint
+from counterpoise.core.oracle.linear import EachContext, LinearOracle, LinearPoint
 from counterpoise.core.references.left_out import CLOSER, LeftOut
 from counterpoise.core.references.rows import ContextRows
 from counterpoise.core.references.shrunk import reference_bracket, shrunk_references
@@ -131,9 +131,9 @@ class CrossFit:
     @cached_property
     def _left(self) -> NDArray[np.intp]:
         """The rows of each context that a fold leaves, of shape (n_contexts, n_folds)."""
-        held = np.zeros((self.oracle.n_contexts, self.n_folds), dtype=np.intp)
-        np.add.at(held, (self._rows.owner, self.folds), 1)
-        return self._rows.sizes[:, None] - held
+        shape = self.oracle.n_contexts, self.n_folds
+        held = np.bincount(self._rows.owner * self.n_folds + self.folds, minlength=shape[0] * shape[1])
+        return self._rows.sizes[:, None] - held.reshape(shape)
 
     @cached_property
     def _weight_left(self) -> Array:
@@ -172,14 +172,38 @@ class CrossFit:
             left_out = LeftOut(self.oracle, self.folds, self._weight_left)
             for rows, found in left_out.losses(contexts, self.specialists.theta[contexts], self.tol):
                 losses[rows] = found
-        others = np.flatnonzero(~near)
+        short = ~near & self._rows.are_short
+        left = self._by_compiled(losses, np.flatnonzero(short))
+        others = np.sort(np.append(np.flatnonzero(~near & ~short), left))
         if others.size:
             at_once = max(1, _LARGEST // max(self._rows.X.size, 1))
             for first in range(0, self.n_folds, at_once):
                 folds = np.arange(first, min(first + at_once, self.n_folds))
-                rows = np.flatnonzero(~near[self._rows.owner] & np.isin(self.folds, folds))
+                among = np.isin(np.arange(len(near)), others)[self._rows.owner]
+                rows = np.flatnonzero(among & np.isin(self.folds, folds))
                 losses[rows] = self._side_by_side(others, folds, rows)
         return self._merged(losses)
+
+    def _by_compiled(self, losses: Array, contexts: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Find losses under the fits of small contexts without each fold by compiled code; return the contexts left."""
+        if not contexts.size or self.oracle.alpha == 0.0:
+            return contexts
+        rows, places, left = self._rows.grouped(contexts), self._rows.places(contexts), np.zeros(len(contexts), bool)
+        if rows.minimiser is None:
+            return contexts
+        folds, begin, own = self.folds[places], self._beginnings[contexts], np.empty(len(rows.weight))
+        for fold in range(self.n_folds):
+            held = folds == fold
+            without = replace(rows, weight=self._weight_left[places, fold])
+            minimiser = without.minimiser
+            assert minimiser is not None
+            theta = minimiser(begin, self.oracle.alpha)
+            left |= ~np.isfinite(theta).all(axis=1)
+            at = EachContext(without, self.oracle.alpha, theta)
+            ridge = np.where(self._left[contexts, fold] > 0, at.value - at.sums.values, np.inf)
+            own[held] = without.losses(at.sums.predictions)[held] + rows.layout.each(ridge)[held]
+        losses[places] = own
+        return contexts[left]
 
     def _side_by_side(self, contexts: NDArray[np.intp], folds: NDArray[np.intp], held: NDArray[np.intp]) -> Array:
         """Return losses of rows under the fits of small contexts without their folds: every fit a context of its own.

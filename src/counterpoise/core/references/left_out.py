@@ -100,16 +100,19 @@ class LeftOut:
             of = slice(first, min(first + step, n_folds))
             m = of.stop - first
             layout = Shared(self._rows.X, own.coefficients, self._rows.starts[contexts], sizes, np.full(len(sizes), m))
-            target = np.repeat(own.target, m, axis=0)
-            part = MemoryPart(layout, target, self.weight[rows, of].ravel(), own.loss, own.find_reach)
+            target = np.broadcast_to(own.target[:, None], (len(rows), m, *own.target.shape[1:]))
+            weight = layout.laid_out(self.weight[rows, of])
+            part = MemoryPart(layout, layout.laid_out(target), weight, own.loss, own.find_reach)
             at = EachContext(part, self.oracle.alpha, np.repeat(theta, m, axis=0))
             scale = max(float(np.mean(at.above)), 1e-3 * self.oracle.typical_risk)
             found = minimise(
                 at, max(CLOSER**2 * tol, 1e-15), scale, Near(inverse[:, of].reshape(-1, *inverse.shape[2:]))
             )[2]
             held = (folds >= first) & (folds < of.stop)
-            group = m * np.repeat(np.arange(len(sizes)), sizes)[held] + folds[held] - first
-            z = layout.product(found).reshape(len(rows), m, -1)[held, folds[held] - first]
+            context, fold = np.repeat(np.arange(len(sizes)), sizes)[held], folds[held] - first
+            # In the flat sequence, all rows of a context come once for every fold.
+            flat = np.flatnonzero(held) + (m - 1) * starts[context] + fold * sizes[context]
+            group, z = m * context + fold, layout.product(found)[flat]
             losses = own.loss.value(own.target[held], z[:, 0] if own.loss.n_outputs == 1 else z)
             yield rows[held], losses + self.oracle.ridge.value(found)[group]
 

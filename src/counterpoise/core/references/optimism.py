@@ -18,12 +18,13 @@ import numpy as np
 from counterpoise.core.oracle._base import Array
 from counterpoise.core.oracle.linear import EachContext, LinearOracle, LinearPoint
 from counterpoise.core.references.specialists import Specialists, too_large_to_join
-from counterpoise.linalg import Stack, as_stack, positive_solver
-from counterpoise.rows import Codes
+from counterpoise.linalg import ArrayStack, Stack, as_stack, positive_solver
+from counterpoise.rows import Codes, compiled
 from counterpoise.rows.blocks import in_memory
 from counterpoise.rows.hinged import LeastSquares
 from counterpoise.rows.memory import MemoryPart, MemorySums
 from counterpoise.sets import ContextSet
+from counterpoise.threads import spread
 
 MOSTLY = 0.4
 """Share of the reported excess above which it is mostly optimism, both in their own worst plausible mix.
@@ -37,6 +38,9 @@ MATTERS = 1e-3
 
 _AT_MOST = 6.0
 """How many times what a likelihood expects of its parameters their noise may be, beside an excess that is rough."""
+
+_NEARLY_SINGULAR = 1e9
+"""Variance of a direction beside all others, in units of what it would be alone, from which rounding decides it."""
 
 _MOST_ENTRIES = 1 << 25
 """Entries of all contexts' Hessians together, up to which they are kept (256 MB)."""
@@ -124,14 +128,19 @@ def measure_optimism(
     gradients, total = np.empty((oracle.n_contexts, oracle.n_parameters)), np.zeros((oracle.n_parameters,) * 2)
     places: list[tuple[Codes, Any]] = []
     kept = oracle.n_contexts * oracle.n_parameters**2 <= _MOST_ENTRIES
-    for contexts, make in _parts(oracle):
+
+    def measure(chosen: tuple[Codes, Any]) -> tuple[Codes, Any, Array]:
+        contexts, make = chosen
         at = EachContext(make(), oracle.alpha, np.tile(theta, (len(contexts), 1)))
         some = np.isin(np.arange(oracle.n_contexts), contexts)
         hessians = known.context_hessians()[some] if known is not None and known.knows_hessians else at.hessian
         values[contexts], gradients[contexts], above[contexts] = at.value, at.gradient, at.above
         noise[contexts] = _noise(at, hessians) / rows[contexts]
-        total += hessians.mixed(shares[contexts])
-        places.append((contexts, hessians if kept else None))
+        return contexts, hessians if kept else None, hessians.mixed(shares[contexts])
+
+    for contexts, bend, mixed in spread(measure, _parts(oracle)):
+        places.append((contexts, bend))
+        total += mixed
     if kept:
         # One step to the minimum of all rows, along which the parabolas that are known now tell the risks.
         move = -positive_solver(total)(shares @ gradients)
@@ -176,7 +185,7 @@ def _of_few_rows(noise: Array, excess: Array, rows: Array) -> Array:
 def _noise(at: EachContext, hessians: Stack) -> Array:
     """Return the expected gain of a fit to noise in each context, times its rows."""
     moments, mean = as_stack(at.sums.moments), at.sums.gradients
-    inverse = hessians.inverse()
+    inverse = _inverse(hessians)
     # The variance of the slopes over what the curvature says it is: 1 for a likelihood that holds.
     ridge, size = at.alpha * at.penalised, 1.0 / np.maximum(at.reach, 1e-300) ** 2
     spread = (moments.diagonals() - mean**2) @ size
@@ -186,6 +195,17 @@ def _noise(at: EachContext, hessians: Stack) -> Array:
     takeuchi = inverse.traces(moments) - np.einsum("bi,bi->b", mean, inverse.product(mean))
     akaike = inverse.traces(hessians.plus_diagonal(-ridge))
     return 0.5 * np.maximum(takeuchi, dispersion * akaike)
+
+
+def _inverse(hessians: Stack) -> Stack:
+    """Return the pseudo-inverses, quickly where all Hessians are far from singular."""
+    found = compiled.inverses(hessians.matrices) if isinstance(hessians, ArrayStack) else None
+    if found is None:
+        return hessians.inverse()
+    inverse = ArrayStack(found)
+    # What one direction is held by beside all others, as a share of its curvature.
+    left = inverse.diagonals() * hessians.diagonals()
+    return inverse if ((left > 0.0) & (left < _NEARLY_SINGULAR)).all() else hessians.inverse()
 
 
 def _parabolas(oracle: LinearOracle, theta: Array, shares: Array) -> Array:

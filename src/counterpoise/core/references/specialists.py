@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from counterpoise.core import banded
 from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import Oracle
 from counterpoise.core.oracle._base import Array
+from counterpoise.core.oracle.bounds import bounds_of_balanced
 from counterpoise.core.oracle.kinked import KinkedOracle
 from counterpoise.core.oracle.linear import EachContext, LinearOracle, LinearPoint
 from counterpoise.core.oracle.scalar_blocks import scalar_form
@@ -20,8 +22,9 @@ from counterpoise.core.references.kinked import Programs, solve_programs
 from counterpoise.core.references.newton import MAX_ITER, Foreseen, Kept, Lazy, in_memory, minimise
 from counterpoise.core.solvers import Newton, NewtonCG, PolyhedralInteriorPoint, Solver, TruncatedNewton
 from counterpoise.core.solvers.interior_point import rough_erm
+from counterpoise.core.solvers.model_newton import MANY_CONTEXTS
 from counterpoise.linalg import ArrayStack, solve_stack
-from counterpoise.rows import Codes, Coefficients, blocks
+from counterpoise.rows import Codes, Coefficients, Mask, MemoryRows, blocks
 from counterpoise.rows.memory import BATCH_ENTRIES, MemoryPart
 from counterpoise.sets import KLBall
 from counterpoise.threads import spread
@@ -55,6 +58,9 @@ _HARDLY_WORSE = 0.1
 
 MOST_ENTRIES = 1 << 25
 """Entries of all contexts' Hessians together, up to which they are kept (256 MB)."""
+
+_WORTH_KEEPING = 10
+"""Rows of a context per parameter from which its Hessian is quicker to work with than they are, where many are kept."""
 
 _SOFT_STEPS = 30
 """Newton steps after which a soft hinge is taken to be too far from most rows."""
@@ -207,7 +213,9 @@ class _Beginning:
         """Return nothing yet; None where it could not be used, or kept."""
         if not isinstance(begin, LinearPoint) or oracle.loss.third_order is None or not oracle.rows.at_hand:
             return None
-        kept = by_class.suits(oracle) or oracle.n_contexts * oracle.n_parameters**2 <= MOST_ENTRIES
+        n, size = oracle.n_contexts, oracle.n_parameters
+        few = n >= MANY_CONTEXTS * size and oracle.rows.n_rows < _WORTH_KEEPING * n * size
+        kept = by_class.suits(oracle) or (n * size**2 <= MOST_ENTRIES and not few)
         return cls(oracle, begin.theta) if kept and is_large(oracle) else None
 
     def add(self, contexts: Codes, there: EachContext) -> None:
@@ -305,8 +313,25 @@ def _smooth(
         policy = Lazy(_CLOSE * tol * scale) if lazy else None if proven else Foreseen()
         return contexts, minimise(at(contexts, part), tol, scale, policy, max_iter)
 
-    others = rows.parts() if not longest.any() else rows.parts(~longest)
+    rest = ~longest
+    if isinstance(rows, MemoryRows) and oracle.alpha > 0.0 and (contexts := np.flatnonzero(rest & rows.are_short)).size:
+        short = rows.grouped(contexts)
+        if (minimiser := short.minimiser) is not None:
+            some, least = _by_compiled(at(contexts, short), minimiser, tol, scale)
+            found.append((contexts[some], least))
+            rest[contexts[some]] = False
+    others = rows.parts() if rest.all() else rows.parts(rest)
     return _in_order(found + spread(solve, others))
+
+
+def _by_compiled(at: EachContext, minimiser: Callable[..., Array], tol: float, scale: float) -> tuple[Mask, Found]:
+    """Minimise the risks of contexts of few rows by compiled code; return which are proven, and what was found."""
+    theta = minimiser(at.theta, at.alpha)
+    # Where there is no end to it numbers are not finite; they must not spoil the bounds of others.
+    there = at.at(np.where(np.isfinite(theta), theta, at.theta))
+    lower = np.maximum(there.lowest, np.minimum(bounds_of_balanced(there), there.value))
+    proven = there.value - lower <= tol * np.clip(there.above, 1e-2 * scale, scale)
+    return proven, (there.value[proven], lower[proven], there.theta[proven])
 
 
 def _in_order(found: list[tuple[Codes, Found]]) -> Found:

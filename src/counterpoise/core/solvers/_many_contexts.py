@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -52,6 +53,13 @@ class _Model:
     jacobian: Array
     curvature: Array
 
+    @cached_property
+    def _rows(self) -> tuple[Array, Array]:
+        """The gradients of scores, of the total and of the set, which change from step to step, and as much memory."""
+        ones = np.ones((len(self.scores), 1))
+        rows = np.hstack([self.jacobian, -ones, ones])
+        return rows, np.empty_like(rows)
+
     def minimise(self, worst: WorstCase, p: Array) -> tuple[Array, Array, float]:
         """Return the move that minimises the worst case, the second distribution there, and the decrease."""
         move, value = np.zeros(len(self.curvature)), float(worst.value)
@@ -82,8 +90,9 @@ class _Model:
         constraints = self.mixes.constraints(p)
         prices = np.atleast_1d(worst.multiplier)
         weight = exact * p / (prices @ (constraints.poles + constraints.curvature * p**2))
-        rows = np.column_stack([self.jacobian, -np.ones_like(p), -constraints.gradients.T])
-        matrix = rows.T @ (weight[:, None] * rows)
+        rows, weighted = self._rows
+        np.negative(constraints.gradients.T, out=rows[:, n + 1 :])
+        matrix = rows.T @ np.multiply(weight[:, None], rows, out=weighted)
         matrix[:n, :n] += self.curvature
         gradient = exact @ self.jacobian + self.curvature @ move
         rhs = np.concatenate([-gradient, [0.0], constraints.values + constraints.gradients @ (exact - p)])
