@@ -4,7 +4,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,7 @@ from counterpoise.torch import (  # noqa: E402
     proxy_losses,
     source_losses,
 )
+from tests.torch_.processes import finish  # noqa: E402
 from tests.torch_.test_guard import ONE_EACH, digits, network  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -207,15 +207,7 @@ def both(tmp_path_factory):
         )
         for rank, file in enumerate(files)
     ]
-    deadline = time.monotonic() + 60.0
-    try:
-        said = [process.communicate(timeout=max(deadline - time.monotonic(), 0.1))[1] for process in processes]
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
+    finish(processes, 60.0)
     return [torch.load(file, weights_only=True) for file in files]
 
 

@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
 from counterpoise.torch import MixtureController, MixtureStream, proxy_losses, read_mix  # noqa: E402
 from counterpoise.torch.transformers import MixtureCallback  # noqa: E402
+from tests.torch_.processes import finish  # noqa: E402
 
 WORDS, LENGTH, BATCH = 11, 8, 4
 SOURCES = ("regular", "noise", "constant")
@@ -320,15 +320,7 @@ def both(tmp_path_factory):
         )
         for rank in range(2)
     ]
-    deadline = time.monotonic() + 90.0
-    try:
-        said = [process.communicate(timeout=max(deadline - time.monotonic(), 0.1))[1] for process in processes]
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
+    finish(processes, 90.0)
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
