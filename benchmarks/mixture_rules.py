@@ -58,11 +58,11 @@ class Controlled(Rule):
 
     def __init__(self, controller: MixtureController) -> None:
         self.controller = controller
-        super().__init__(controller.mix)
+        super().__init__(controller.probabilities)
 
     def round(self, losses: Array, step: int) -> None:
         self.controller.update(losses, at=step)
-        self.shares = self.controller.mix
+        self.shares = self.controller.probabilities
 
     @property
     def exported(self) -> Array:

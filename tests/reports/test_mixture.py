@@ -28,7 +28,7 @@ def trained(
     controller = MixtureController(tokens, budget=budget, reference_losses=given, **settings)
     had = np.zeros(len(names))
     for k in range(n_updates):
-        had += controller.mix
+        had += controller.probabilities
         losses = least - ahead + rng.uniform(0.5, 1.5, len(names)) / (1.0 + len(names) * had)
         found = {name: loss for name, loss in zip(names, losses, strict=True) if name not in missing}
         controller.update(found, at=None if at is None else at(k))
@@ -139,7 +139,7 @@ def test_shares_are_those_of_the_controller():
     wanted = {
         "tokens": controller.tokens,
         "mean": mean,
-        "last": controller.mix,
+        "last": controller.probabilities,
         "proportional": controller.tokens / total,
         "tempered, 0.7": tempered[0.7],
         "tempered, 0.3": tempered[0.3],
@@ -208,7 +208,7 @@ def test_other_mixes_are_judged_by_the_last_update():
     proportional = controller.tokens / controller.tokens.sum()
     mixes = {
         "mean of the run": np.array(list(controller.average.values())),
-        "last": controller.mix,
+        "last": controller.probabilities,
         "proportional": proportional,
         "uniform": np.full(len(TOKENS), 1.0 / len(TOKENS)),
         "worst plausible": controller.mixes.worst_case(controller.excess).distribution,

@@ -158,9 +158,9 @@ def mixture(rank=None):
         given.update(losses, tokens=[7, 3, 11])
     return {
         "references": torch.tensor(list(references.values())),
-        "shares": torch.tensor(controller.mix),
+        "shares": torch.tensor(controller.probabilities),
         "average": torch.tensor(list(controller.average.values())),
-        "given": torch.tensor(given.mix),
+        "given": torch.tensor(given.probabilities),
         "model": model.state_dict(),
         "refused": all(refuses(given, losses) for losses in ([math.nan, 1.0, 1.0], [1.0, math.inf, 1.0])),
     }

@@ -51,11 +51,11 @@ def test_shares_never_leave_the_set_or_the_budget(options, rounds):
     for losses in [None, *rounds]:
         if losses is not None:
             one.update(losses)
-        assert one.mix.sum() == pytest.approx(1.0, abs=1e-12)
-        assert one.mixes.contains(one.mix)
-        assert one.allowed.contains(one.mix)
+        assert one.probabilities.sum() == pytest.approx(1.0, abs=1e-12)
+        assert one.mixes.contains(one.probabilities)
+        assert one.allowed.contains(one.probabilities)
         if "budget" in options:
-            assert (one.mix * options["budget"] <= 4.0 * one.tokens * (1 + 1e-8)).all()
+            assert (one.probabilities * options["budget"] <= 4.0 * one.tokens * (1 + 1e-8)).all()
     assert one.allowed.contains(list(one.average.values()))
 
 
@@ -81,7 +81,7 @@ def test_a_budget_that_uses_every_epoch_leaves_one_mix():
     tokens = dict(zip("abcdefg", [3, 7, 11, 13, 17, 19, 23], strict=True))
     one = controller(tokens, budget=4.0 * 93)
     one.update({name: k + 1.0 for k, name in enumerate("abcdefg")})
-    np.testing.assert_allclose(one.mix, one.tokens / 93, rtol=1e-6)
+    np.testing.assert_allclose(one.probabilities, one.tokens / 93, rtol=1e-6)
 
 
 def test_budgets_that_cannot_be_are_named():
@@ -104,12 +104,46 @@ def test_budgets_that_cannot_be_are_named():
         (TOKENS, {"sharpness": 0.0}, "sharpness"),
         (TOKENS, {"reference_losses": {"web": 1.0}}, "code is missing"),
         (TOKENS, {"reference_losses": [1.0, math.nan, 2.0]}, "not finite"),
+        (TOKENS, {"initial_shares": {"web": 1.0}}, "code is missing"),
+        (TOKENS, {"initial_shares": [0.5, 0.4, 0.3]}, "initial_shares"),
+        (TOKENS, {"initial_shares": [0.5, 0.5]}, "shape"),
         (TOKENS, {"mix": Mix(bounds={"news": (0.1, 0.5)}, ball=None, unseen_risks={"news": 1.0})}, "no tokens"),
     ],
 )
 def test_settings_out_of_range_are_refused(tokens, options, words):
     with pytest.raises(InvalidInputError, match=words):
         MixtureController(tokens, **options)
+
+
+# --- where they begin -------------------------------------------------------------------------------------------
+
+
+def test_they_begin_with_the_shares_of_the_tokens():
+    np.testing.assert_allclose(controller().probabilities, [0.6, 0.3, 0.1], rtol=1e-12)
+    assert controller().shares == pytest.approx({"web": 0.6, "code": 0.3, "papers": 0.1})
+    # Where these are not allowed, the nearest ones are: free shares keep their ratio.
+    bounded = controller(mix={"papers": (0.4, 1.0)})
+    np.testing.assert_allclose(bounded.probabilities, [0.4, 0.2, 0.4], atol=1e-6)
+
+
+def test_they_can_begin_elsewhere(tmp_path):
+    small = controller()
+    small.update([2.0, 3.0, 4.0])
+    found = read_mix(small.export(tmp_path / "mix.json", last=True))
+    assert controller(initial_shares=found).shares == small.shares
+    assert controller(initial_shares=[0.2, 0.5, 0.3]).shares == {"web": 0.2, "code": 0.5, "papers": 0.3}
+    capped = controller(initial_shares=[0.0, 0.2, 0.8], budget=2e10)
+    assert capped.shares["papers"] == pytest.approx(0.2, rel=1e-6)
+    # A source that begins with nothing can return.
+    capped.update([9.0, 1.0, 1.0])
+    assert capped.shares["web"] > 0.0
+    numbered = MixtureController(
+        {1: 5.0, 2: 5.0}, initial_shares={"1": 0.25, "2": 0.75}, reference_losses={"1": 1.0, "2": 2.0}
+    )
+    assert numbered.shares == {1: 0.25, 2: 0.75}
+    numbered.update({"1": 1.5}, {"1": 4.0})
+    assert numbered.losses[0] == 1.5
+    assert numbered.held_out_tokens.tolist() == [4.0, 0.0]
 
 
 # --- where they come to rest ------------------------------------------------------------------------------------
@@ -127,7 +161,7 @@ def test_on_the_simplex_they_rest_at_the_tempered_excess(losses, sharpness, refe
     logs = sharpness * excess / np.mean(losses)
     expected = np.exp(logs - logs.max())
     expected = np.maximum(expected, 1e-6)
-    np.testing.assert_allclose(one.mix, expected / expected.sum(), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(one.probabilities, expected / expected.sum(), rtol=1e-6, atol=1e-6)
 
 
 @each_set
@@ -140,7 +174,7 @@ def test_a_factor_of_all_losses_changes_nothing(options):
     for losses in np.random.default_rng(0).uniform(1, 4, (6, 3)):
         one.update(losses)
         other.update(8.0 * losses)
-    np.testing.assert_allclose(one.mix, other.mix, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(one.probabilities, other.probabilities, rtol=1e-5, atol=1e-8)
 
 
 @pytest.mark.parametrize("options", [SETS[name] for name in SETS if name not in ("stated",)])
@@ -182,10 +216,10 @@ def test_within_a_set_they_rest_at_the_best_of_excess_and_entropy(options, step_
         expected = mixes.largest_with_entropy(one.allowed, sharpness * losses / losses.mean())
         is_slow = isinstance(options.get("mix"), KLBall | cpo.Chi2Ball)
         if is_slow:  # begin there, and stay
-            one.mix = one.allowed.likeliest(expected).distribution
+            one.probabilities = one.allowed.likeliest(expected).distribution
         for _ in range(8 if is_slow else 100):
             one.update(losses)
-        np.testing.assert_allclose(one.mix, expected, atol=4e-3)
+        np.testing.assert_allclose(one.probabilities, expected, atol=4e-3)
 
 
 def test_without_forgetting_they_move_until_excess_is_equal():
@@ -194,7 +228,7 @@ def test_without_forgetting_they_move_until_excess_is_equal():
     for sharpness in (10.0, 30.0, math.inf):
         one = controller(sharpness=sharpness, reference_losses=[2.0, 2.0, 2.0])
         for _ in range(400):
-            excess = own - slope * np.log(one.mix)  # the more of a source, the less
+            excess = own - slope * np.log(one.probabilities)  # the more of a source, the less
             one.update(2.0 + excess)
         found[sharpness] = excess
     assert np.ptp(found[math.inf]) < 1e-6
@@ -208,16 +242,16 @@ def test_without_forgetting_they_end_at_the_worst_mix_of_losses_that_stay(option
     losses = np.array([2.2, 3.1, 2.8])
     for _ in range(60):
         one.update(losses)
-    assert float(one.mix @ losses) == pytest.approx(one.allowed.worst_case(losses).value, rel=2e-3)
+    assert float(one.probabilities @ losses) == pytest.approx(one.allowed.worst_case(losses).value, rel=2e-3)
 
 
 def test_equal_excess_rests_at_equal_shares():
     one = controller(reference_losses={"web": 2.0, "code": 1.0, "papers": 3.0})
     one.update({"web": 3.5, "code": 1.5, "papers": 3.0})
-    assert np.ptp(one.mix) > 0.1
+    assert np.ptp(one.probabilities) > 0.1
     for _ in range(150):
         one.update({"web": 2.5, "code": 1.5, "papers": 3.5})
-    np.testing.assert_allclose(one.mix, 1 / 3, rtol=1e-5)
+    np.testing.assert_allclose(one.probabilities, 1 / 3, rtol=1e-5)
 
 
 def test_worst_excess_is_over_the_plausible_mixes_and_not_the_allowed_ones():
@@ -236,7 +270,7 @@ def test_any_set_of_mixes_will_do():
     one = controller(mix=bounds)
     for _ in range(40):
         one.update([1.0, 1.0, 5.0])
-    np.testing.assert_allclose(one.mix, [0.2, 0.2, 0.6], atol=1e-6)
+    np.testing.assert_allclose(one.probabilities, [0.2, 0.2, 0.6], atol=1e-6)
 
 
 # --- what it is told --------------------------------------------------------------------------------------------
@@ -246,11 +280,11 @@ def test_a_source_without_held_out_text_counts_as_the_others_on_average():
     one, other = controller(), controller()
     one.update({"web": 2.0, "code": 4.0})
     other.update({"web": 2.0, "code": 4.0, "papers": 3.0})
-    np.testing.assert_allclose(one.mix, other.mix, rtol=1e-12)
+    np.testing.assert_allclose(one.probabilities, other.probabilities, rtol=1e-12)
     assert math.isnan(one.excess[2])
     third = controller()
     third.update([2.0, 4.0, math.nan], tokens=[5.0, 5.0, 0.0])
-    assert np.array_equal(third.mix, one.mix)
+    assert np.array_equal(third.probabilities, one.probabilities)
 
 
 @pytest.mark.parametrize(
@@ -304,10 +338,10 @@ def test_references_are_replaced_whole_or_not_at_all():
 def test_the_average_is_what_the_run_was_drawn_by():
     one, found = controller(), []
     for losses in np.random.default_rng(2).uniform(1, 4, (5, 3)):
-        found.append(one.mix)
+        found.append(one.probabilities)
         one.update(losses)
     np.testing.assert_allclose(list(one.average.values()), np.mean(found, axis=0), rtol=1e-12)
-    np.testing.assert_array_equal(one.history["share[code]"][-1], one.mix[1])
+    np.testing.assert_array_equal(one.history["share[code]"][-1], one.probabilities[1])
     assert one.history["at"].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert one.n_updates == 5
 
@@ -355,7 +389,7 @@ def test_a_state_that_does_not_fit_changes_nothing(kind):
         "sources": lambda: state.update(sources=["web", "papers", "code"]),
         "missing": lambda: state.pop("rounds"),
         "sizes": lambda: state.update(unit=[1.0, 2.0]),
-        "no mix": lambda: state.update(mix=[0.9, 0.9, 0.9]),
+        "no mix": lambda: state.update(probabilities=[0.9, 0.9, 0.9]),
         "words": lambda: state.update(losses=["a", "b", "c"]),
     }[kind]()
     with pytest.raises(InvalidInputError):
@@ -370,7 +404,7 @@ def test_a_state_of_a_smaller_budget_is_pulled_into_the_larger_one():
     longer = controller(budget=2e10)
     longer.load_state_dict(one.state_dict())
     assert one.shares["papers"] > 0.5
-    assert longer.allowed.contains(longer.mix)
+    assert longer.allowed.contains(longer.probabilities)
     assert longer.shares["papers"] == pytest.approx(4e9 / 2e10, rel=1e-6)
 
 
@@ -455,7 +489,7 @@ def test_losses_may_be_tensors_of_half_precision():
     assert snapshot(one) == snapshot(other)
 
 
-@pytest.mark.parametrize("damage", [{"rounds": [{}]}, {"unit": [math.nan]}, {"mix_sums": [math.nan] * 3}])
+@pytest.mark.parametrize("damage", [{"rounds": [{}]}, {"unit": [math.nan]}, {"share_sums": [math.nan] * 3}])
 def test_a_damaged_state_is_refused(damage):
     one, other = controller(), controller()
     one.update([1.0, 2.0, 3.0])

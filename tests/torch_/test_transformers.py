@@ -104,7 +104,7 @@ def test_rounds_come_as_often_as_asked_and_move_the_stream(tmp_path):
     # One batch is fetched beforehand, and one is in work.
     changes = rounds.stream.state_dict(0)["changes"]
     assert [row[0] for row in changes] == [0.0] + [(step + 2) * BATCH for step in (3, 6, 9, 12)]
-    assert changes[-1][1:] == pytest.approx(rounds.controller.mix.tolist(), rel=1e-12)
+    assert changes[-1][1:] == pytest.approx(rounds.controller.probabilities.tolist(), rel=1e-12)
     # What was trained on is what the stream says.
     seen = torch.cat(run.model.seen)
     rounds.stream.start = 0

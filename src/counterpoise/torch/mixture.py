@@ -25,7 +25,7 @@ from counterpoise.torch.mix_files import SUFFIXES, mix_text
 
 Array = NDArray[np.float64]
 
-_STATE = ("references", "mix", "mix_sums", "unit", "losses", "held_out_tokens")
+_STATE = ("references", "probabilities", "share_sums", "unit", "losses", "held_out_tokens")
 """Arrays that a checkpoint holds."""
 
 _RATE = 30.0
@@ -57,8 +57,9 @@ class MixtureController:
     over the allowed shares, with the mean held-out loss :math:`\bar L` (the largest of late); where every mix is
     allowed that is :math:`p_c \propto \exp(s\,(L_c - L^*_c) / \bar L)`. So no source is given everything, however large
     its loss: where more of a source no longer helps, the others keep their shares. ``sharpness=inf`` takes that away:
-    shares then move towards the worst mix itself. They begin at the allowed mix that is nearest to equal shares. Within
-    a ball they come to rest within some thousandths of what is said here.
+    shares then move towards the worst mix itself. They begin with those of the tokens, as plain training has them, or
+    with the allowed mix that is nearest to these. Within a ball they come to rest within some thousandths of what is
+    said here.
 
     Text is finite. With a ``budget`` no source is read more than ``max_epochs`` times: its share is at most
     ``max_epochs * tokens / budget``.
@@ -81,6 +82,8 @@ class MixtureController:
         The least loss that can be had in each source, on the same held-out text: see :func:`proxy_losses` and
         :func:`extrapolated_losses`. Without them excess is loss itself, which favours sources that are hard to predict
         for every model.
+    initial_shares : mapping from source to share, or sequence in the order of ``tokens``, optional
+        The shares to begin with, such as those that a smaller model was left with: see :func:`read_mix`.
     step_size : float
         The share of the way, in logarithms, that one update goes: with 0.1 about twenty updates get there.
     sharpness : float
@@ -95,8 +98,8 @@ class MixtureController:
         The mixes that are plausible at use, over which the worst case is judged.
     allowed : ContextSet
         Those of them that the budget allows to sample by.
-    mix : ndarray of shape (n_sources,)
-        The shares of the tokens to come.
+    probabilities : ndarray of shape (n_sources,)
+        The shares of the tokens to come, by which they are sampled.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class MixtureController:
         budget: float | None = None,
         max_epochs: float = 4.0,
         reference_losses: Any = None,
+        initial_shares: Any = None,
         step_size: float = 0.1,
         sharpness: float = 30.0,
     ) -> None:
@@ -128,8 +132,11 @@ class MixtureController:
         self.step_size: float = positive_number(step_size, "step_size")
         self.sharpness: float = math.inf if sharpness == math.inf else positive_number(sharpness, "sharpness")
         self.set_references(np.zeros(len(self.tokens)) if reference_losses is None else reference_losses)
-        self.mix: Array = self.allowed.likeliest(np.ones(len(self.tokens))).distribution
-        self.mix_sums = np.zeros(len(self.tokens))
+        begin = self.tokens
+        if initial_shares is not None:
+            begin = checked_distribution(self._by_source(initial_shares, "initial_shares"), "initial_shares")
+        self.probabilities: Array = self.allowed.likeliest(begin).distribution
+        self.share_sums = np.zeros(len(self.tokens))
         self.unit = np.zeros(1)
         self.losses: Array = np.full(len(self.tokens), math.nan)
         self.held_out_tokens = np.zeros(len(self.tokens))
@@ -168,7 +175,7 @@ class MixtureController:
     @property
     def shares(self) -> dict[Any, float]:
         """The share of each source in the tokens to come."""
-        return dict(zip(self.sources, self.mix.tolist(), strict=True))
+        return dict(zip(self.sources, self.probabilities.tolist(), strict=True))
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -181,7 +188,7 @@ class MixtureController:
 
     @property
     def _mean(self) -> Array:
-        return self.mix_sums / len(self._rounds) if self._rounds else self.mix
+        return self.share_sums / len(self._rounds) if self._rounds else self.probabilities
 
     @property
     def excess(self) -> Array:
@@ -230,8 +237,8 @@ class MixtureController:
         at : float, optional
             When this is, for the report: steps or tokens trained on. By default the number of the update.
         """
-        named = losses if isinstance(losses, Mapping) else self.sources
-        default = {name: float(name in named) for name in self.sources}
+        named = set(map(shown, losses)) if isinstance(losses, Mapping) else self._names
+        default = {name: float(name in named) for name in self._names}
         found = self._by_source(losses, "losses", missing=math.nan)
         weights = self._by_source(default if tokens is None else tokens, "tokens", missing=0.0)
         when = float(self.n_updates + 1) if at is None else _time(at)
@@ -250,21 +257,21 @@ class MixtureController:
         before = {name: getattr(self, name) for name in _STATE}
         try:
             self.losses, self.held_out_tokens = found, weights
-            self.mix_sums = self.mix_sums + self.mix
+            self.share_sums = self.share_sums + self.probabilities
             scores = scores_of(self.excess, weights, ())
             if not self.allowed.is_point:
                 self.unit = largest_of_late(self.unit, float(found[seen] @ weights[seen] / weights.sum()))
-                self.mix = self._moved(scores)
+                self.probabilities = self._moved(scores)
             worst = float(self.mixes.worst_case(scores).value)
         except BaseException:
             vars(self).update(before)
             raise
-        self._rounds.append({"at": when, "worst": worst, "loss": _numbers(found), "share": self.mix.tolist()})
+        self._rounds.append({"at": when, "worst": worst, "loss": _numbers(found), "share": self.probabilities.tolist()})
 
     def _moved(self, scores: Array) -> Array:
         rate = min(self.step_size, 1.0) * (_RATE if math.isinf(self.sharpness) else self.sharpness)
         parts = 1 if isinstance(self.allowed, ShareBounds) or self.allowed.is_simplex else _PARTS
-        mix = self.mix
+        mix = self.probabilities
         for _ in range(parts):
             moved = tempered_step(mix, scores, float(self.unit[0]), rate / parts, self.sharpness)
             mix = self.allowed.likeliest(moved).distribution
@@ -285,14 +292,17 @@ class MixtureController:
     def _by_source(self, given: Any, what: str, missing: float | None = None) -> Array:
         """Return one number for each source, in their order."""
         if isinstance(given, Mapping):
-            strange = [name for name in given if name not in self.sources]
-            lacking = [name for name in self.sources if name not in given]
+            # What was read from a file names its sources in words.
+            named = {shown(name): value for name, value in given.items()}
+            strange = [name for name in named if name not in self._names]
+            lacking = [name for name in self._names if name not in named]
             if strange:
-                known = ", ".join(map(shown, self.sources[:8]))
-                raise InvalidInputError(f"{what}: {shown(strange[0])} is no source; the sources are {known}.")
+                raise InvalidInputError(
+                    f"{what}: {strange[0]} is no source; the sources are {', '.join(self._names[:8])}."
+                )
             if lacking and missing is None:
-                raise InvalidInputError(f"{what}: {shown(lacking[0])} is missing. Pass a number for every source.")
-            given = [given.get(name, missing) for name in self.sources]
+                raise InvalidInputError(f"{what}: {lacking[0]} is missing. Pass a number for every source.")
+            given = [named.get(name, missing) for name in self._names]
         values = given.detach().cpu().double().numpy() if isinstance(given, torch.Tensor) else given
         try:
             numbers = np.array(values, dtype=np.float64)
@@ -331,11 +341,11 @@ class MixtureController:
             raise InvalidInputError(f"this is no state of a controller: {error!r:.80}.") from error
         if any(values.shape != getattr(self, name).shape for name, values in arrays.items()):
             raise InvalidInputError("the state has arrays of other sizes than the controller. Is the file whole?")
-        if not all(np.isfinite(arrays[name]).all() for name in ("references", "mix_sums", "unit", "held_out_tokens")):
+        if not all(np.isfinite(arrays[name]).all() for name in ("references", "share_sums", "unit", "held_out_tokens")):
             raise InvalidInputError("the state has numbers that are not finite. Is the file whole?")
-        checked_distribution(arrays["mix"], "the mix of the state")
-        if not self.allowed.contains(arrays["mix"]):
-            arrays["mix"] = self.allowed.likeliest(arrays["mix"]).distribution
+        checked_distribution(arrays["probabilities"], "probabilities of the state")
+        if not self.allowed.contains(arrays["probabilities"]):
+            arrays["probabilities"] = self.allowed.likeliest(arrays["probabilities"]).distribution
         vars(self).update(arrays)
         self._rounds = rounds
 
@@ -355,7 +365,7 @@ class MixtureController:
         if place.suffix not in SUFFIXES:
             raise InvalidInputError(f"{place.name} ends in {place.suffix!r}; choose .json, .yaml or .yml.")
         check_output(place, force)
-        chosen = self.mix if last else self._mean
+        chosen = self.probabilities if last else self._mean
         parts: dict[str, Any] = {"mix": chosen, "tokens": self.tokens, "held_out_loss": self.losses}
         parts["reference_loss"] = self.references
         content: dict[str, Any] = {
