@@ -131,7 +131,7 @@ networks: $(VENV)/.test  ## methods for networks on coloured digits, in two sett
 	OMP_NUM_THREADS=1 $(BIN)/python -m counterpoise.experiments.coloured_mnist_cnn $(DIGITS) \
 		--device $(or $(DEVICE),cpu) --jobs $(or $(JOBS),1)
 
-mixtures: $(VENV)/.test  ## mixes of text sources for small language models, beside published rules (20 minutes on a large GPU, on Debian; TOY=--toy)
+mixtures: $(VENV)/.test  ## mixes of text sources for small language models, beside published rules (on Debian; 20 minutes on a large GPU, tiny models in two hours without; TOY=--toy)
 	$(BIN)/python benchmarks/mixture_texts.py bench/mixtures $(TOY)
 	$(BIN)/python benchmarks/mixtures.py bench/mixtures --out bench/mixtures $(TOY)
 	$(BIN)/python benchmarks/mixture_figures.py bench/mixtures/results.json bench/mixtures

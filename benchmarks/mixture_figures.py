@@ -15,7 +15,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from mixture_tables import by_method, measures
+from mixture_tables import MISLED, by_method, measures, sizes_of
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
 """Okabe and Ito's, which colour-blind readers can tell apart."""
@@ -55,20 +55,21 @@ def shares(results: dict[str, Any], size: str) -> Figure:
 def front(results: dict[str, Any], sizes: Sequence[str]) -> Figure:
     """Return a panel for each size with worst excess against mean excess: a point for each seed, and the median."""
     figure = Figure(figsize=(4.2 * len(sizes), 4.9), layout="constrained")
-    tokens, known = np.array(results["tokens"], dtype=float), {}
+    known: dict[str, tuple[str, str]] = {}
     for axes, size in zip(figure.subplots(1, len(sizes), squeeze=False)[0], sizes, strict=True):
-        judges = measures(tokens, np.array(results[size]["references"]["judged"]))
+        judges = measures(np.array(results[size]["text"]), np.array(results[size]["references"]["judged"]))
         points = {
             name: np.array(
                 [[judges[axis](one) for one in losses] for axis in ("mean excess, by tokens", "worst excess")]
             )
             for name, losses in by_method(results, size).items()
+            if not name.endswith(MISLED)
         }
         for name, (x, y) in points.items():
             colour, marker = known.setdefault(name, _look(name, list(known.values())))
             axes.plot(x, y, marker, color=colour, markersize=3, alpha=0.4)
             axes.plot(np.median(x), np.median(y), marker, color=colour, markersize=7, label=name)
-        axes.set_title(f"{results[size]['parameters'] / 1e6:.0f} million parameters", fontsize=9)
+        axes.set_title(f"{results[size]['parameters'] / 1e6:.2g} million parameters", fontsize=9)
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
         far = points.pop("group DRO", np.zeros((2, 1)))
@@ -104,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     asked = parser.parse_args(arguments)
     results = json.loads(asked.results.read_text(encoding="utf-8"))
-    sizes = [size for size in ("small", "large") if size in results]
+    sizes = sizes_of(results)
     asked.folder.mkdir(parents=True, exist_ok=True)
     figures = {f"mixture-shares-{size}": shares(results, size) for size in sizes}
     figures["mixture-front"] = front(results, sizes)

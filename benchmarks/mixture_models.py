@@ -26,12 +26,15 @@ class Shape:
     ----------
     width, depth, vocabulary, length : int
         Features, layers, tokens that there are, and tokens of a sample.
+    kind : torch.dtype
+        Of the numbers that are multiplied.
     """
 
     width: int
     depth: int
     vocabulary: int = 4096
     length: int = 256
+    kind: torch.dtype = torch.bfloat16
 
     @property
     def n_parameters(self) -> int:
@@ -82,7 +85,7 @@ class Ensemble(nn.Module):
         ----------
         tokens : Tensor of shape (n_models, batch, length)
         """
-        kind = torch.bfloat16 if tokens.is_cuda else torch.float32
+        kind = self.shape.kind
         part = {name: matrix.to(kind) for name, matrix in self.matrices.items()}
         gains = self.gains.to(kind)
         n_models, batch, length = tokens.shape

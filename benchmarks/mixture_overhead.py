@@ -151,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.toy:
         lines = measure(32, 1, 8, 2, 2, "cpu")
     elif torch.cuda.is_available():
-        lines = measure(320, 8, 256, 32, 40, "cuda")
+        lines = measure(320, 8, 256, 32, 20, "cuda")
     else:
         lines = measure(128, 4, 128, 8, 20, "cpu")
     print("\n".join(lines), flush=True)

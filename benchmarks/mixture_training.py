@@ -64,6 +64,10 @@ class Plan:
         The learning rate.
     together : int
         Models that are multiplied at once.
+    watched, judged : int
+        Held-out windows of each source, at most, that rules watch and that judge them.
+    thinned : int
+        One part in so many of the text is trained on.
     """
 
     shape: Shape
@@ -72,6 +76,9 @@ class Plan:
     every: int = 50
     rate: float = 1e-3
     together: int = 4
+    watched: int = 32
+    judged: int = 192
+    thinned: int = 1
     device: str = "cpu"
 
     @property
@@ -107,8 +114,7 @@ class Trained:
     ) -> None:
         self.plan, self.runs, self.keeps_best = plan, list(runs), keeps_best
         self.texts, watched, judged = texts
-        # As many windows as a batch has, so that what is compiled for it serves.
-        self.watched, self.judged = watched.first(plan.batch), judged.first(6 * plan.batch)
+        self.watched, self.judged = watched.first(plan.watched), judged.first(plan.judged)
         self.ensemble = start or Ensemble(plan.shape, [run.seed for run in runs]).to(plan.device)
         self.descent = Descent(self.ensemble, plan.steps, plan.rate)
         self.streams = [MixtureStream(self.texts.samples, run.rule.shares, seed=run.seed) for run in runs]
@@ -150,6 +156,7 @@ class Trained:
         means = []
         for several in windows.values():
             sums = 0.0
+            # As many windows as a batch has, so that what is compiled for it serves.
             for some in several.split(self.plan.batch):
                 sums = sums + self._losses(some.repeat(len(self.runs), 1, 1)).double().mean(2).sum(1)
             means.append(sums / len(several))

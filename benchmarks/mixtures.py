@@ -1,17 +1,20 @@
 """Which mix of text sources to train a language model on: our controller beside published methods.
 
-Usage: python benchmarks/mixtures.py TEXTS --out FOLDER [--toy] (TEXTS is what benchmarks/mixture_texts.py made)
+Usage: python benchmarks/mixtures.py TEXTS --out FOLDER [--sizes tiny] (TEXTS is what benchmarks/mixture_texts.py made)
 
 Transformers of 11 and 52 million parameters are trained on eight sources, some large and some with very few tokens, all
 with the same number of tokens. What can be reached in a source is the lower of two: a model of its own with as many
 tokens, and a copy of a model of all sources that is trained on by this source alone; both stop where held-out text is
 predicted best. Excess is what another model loses to that, on held-out text that no method has looked at. Methods of
 one seed begin with the same parameters. Small models come first: they give the references that rules watch, and the
-mixes that two-phase methods export to large ones. On one H200, small models with four seeds and 2,000 steps take 9
-minutes, large ones with three seeds and 1,000 steps too; without a GPU only ``--toy`` ends.
+mixes that two-phase methods export to large ones. On one H200, small and large models take 8 minutes each. Tiny models
+of 1.3 million parameters, on an eighth of the text, take two hours on two cores and stand by themselves.
+
+``results.json`` keeps all losses and mixes, and is written after every stage. A run begun with ``--known results.json``
+adds to it: other seeds of a size count from the references that are there, so a study can be made in several parts.
 
 Printed are, for each method, medians and ranges over seeds of the worst source's excess, of the mean, and of the loss
-under random mixes. ``results.json`` keeps all losses and mixes; ``python benchmarks/mixture_figures.py`` draws from it.
+under random mixes. ``python benchmarks/mixture_figures.py`` draws from the results.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,11 +33,12 @@ import numpy as np
 import torch
 from mixture_models import Ensemble, Shape, Texts
 from mixture_rules import Controlled, DoReMi, DynamicLoading, GroupDRO, Rule
-from mixture_tables import printed
+from mixture_tables import MISLED, printed
 from mixture_training import Plan, Run, Trained, train
 from numpy.typing import NDArray
 from torch import Tensor
 
+from counterpoise.files import whole
 from counterpoise.torch import MixtureController
 
 Array = NDArray[np.float64]
@@ -45,18 +49,18 @@ PROXY, SPARE = "DoReMi, proxy", "spare"
 Made = Callable[[], Rule]
 
 
-@dataclass(frozen=True)
-class Size:
-    """How models of one size are trained, and with how many seeds."""
+Results = dict[str, Any]
 
-    plan: Plan
-    seeds: tuple[int, ...]
-
+SEEDS = (1, 2, 3)
 
 SIZES = {
-    "small": Size(Plan(Shape(320, 8), steps=2000, rate=1.5e-3), (1, 2, 3, 4)),
-    "large": Size(Plan(Shape(640, 10), steps=1000, rate=1e-3), (1, 2, 3)),
+    "tiny": Plan(Shape(128, 4, length=128), 800, 16, rate=2e-3, together=1, watched=32, judged=384, thinned=8),
+    "small": Plan(Shape(320, 8), 2000, rate=1.5e-3),
+    "large": Plan(Shape(640, 10), 1000, rate=1e-3),
 }
+
+COSTLY = ("tempered .3", "ours, from equal shares", "ours, sharpness 10")
+"""Methods that large models are not trained by."""
 
 
 class Study:
@@ -72,11 +76,11 @@ class Study:
     def __init__(self, texts: dict[str, dict[str, np.ndarray]], plan: Plan, seeds: Sequence[int]) -> None:
         self.plan, self.seeds = plan, seeds
         self.sources = tuple(texts)
-        self.tokens = np.array([float(len(parts["train"])) for parts in texts.values()])
-        self.texts = tuple(
-            Texts({name: parts[part] for name, parts in texts.items()}, plan.shape.length, plan.device)
-            for part in ("train", "watched", "judged")
-        )
+        every = {part: {name: parts[part] for name, parts in texts.items()} for part in ("train", "watched", "judged")}
+        # Documents come in a random order, so the first ones are a sample.
+        every["train"] = {name: tokens[: len(tokens) // plan.thinned] for name, tokens in every["train"].items()}
+        self.tokens = np.array([float(len(tokens)) for tokens in every["train"].values()])
+        self.texts = tuple(Texts(part, plan.shape.length, plan.device) for part in every.values())
 
     # --- methods -----------------------------------------------------------------------------------------------------
 
@@ -96,10 +100,11 @@ class Study:
         caps = {"budget": float(self.plan.tokens), "max_epochs": 4.0}
         ours: dict[str, dict[str, Any]] = {
             "ours, 4 epochs": caps,
-            "ours, 0.3 bits": {"radius": 0.3},
+            "ours, from equal shares": {**caps, "initial_shares": np.full(count, 1.0 / count)},
             "ours, sharpness 10": {**caps, "sharpness": 10.0},
             "ours, sharpness inf": {**caps, "sharpness": np.inf},
             "ours, 0.3 bits, sharpness inf": {"radius": 0.3, "sharpness": np.inf},
+            "ours, 0.1 bits, sharpness inf": {"radius": 0.1, "sharpness": np.inf},
         }
         return {
             "dynamic loading": lambda: DynamicLoading(self.tokens / self.tokens.sum(), references),
@@ -109,6 +114,12 @@ class Study:
                 for name, options in ((name, {**one, "reference_losses": references}) for name, one in ours.items())
             },
         }
+
+    def misled(self, references: Array) -> dict[str, Made]:
+        """Return rules that are told of one source, the one in the middle, that half a nat less can be reached."""
+        lower = references - 0.5 * (np.arange(len(references)) == len(references) // 2)
+        rules = self.online(lower)
+        return {f"{name}{MISLED}": rules[name] for name in ("dynamic loading", "ours, 4 epochs", "ours, sharpness inf")}
 
     # --- stages ------------------------------------------------------------------------------------------------------
 
@@ -186,12 +197,6 @@ def references_of(own: dict[str, list[float]], tuned: dict[str, list[float]]) ->
     return {"watched": [pair[0] for pair in pairs], "judged": [pair[1] for pair in pairs]}
 
 
-def exported(groups: Sequence[Trained], method: str) -> Array:
-    """Return the mean over seeds of the mixes that a method gives to another training."""
-    mixes = [run.rule.exported for group in groups for run in group.runs if run.method == method]
-    return np.mean(mixes, axis=0)
-
-
 def kept(groups: Sequence[Trained], size: str) -> list[dict[str, Any]]:
     """Return what the file of results says of every run."""
     return [
@@ -202,6 +207,7 @@ def kept(groups: Sequence[Trained], size: str) -> list[dict[str, Any]]:
             "judged": run.judged.tolist(),
             "mixes": np.round(run.mixes, 5).tolist(),
             "watched": np.round(run.watched, 4).tolist(),
+            "exported": None if run.rule.exported is None else run.rule.exported.tolist(),
         }
         for group in groups
         for run in group.runs
@@ -209,36 +215,60 @@ def kept(groups: Sequence[Trained], size: str) -> list[dict[str, Any]]:
     ]
 
 
-def small(study: Study) -> dict[str, Any]:
-    """Train small models in stages: own and fixed mixes, own once more, rules that learn, what these export."""
-    own, fixed = study.own(), study.several(study.fixed())
+def exported(results: Results, size: str) -> dict[str, Made]:
+    """Return the mixes that two methods give to another training: the mean over their seeds so far."""
+    mixes = {}
+    for name, method in {"DoReMi": PROXY, "ours, 4 epochs, exported": "ours, 4 epochs"}.items():
+        found = [run["exported"] for run in results["runs"] if (run["size"], run["method"]) == (size, method)]
+        mixes[name] = partial(Rule, np.mean(found, axis=0))
+    return mixes
+
+
+def proxies(study: Study, size: str, results: Results, save: Callable[[], None]) -> None:
+    """Train models that give references and mixes: own and fixed ones, rules that learn, what these export."""
+    own, fixed = [] if size in results else study.own(), study.several(study.fixed())
     train([*own, *fixed], "own models and fixed mixes")
-    about = _with_references(study, own, fixed)
-    proxies, online = study.doremi(fixed), study.several(study.online(np.array(about["references"]["watched"])))
-    train([proxies, *online], "rules that learn")
-    mixes = {"DoReMi": exported([proxies], PROXY)}
-    mixes |= {f"{name}, exported": exported(online, name) for name in ("ours, 4 epochs",)}
-    again = study.several({name: partial(Rule, mix) for name, mix in mixes.items()})
+    _conclude(study, size, own, fixed, results)
+    save()
+    references = np.array(results[size]["references"]["watched"])
+    online = [study.doremi(fixed), *study.several({**study.online(references), **study.misled(references)})]
+    train(online, "rules that learn")
+    results["runs"] += kept(online, size)
+    save()
+    again = study.several(exported(results, size))
     train(again, "exported mixes")
-    about["exported"] = {name: mix.tolist() for name, mix in mixes.items()}
-    return about | {"runs": kept([*fixed, proxies, *online, *again], "small")}
+    results["runs"] += kept(again, size)
+    save()
 
 
-def large(study: Study, found: dict[str, Any]) -> dict[str, Any]:
+def large(study: Study, results: Results, save: Callable[[], None]) -> None:
     """Train large models by everything that small ones have found."""
-    online = study.online(np.array(found["references"]["watched"]))
-    mixes = {name: partial(Rule, np.array(mix)) for name, mix in found["exported"].items()}
+    made = {**study.fixed(), **study.online(np.array(results["small"]["references"]["watched"]))}
+    made = {name: rule for name, rule in made.items() if name not in COSTLY} | exported(results, "small")
     # A large model of a source with less text than that learns it by heart before it has learnt to read.
-    own, groups = study.own(study.plan.tokens / 8), study.several({**study.fixed(), **online, **mixes})
+    own, groups = [] if "large" in results else study.own(study.plan.tokens / 8), study.several(made)
     train([*own, *groups], "large models")
-    return _with_references(study, own, groups) | {"runs": kept(groups, "large")}
+    _conclude(study, "large", own, groups, results)
+    save()
 
 
-def _with_references(study: Study, own: Sequence[Trained], groups: Sequence[Trained]) -> dict[str, Any]:
+def _conclude(study: Study, size: str, own: Sequence[Trained], groups: Sequence[Trained], results: Results) -> None:
+    """Keep what models have found, and what can be reached in each source where that is not known."""
+    results["runs"] += kept(groups, size)
+    if size in results:
+        return
     tuned = study.tuned(model_of(groups, "tempered .7", study.seeds[0]))
     train(tuned, "copies for one source")
     found = least_losses(own, study.sources), least_losses(tuned, study.sources)
-    return {"own": found[0], "tuned": found[1], "references": references_of(*found)}
+    results[size] = {
+        "own": found[0],
+        "tuned": found[1],
+        "references": references_of(*found),
+        "parameters": study.plan.shape.n_parameters,
+        "tokens": study.plan.tokens,
+        "every": study.plan.every,
+        "text": study.tokens.tolist(),
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -246,35 +276,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("texts", type=Path, help="the folder that mixture_texts.py wrote")
     parser.add_argument("--out", type=Path, default=Path("bench/mixtures"), help="where results.json goes")
-    parser.add_argument("--sizes", nargs="*", choices=["small", "large"], default=["small", "large"])
-    parser.add_argument("--small", type=Path, help="results.json of small models, instead of training them")
-    parser.add_argument("--seeds", type=int, nargs="+", help="by default four for small models, three for large ones")
-    parser.add_argument("--steps", type=int, help="by default 2,000 for small models, 1,000 for large ones")
+    parser.add_argument("--sizes", nargs="+", choices=list(SIZES), help="default: small and large; tiny without a GPU")
+    parser.add_argument("--known", type=Path, help="results.json to add to")
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--toy", action="store_true", help="tiny models and texts, which mean nothing")
     asked = parser.parse_args(arguments)
-    texts = mixture_texts.make(asked.texts, toy=True) if asked.toy else mixture_texts.read(asked.texts)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    results: dict[str, Any] = {"sources": list(texts), "runs": []}
-    results["tokens"] = [len(parts["train"]) for parts in texts.values()]
-    if asked.small:
-        results = json.loads(asked.small.read_text(encoding="utf-8"))
+    sizes = asked.sizes or (["tiny"] if device == "cpu" and not asked.toy else ["small", "large"])
+    texts = mixture_texts.make(asked.texts, toy=True) if asked.toy else mixture_texts.read(asked.texts)
+    results: Results = {"sources": list(texts), "runs": []}
+    if asked.known:
+        results = json.loads(asked.known.read_text(encoding="utf-8"))
+    if "large" in sizes and "small" not in (*sizes, *results):
+        parser.error("large models go by what small ones have found: add small to --sizes, or pass --known.")
+    asked.out.mkdir(parents=True, exist_ok=True)
+
+    def save() -> None:
+        whole(asked.out / "results.json", lambda part: part.write_text(json.dumps(results), encoding="utf-8"))
+
     begin = time.perf_counter()
     for size, usual in SIZES.items():
-        if size not in asked.sizes:
+        if size not in sizes:
             continue
-        plan, seeds = (
-            replace(usual.plan, steps=asked.steps or usual.plan.steps, device=device),
-            asked.seeds or usual.seeds,
-        )
+        plan, seeds = replace(usual, device=device), asked.seeds
         if asked.toy:
-            plan = replace(plan, shape=Shape(64, 1, plan.shape.vocabulary, 32), steps=6, batch=4, every=2)
-            seeds = seeds[:1]
+            shape = Shape(64, 1, 512, 32, torch.float32)
+            held = {"watched": 4, "judged": 8, "thinned": 1}
+            plan, seeds = replace(plan, shape=shape, steps=6, batch=4, every=2, **held), seeds[:1]
         study = Study(texts, plan, seeds)
-        found = small(study) if size == "small" else large(study, results["small"])
-        results["runs"] += found.pop("runs")
-        results[size] = found | {"parameters": plan.shape.n_parameters, "tokens": plan.tokens, "every": plan.every}
-        asked.out.mkdir(parents=True, exist_ok=True)
-        (asked.out / "results.json").write_text(json.dumps(results), encoding="utf-8")
+        if size == "large":
+            large(study, results, save)
+        else:
+            proxies(study, size, results, save)
     printed(results)
     print(f"{time.perf_counter() - begin:.0f} s")
     return 0

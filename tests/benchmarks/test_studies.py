@@ -1,6 +1,8 @@
 """Studies that are run by hand, in small, so that none rots."""
 
+import collections
 import contextlib
+import json
 import re
 import sys
 from pathlib import Path
@@ -248,7 +250,7 @@ def test_texts_of_the_study_of_mixtures_are_clean_and_apart(study, tmp_path):
 def test_stacked_models_are_trained_as_alone(study):
     torch = pytest.importorskip("torch")
     models = study("mixture_models")
-    shape = models.Shape(128, 1, 50, 16)
+    shape = models.Shape(128, 1, 50, 16, torch.float32)
     together, alone = models.Ensemble(shape, [1, 2, 1]), models.Ensemble(shape, [2])
     windows = torch.randint(50, (3, 4, 17), generator=torch.Generator().manual_seed(0))
     for ensemble, some in ((together, windows), (alone, windows[1:2])):
@@ -268,14 +270,15 @@ def test_stacked_models_are_trained_as_alone(study):
 
 
 def test_references_are_judged_as_methods_are_where_they_were_best(study):
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
     training, models, rules = study("mixture_training"), study("mixture_models"), study("mixture_rules")
     rng = np.random.default_rng(0)
     texts = tuple(
         models.Texts({name: rng.integers(20, size=17 * 9).astype(np.uint16) for name in "ab"}, 16, "cpu")
         for _ in range(3)
     )
-    plan = training.Plan(models.Shape(128, 1, 20, 16), steps=12, batch=4, every=1, rate=0.02)
+    shape = models.Shape(128, 1, 20, 16, torch.float32)
+    plan = training.Plan(shape, steps=12, batch=4, every=1, rate=0.02)
     runs = [training.Run(name, 0, rules.Rule(one)) for name, one in zip("ab", np.eye(2), strict=True)]
     alone = training.Trained(plan, runs, texts, keeps_best=True)
     training.train([alone], "alone")
@@ -311,13 +314,26 @@ def test_rules_of_mixtures_are_those_of_their_papers(study):
 
 def test_mixtures_print_a_row_for_each_method_and_are_drawn(study, capsys, tmp_path):
     pytest.importorskip("torch")
-    assert study("mixtures").main([str(tmp_path), "--toy", "--out", str(tmp_path)]) == 0
+    place, results = [str(tmp_path), "--toy", "--out", str(tmp_path)], tmp_path / "results.json"
+    with pytest.raises(SystemExit):
+        study("mixtures").main([*place, "--sizes", "large"])
+    assert "add small" in capsys.readouterr().err
+    assert study("mixtures").main([*place, "--sizes", "tiny", "small"]) == 0
+    first = json.loads(results.read_text())
+    # Another part of the study counts from what the first one found, and adds to it.
+    assert study("mixtures").main([*place, "--known", str(results), "--sizes", "small", "large", "--seeds", "2"]) == 0
+    both = json.loads(results.read_text())
+    assert both["runs"][: len(first["runs"])] == first["runs"]
+    assert both["small"] == first["small"]
+    found = collections.Counter((run["size"], run["method"]) for run in both["runs"])
+    assert found["tiny", "DoReMi"] == found["large", "DoReMi"] == 1
+    assert found["small", "DoReMi"] == found["small", "proportional"] == found["small", "ours, 4 epochs"] == 2
     out = capsys.readouterr().out
     for words in ("| proportional |", "| dynamic loading |", "| ours, 4 epochs |", "| DoReMi |", "what can be reached"):
-        assert out.count(words) >= 2, words
+        assert out.count(words) >= 3, words
     assert "nan" not in out
     assert study("mixture_figures").main([str(tmp_path / "results.json"), str(tmp_path)]) == 0
-    for name in ("mixture-shares-small", "mixture-shares-large", "mixture-front"):
+    for name in ("mixture-shares-tiny", "mixture-shares-small", "mixture-shares-large", "mixture-front"):
         assert "ours, 4 epochs" in (tmp_path / f"{name}.svg").read_text()
 
 
