@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
 .PHONY: sets guard draws later-year published calibrated calibrated-table bench-check bench-profile stress lowest bare check audit
-.PHONY: references bench-commands bench-learners watch networks mixtures hooks format clean
+.PHONY: references bench-commands bench-learners watch networks mixtures mixture-laws hooks format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -135,6 +135,9 @@ mixtures: $(VENV)/.test  ## mixes of text sources for small language models, bes
 	$(BIN)/python benchmarks/mixture_texts.py bench/mixtures $(TOY)
 	$(BIN)/python benchmarks/mixtures.py bench/mixtures --out bench/mixtures $(TOY)
 	$(BIN)/python benchmarks/mixture_figures.py bench/mixtures/results.json bench/mixtures
+
+mixture-laws: $(VENV)/.test  ## how near shares of text sources come to the best mix where losses follow known laws (10 seconds)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/mixture_laws.py
 
 bench-cluster: $(VENV)/.test  ## fits on local workers: memory, passes, workers, a killed one, growth (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cluster.py

@@ -78,7 +78,8 @@ def _range(values: Sequence[float]) -> str:
     return f"{np.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
 
 
-def _table(head: str, columns: Iterable[str], rows: dict[str, list[str]]) -> None:
+def table(head: str, columns: Iterable[str], rows: dict[str, list[str]]) -> None:
+    """Print a table as Markdown."""
     names = list(columns)
     print(f"\n| {head} | {' | '.join(names)} |\n|---|" + "---:|" * len(names))
     for name, cells in rows.items():
@@ -99,14 +100,14 @@ def printed(results: dict[str, Any]) -> None:
             for name, losses in methods.items()
         }
         print(f"\n### {about['parameters'] / 1e6:.3g} million parameters, {about['tokens'] / 1e6:.1f} million tokens")
-        _table("method", judges, {name: list(map(_range, found)) for name, found in judged.items()})
+        table("method", judges, {name: list(map(_range, found)) for name, found in judged.items()})
         less = {name: list(map(_range, found - judged[_BASIS])) for name, found in judged.items() if name != _BASIS}
-        _table(f"less {_BASIS}, seed by seed", judges, less)
+        table(f"less {_BASIS}, seed by seed", judges, less)
         excess = {name: [f"{one:+.3f}" for one in np.median(losses, 0) - least] for name, losses in methods.items()}
-        _table("excess", sources, {"what can be reached": [f"{one:.3f}" for one in least]} | excess)
+        table("excess", sources, {"what can be reached": [f"{one:.3f}" for one in least]} | excess)
         mixes: dict[str, list[Any]] = {}
         for run in results["runs"]:
             if run["size"] == size:
                 mixes.setdefault(run["method"], []).append(np.mean(run["mixes"], 0))
         shares = {name: [f"{100 * one:.1f}" for one in np.mean(several, 0)] for name, several in mixes.items()}
-        _table("mean share, %", sources, shares)
+        table("mean share, %", sources, shares)

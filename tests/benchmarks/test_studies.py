@@ -337,6 +337,28 @@ def test_mixtures_print_a_row_for_each_method_and_are_drawn(study, capsys, tmp_p
         assert "ours, 4 epochs" in (tmp_path / f"{name}.svg").read_text()
 
 
+def test_shares_come_near_the_best_mix_of_scaling_laws(study, capsys):
+    pytest.importorskip("torch")
+    cvxpy = pytest.importorskip("cvxpy")
+    laws = study("mixture_laws")
+    world = laws.World.drawn(laws.Setting(n_sources=4), np.random.default_rng(5))
+    mix = cvxpy.Variable(4, nonneg=True)
+    seen = 1e-3 + world.transfer @ mix
+    # With an exponent that cones know exactly.
+    simple = laws.World(world.tokens, world.floor, world.scale, np.full(4, 0.5), world.transfer)
+    excess = world.floor + cvxpy.multiply(world.scale, cvxpy.power(seen, -0.5)) - simple.references
+    problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.max(excess)), [cvxpy.sum(mix) == 1])
+    problem.solve(solver="CLARABEL")
+    assert simple.best() == pytest.approx(problem.value, rel=1e-6)
+    best, found = laws.study(laws.Setting(), 4)
+    assert all((pairs[:, 0] > 0.0).all() for pairs in found.values())
+    above = {name: pairs[:, 0].mean() for name, pairs in found.items()}
+    assert above["ours"] < 0.1 * best.mean()
+    assert above["ours"] < 0.3 * min(above["dynamic loading"], above["proportional"], above["uniform"])
+    assert laws.main(["--toy"]) == 0
+    assert capsys.readouterr().out.count("| the model forgets |") == 2
+
+
 def test_random_mixes_of_the_study_lie_in_their_set(study):
     pytest.importorskip("torch")
     tables = study("mixture_tables")
