@@ -6,7 +6,9 @@ Usage: python benchmarks/mixture_figures.py RESULTS FOLDER (RESULTS is the resul
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -95,6 +97,11 @@ def _look(name: str, taken: Sequence[tuple[str, str]]) -> tuple[str, str]:
     return next((colour, marker) for marker in "osD^vP*Xph<>" if (colour, marker) not in taken)
 
 
+def _compact(svg: str) -> str:
+    """Return a drawing with hundredths of a point, and one line for each path."""
+    return re.sub(r" \n([LMz])", r" \1", re.sub(r"(\d\.\d\d)\d+", r"\1", svg))
+
+
 _LEARN = ("DoReMi", "dynamic loading", "group DRO")
 
 
@@ -112,7 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Without it, every drawing names its clip paths anew.
     with mpl.rc_context({"svg.hashsalt": "counterpoise", "svg.fonttype": "none"}):
         for name, figure in figures.items():
-            figure.savefig(asked.folder / f"{name}.svg", metadata={"Date": None})
+            drawn = io.StringIO()
+            figure.savefig(drawn, format="svg", metadata={"Date": None})
+            (asked.folder / f"{name}.svg").write_text(_compact(drawn.getvalue()), encoding="utf-8")
             print(f"wrote {asked.folder / name}.svg")
     return 0
 

@@ -46,7 +46,7 @@ def measures(tokens: Array, least: Array) -> dict[str, Callable[[Array], float]]
     Parameters
     ----------
     least : ndarray of shape (n_sources,)
-        What sources' own models reach.
+        What can be reached in each source.
     """
     p_hat = tokens / tokens.sum()
     every, near = random_mixes(tokens, np.inf), random_mixes(tokens, _RADIUS)

@@ -73,8 +73,8 @@ def test_the_headline_says_where_the_run_is_and_where_it_was():
     worst, best = max(excess, key=excess.get), min(excess, key=excess.get)
     first = float(controller.history["worst_excess"][0])
     assert headline(written(controller)) == (
-        f"After 12 updates the model is {text(controller.worst_excess)} nats per token behind the sources&#x27; own "
-        f"models in the worst plausible mix of sources; at the first update it was {text(first)} behind. {worst} is "
+        f"After 12 updates the model is {text(controller.worst_excess)} nats per token behind what can be "
+        f"reached in the worst plausible mix of sources; at the first update it was {text(first)} behind. {worst} is "
         f"furthest behind ({text(excess[worst])}), {best} is nearest ({text(excess[best])})."
     )
 
@@ -86,7 +86,7 @@ def test_the_unit_is_the_users():
 def test_a_model_that_is_ahead_is_said_to_be():
     controller = trained(ahead=5.0)
     said = headline(written(controller))
-    assert f"{text(-controller.worst_excess)} nats per token ahead of the sources" in said
+    assert f"{text(-controller.worst_excess)} nats per token ahead of what can be reached" in said
     assert "is the least ahead" in said
     assert "-" not in said.replace("held-out", "")
 
@@ -105,7 +105,7 @@ def test_without_references_losses_are_compared():
     assert "the held-out loss is" in headline(page)
     assert "has the highest loss" in headline(page)
     assert "No reference losses were given" in read.text
-    assert "own model" not in " ".join(cell for rows in read.tables for cell in rows[0])
+    assert "can be reached" not in " ".join(cell for rows in read.tables for cell in rows[0])
     assert "No reference losses" not in check_page(written(trained())).text
 
 
@@ -191,7 +191,7 @@ def test_losses_are_those_of_the_controller():
     first = np.array([controller.history[f"loss[{name}]"][0] for name in controller.sources]) - controller.references
     wanted = {
         "held-out loss": controller.losses,
-        "own model": controller.references,
+        "can be reached": controller.references,
         "excess": excess,
         "first excess": first,
         "change": excess - first,

@@ -120,7 +120,7 @@ def _headline(run: MixtureRun) -> str:
     now, then = float(run.worst.value), run.worst_at(0)
     before = n > 1 and math.isfinite(then)
     single = len(run.names) == 1
-    place = f"the reference of {_name(run, 0)}, the only source" if single else "the sources' own models"
+    place = f"the reference of {_name(run, 0)}, the only source" if single else "what can be reached"
     where = "" if single else f" in {_worst_words(run.controller.mixes)}"
     if not run.has_references:
         of = f" of {_name(run, 0)}, the only source," if single else ""
@@ -157,7 +157,7 @@ def _ends(run: MixtureRun) -> str:
             f"{_name(run, worst)} is the least ahead (by {run.loss_text(-a)}), {_name(run, best)} the most (by "
             f"{run.loss_text(-b)})."
         )
-    nearest = f"is nearest ({run.loss_text(b)})" if b >= 0.0 else f"is ahead of its own model (by {run.loss_text(-b)})"
+    nearest = f"is nearest ({run.loss_text(b)})" if b >= 0.0 else f"is ahead of its reference (by {run.loss_text(-b)})"
     return f"{_name(run, worst)} is furthest behind ({run.loss_text(a)}), {_name(run, best)} {nearest}."
 
 
@@ -171,8 +171,8 @@ def _notes(run: MixtureRun) -> list[str]:
     if not run.has_references:
         notes.append(
             "No reference losses were given, so that losses are compared, and not excess: what is hard to predict for "
-            "every model looks furthest behind, and gets larger shares. Pass reference_losses to count from what "
-            "each source's own model reaches."
+            "every model looks furthest behind, and gets larger shares. Pass reference_losses to count from what can "
+            "be reached in each source."
         )
     missing = [k for k in run.order if math.isnan(run.controller.losses[k])]
     if missing:
@@ -355,7 +355,7 @@ def _losses(run: MixtureRun) -> Html:
         cells["worst"] = run.worst.distribution[order]
     headings = {
         "loss": "held-out loss",
-        "reference": "own model",
+        "reference": "can be reached",
         "first": f"first {run.what}",
         "worst": "share in the worst mix",
     }
