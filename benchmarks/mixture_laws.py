@@ -123,10 +123,10 @@ class World:
         return self.losses(seen) - self.references
 
 
-def _ours(sharpness: float) -> Callable[[World, Array], Rule]:
+def _ours(**options: float) -> Callable[[World, Array], Rule]:
     def made(world: World, references: Array) -> Rule:
         tokens = dict(enumerate(world.tokens.tolist()))
-        return Controlled(MixtureController(tokens, reference_losses=references, sharpness=sharpness))
+        return Controlled(MixtureController(tokens, reference_losses=references, **options))
 
     return made
 
@@ -135,10 +135,10 @@ RULES: dict[str, Callable[[World, Array], Rule]] = {
     "proportional": lambda world, references: Rule(world.tokens),
     "uniform": lambda world, references: Rule(np.ones_like(world.tokens)),
     "dynamic loading": lambda world, references: DynamicLoading(world.tokens, references),
-    "ours, sharpness 10": _ours(10.0),
-    "ours": _ours(30.0),
-    "ours, sharpness 100": _ours(100.0),
-    "ours, sharpness inf": _ours(np.inf),
+    "ours, sharpness 10": _ours(sharpness=10.0),
+    "ours": _ours(),
+    "ours, sharpness 100": _ours(sharpness=100.0),
+    "ours, sharpness inf": _ours(sharpness=np.inf),
 }
 
 

@@ -83,7 +83,7 @@ class DynamicLoading(Rule):
 
 
 class _Weighted(Rule):
-    """Sources are drawn alike, and their losses count by weights that move with every batch."""
+    """Sources are sampled uniformly, and their losses count by weights that move with every batch."""
 
     def __init__(self, n_sources: int, device: str) -> None:
         super().__init__(np.ones(n_sources))

@@ -288,9 +288,9 @@ def test_references_that_were_changed_are_said_to_be():
     controller.set_references(dict.fromkeys(TOKENS, 1.0))
     page = written(controller)
     first = np.array([controller.history[f"loss[{name}]"][0] for name in TOKENS]) - 1.0
-    assert "References were changed" in page
+    assert "References, or the plausible mixes, were changed" in page
     assert f"at the first update it was {text(first.max())} behind" in headline(page)
-    assert "References were changed" not in written(trained())
+    assert "References, or the plausible mixes, were changed" not in written(trained())
 
 
 def test_before_the_first_update_there_is_nothing_to_report(tmp_path):

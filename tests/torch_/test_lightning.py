@@ -317,3 +317,10 @@ def test_a_stream_that_is_divided_otherwise_is_named(options, words, tmp_path):
     callback, batches = mixture(**options)
     with pytest.raises(InvalidInputError, match=words):
         trainer(tmp_path, callback, epochs=None, max_steps=2).fit(Words(), batches)
+
+
+def test_a_process_that_reads_as_another_one_does_is_named():
+    callback, batches = mixture(world_size=2, rank=0)
+    callback.rounds.check(batches, 0, 2)
+    with pytest.raises(InvalidInputError, match="rank=0 in the process of rank 1"):
+        callback.rounds.check(batches, 1, 2)

@@ -101,6 +101,8 @@ def test_budgets_that_cannot_be_are_named():
         (TOKENS, {"budget": -1.0}, "budget"),
         (TOKENS, {"max_epochs": 0.0}, "max_epochs"),
         (TOKENS, {"step_size": math.nan}, "step_size"),
+        (TOKENS, {"step_size": 1.5}, "1 at most"),
+        ({"web": list(range(1000))}, {}, r"^.{1,120}$"),
         (TOKENS, {"sharpness": 0.0}, "sharpness"),
         (TOKENS, {"reference_losses": {"web": 1.0}}, "code is missing"),
         (TOKENS, {"reference_losses": [1.0, math.nan, 2.0]}, "not finite"),
@@ -136,7 +138,7 @@ def test_they_can_begin_elsewhere(tmp_path):
     assert capped.shares["papers"] == pytest.approx(0.2, rel=1e-6)
     # A source that begins with nothing can return.
     capped.update([9.0, 1.0, 1.0])
-    assert capped.shares["web"] > 0.0
+    assert capped.shares["web"] > 1e-7
     numbered = MixtureController(
         {1: 5.0, 2: 5.0}, initial_shares={"1": 0.25, "2": 0.75}, reference_losses={"1": 1.0, "2": 2.0}
     )
@@ -222,6 +224,19 @@ def test_within_a_set_they_rest_at_the_best_of_excess_and_entropy(options, step_
         np.testing.assert_allclose(one.probabilities, expected, atol=4e-3)
 
 
+@pytest.mark.parametrize(("sharpness", "step_size"), [(30.0, 0.3), (math.inf, 0.1), (math.inf, 1.0)])
+def test_large_steps_within_a_ball_end_near_the_best(sharpness, step_size):
+    one = controller(radius=0.3, sharpness=sharpness, step_size=step_size)
+    losses = np.array([1.2, 5.6, 3.1])  # nothing is known to count from
+    for _ in range(60):
+        one.update(losses)
+    best = one.allowed.worst_case(losses).distribution
+    if sharpness < math.inf:
+        best = mixes.largest_with_entropy(one.allowed, sharpness * losses / losses.mean())
+    assert float((best - one.probabilities) @ losses) < 5e-3
+    np.testing.assert_allclose(one.probabilities, best, atol=0.03)
+
+
 def test_without_forgetting_they_move_until_excess_is_equal():
     own, slope = np.array([0.3, 0.1, 0.5]), np.array([0.2, 0.3, 0.4])
     found = {}
@@ -296,12 +311,16 @@ def test_a_source_without_held_out_text_counts_as_the_others_on_average():
         ({"web": math.nan}, {"tokens": {"web": 5.0}}, "not finite"),
         ({}, {}, "no source has a held-out loss"),
         ([1.0, 1.0, 1.0], {"tokens": [0.0, 0.0, 0.0]}, "no source has a held-out loss"),
+        ({"web": 1.0, "code": 1.0}, {"tokens": {"web": 1.0}}, "tokens: code is missing"),
+        ([1.0, 1.0, 1.0], {"tokens": {"web": 1.0, "code": 1.0}}, "tokens: papers is missing"),
         ([1.0, 1.0, 1.0], {"tokens": [1.0, -1.0, 1.0]}, "held-out tokens"),
         ([1.0, 1.0, 1.0], {"tokens": [1.0, math.nan, 1.0]}, "held-out tokens"),
         ([1.0, 1.0, 1.0], {"tokens": [1.0, math.inf, 1.0]}, "held-out tokens"),
         ([1.0, 2.0], {}, "shape"),
         ({"news": 1.0}, {}, "news is no source"),
         ("abc", {}, "numbers"),
+        (({"web": 1.0}, {"web": 5.0}), {}, r"numbers.*update\(\*source_losses"),
+        (None, {}, "numbers"),
     ],
 )
 def test_what_is_refused_changes_nothing(losses, options, words):
@@ -469,7 +488,7 @@ def test_other_endings_and_other_files_are_refused(tmp_path):
     with pytest.raises(InvalidInputError, match=r"choose \.json"):
         controller().export(tmp_path / "mix.toml")
     (tmp_path / "other.json").write_text("[1, 2]")
-    with pytest.raises(InvalidInputError, match="no exported mix"):
+    with pytest.raises(InvalidInputError, match="not what export wrote"):
         read_mix(tmp_path / "other.json")
 
 
@@ -482,9 +501,11 @@ def test_a_time_that_is_none_is_refused(at):
     assert snapshot(one) == before
 
 
-def test_losses_may_be_tensors_of_half_precision():
+@pytest.mark.parametrize("named", [False, True])
+def test_losses_may_be_tensors_of_half_precision_with_gradients(named):
     one, other = controller(), controller()
-    one.update(torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16))
+    losses = torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16, requires_grad=True)
+    one.update(dict(zip(TOKENS, losses, strict=True)) if named else losses)
     other.update([1.0, 2.0, 3.0])
     assert snapshot(one) == snapshot(other)
 

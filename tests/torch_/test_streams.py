@@ -320,6 +320,42 @@ def test_others_who_read_must_be_told_where_shares_change(kind):
         one.follow(LATER)
 
 
+def test_who_begins_anew_asks_no_workers_that_are_gone():
+    one = stream(batch_size=4)
+    batches(one, 20, workers=2)
+    assert len(first(one, 40)) == 40
+    one.start = 12
+    assert len(first(one, 4)) == 4
+    one.follow(LATER)
+    assert one.planned == 16
+    one.start = 0
+    one.follow(SHARES, after=8)
+    assert one.planned == 8
+
+
+@pytest.mark.parametrize("place", [-1, 2.5, None])
+def test_places_that_are_none_are_refused(place):
+    one = stream()
+    with pytest.raises(InvalidInputError, match="start = "):
+        one.start = place
+    with pytest.raises(InvalidInputError, match="consumed = "):
+        one.state_dict(place)
+    with pytest.raises(InvalidInputError, match="the state is None"):
+        one.load_state_dict(None)
+
+
+@pytest.mark.parametrize("source", ["a/file.txt", b"words", None, 3, {"train": [1]}])
+def test_sources_that_hold_no_samples_are_refused(source):
+    with pytest.raises(InvalidInputError, match=r"source code is .*dataset"):
+        MixtureStream({"web": [1], "code": source}, [0.5, 0.5])
+
+
+def test_a_controller_must_know_every_source():
+    one = MixtureController({"web": 1.0, "code": 1.0})
+    with pytest.raises(InvalidInputError, match="does not know papers"):
+        MixtureStream({"web": [1], "code": [2], "papers": [3]}, one)
+
+
 @pytest.mark.parametrize(
     ("shares", "words"),
     [

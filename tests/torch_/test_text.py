@@ -109,10 +109,34 @@ def test_modes_and_random_numbers_are_as_before():
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("batches", [[], iter([]), [torch.zeros(2, 1, dtype=torch.long)]])
-def test_a_source_without_held_out_tokens_is_named(batches):
-    with pytest.raises(InvalidInputError, match="no held-out text of code"):
+@pytest.mark.parametrize(
+    ("batches", "words"),
+    [
+        ([], "for code. Pass a list of batches"),
+        (iter([]), "not a generator"),
+        (None, "None for code. Pass a list"),
+        ({"input_ids": [1]}, "for code. Pass a list of batches"),
+        (torch.utils.data.DataLoader(range(0)), "for code. Pass a list"),
+        ([torch.zeros(2, 1, dtype=torch.long)], "no token counts in the held-out text of code"),
+        (text(2, 0), r"text of code: a batch of token numbers is shape \(6,\); pass tensors of shape \(batch, length"),
+        ([{"words": text(2, 0)}], "(?s)text of code: a batch of token numbers is .*input_ids"),
+        (["words"], "text of code: a batch of token numbers is 'words'"),
+    ],
+)
+def test_held_out_text_that_cannot_be_judged_is_named(batches, words):
+    with pytest.raises(InvalidInputError, match=words):
         source_losses(Bigram(), {"web": [text(2, 0)], "code": batches})
+
+
+def test_models_that_return_no_logits_are_refused():
+    class WithLoss(Bigram):
+        def forward(self, input_ids):
+            return super().forward(input_ids).mean()
+
+    with pytest.raises(InvalidInputError, match=r"returns shape \(\), not logits.*batch_loss="):
+        source_losses(WithLoss(), {"web": [text(2, 0)]})
+    with pytest.raises(InvalidInputError, match="held_out is"):
+        source_losses(Bigram(), [text(2, 0)])
 
 
 # --- references -------------------------------------------------------------------------------------------------
@@ -182,7 +206,7 @@ def test_a_known_law_is_recovered(floor, factor, exponent, at):
 def test_losses_that_do_not_fall_are_taken_as_they_are():
     found = extrapolated_losses([1e6, 1e7, 1e8], {"web": [2.0, 2.0, 2.0], "worse": [2.0, 2.1, 2.2]}, 1e10)
     assert found["web"] == pytest.approx(2.0)
-    assert found["worse"] == pytest.approx(2.1)
+    assert found["worse"] == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
 from torch import distributed  # noqa: E402
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments  # noqa: E402
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments  # noqa: E402
 
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
 from counterpoise.torch import MixtureController, MixtureStream, proxy_losses, read_mix  # noqa: E402
@@ -200,6 +200,61 @@ def test_a_callback_beside_others_is_restored_with_them(tmp_path):
     assert again.rounds.state_dict() == whole.rounds.state_dict()
 
 
+def test_a_new_cap_holds_from_where_a_run_goes_on(tmp_path):
+    trainer(tmp_path, parts(every=2), 6, save_strategy="steps", save_steps=6).train()
+    again = parts(every=100)
+    again.rounds.controller = MixtureController(dict.fromkeys(SOURCES, 1e6), mix={"noise": (0.0, 0.1)})
+    trainer(tmp_path, again, 12).train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
+    drawn = np.bincount(again.rounds.stream.drawn(6 * BATCH, 1000 + 6 * BATCH), minlength=3) / 1000
+    assert drawn[1] <= 0.105
+    np.testing.assert_allclose(drawn, again.rounds.controller.probabilities, atol=5e-3)
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_run_goes_on_with_fewer_workers(workers, tmp_path):
+    options = {"save_strategy": "steps", "save_steps": 6, "max_steps": 14}
+    callback = parts(every=2, stream={"batch_size": BATCH})
+    trainer(tmp_path, callback, **options, dataloader_num_workers=4).train()
+    again = parts(every=2, stream={"batch_size": BATCH})
+    resumed = trainer(tmp_path, again, **options, dataloader_num_workers=workers)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
+    assert again.rounds.controller.n_updates == 7
+    assert again.rounds.consumed == 14 * BATCH
+
+
+def test_a_run_goes_on_with_larger_batches_where_the_trainer_skips_nothing(tmp_path):
+    trainer(tmp_path, parts(), 6, save_strategy="steps", save_steps=6).train()
+    options, place = {"per_device_train_batch_size": 2 * BATCH}, str(tmp_path / "checkpoint-6")
+    with pytest.raises(InvalidInputError, match=r"has seen 24 samples, and would skip 48.*ignore_data_skip=True"):
+        trainer(tmp_path, parts(), 8, **options).train(resume_from_checkpoint=place)
+    again = parts()
+    resumed = trainer(tmp_path, again, 8, **options, ignore_data_skip=True)
+    resumed.train(resume_from_checkpoint=place)
+    assert again.rounds.consumed == 10 * BATCH
+    again.rounds.stream.start = 6 * BATCH
+    expected = torch.stack([one["input_ids"] for one in itertools.islice(again.rounds.stream, 4 * BATCH)])
+    assert torch.equal(torch.cat(resumed.model.seen), expected)
+
+
+def test_other_callbacks_hear_of_rounds_if_asked(tmp_path):
+    heard = []
+
+    class Listener(TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            heard.append(dict(logs))
+
+    callback = parts(every=3)
+    run = trainer(tmp_path, callback)
+    run.add_callback(Listener())
+    callback.log = run.log
+    run.train()
+    shares = [row["share/noise"] for row in heard if "share/noise" in row]
+    assert len(shares) == 4
+    assert shares[-1] == callback.rounds.controller.shares["noise"]
+    assert sum("share/noise" in row for row in run.state.log_history) == 4
+
+
 def test_a_source_without_held_out_text_is_allowed(tmp_path):
     callback = parts()
     del callback.rounds.held_out["noise"]
@@ -235,7 +290,11 @@ def test_what_does_not_belong_together_is_named():
     with pytest.raises(InvalidInputError, match=r"the stream and the controller .*constant, noise"):
         MixtureCallback(one.controller, other, held_out())
     with pytest.raises(InvalidInputError, match=r"held_out and the controller .*news"):
-        MixtureCallback(one.controller, one.stream, {"news": []})
+        MixtureCallback(one.controller, one.stream, {"news": [1]})
+    with pytest.raises(InvalidInputError, match="not a generator"):
+        MixtureCallback(one.controller, one.stream, {"noise": iter([1])})
+    with pytest.raises(InvalidInputError, match=r"^controller is .*pass a MixtureController"):
+        MixtureCallback(one.stream, one.controller, held_out())
     with pytest.raises(InvalidInputError, match="mapping"):
         MixtureCallback(one.controller, one.stream, [])
     for every in (0, 2.5, True):

@@ -183,8 +183,8 @@ def _notes(run: MixtureRun) -> list[str]:
         )
     if run.references_changed:
         notes.append(
-            "References were changed during the run. All excess on this page counts from those that hold now; the "
-            "shares followed those that held then."
+            "References, or the plausible mixes, were changed during the run. All excess on this page counts from what "
+            "holds now; the shares followed what held then."
         )
     held = [k for k in run.order if run.caps[k] < 1.0 and run.shares[-1][k] >= run.caps[k] * (1.0 - 1e-6)]
     if held:

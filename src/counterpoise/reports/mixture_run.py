@@ -57,7 +57,9 @@ class MixtureRun:
     def at(self) -> Array:
         """When updates were; their numbers where that has no place on an axis."""
         told = np.asarray(self._history["at"], dtype=np.float64)
-        return told if np.isfinite(told).all() else np.arange(1.0, self.n_updates + 1.0)
+        # A controller that serves a second training hears of its steps from 1 on again.
+        is_axis = np.isfinite(told).all() and (np.diff(told) >= 0.0).all()
+        return told if is_axis else np.arange(1.0, self.n_updates + 1.0)
 
     @property
     def is_numbered(self) -> bool:

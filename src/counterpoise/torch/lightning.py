@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -12,8 +12,11 @@ from torch import nn
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.torch.evaluation import RowLoss, per_sample
 from counterpoise.torch.losses import ContextLoss
+from counterpoise.torch.mixture import MixtureController
 from counterpoise.torch.mixture_rounds import MixtureRounds, batches_ahead
 from counterpoise.torch.rounds import LearnsFromHeldOut, Rounds, check_every, check_loss
+from counterpoise.torch.streams import MixtureStream
+from counterpoise.torch.text import BatchLoss, next_token_loss
 
 try:
     from lightning.pytorch.callbacks import Callback
@@ -141,22 +144,36 @@ class MixtureCallback(Callback):  # type: ignore[misc]
     The training loader reads a :class:`~counterpoise.torch.MixtureStream` with the ``rank`` and ``world_size`` of the
     process, and with its ``batch_size`` where it has workers. Every so many batches the module is judged on the
     held-out text of each source, the controller moves, and the stream follows from a known sample on. Controller and
-    stream are part of every checkpoint: a run that is resumed goes on with the samples, and the shares, that it would
-    have had.
+    stream are part of every checkpoint: a run that is resumed goes on with the samples that it would have had, and with
+    the shares, if the module draws no random numbers (Lightning does not keep their state). References are those of the
+    checkpoint.
 
     Parameters
     ----------
-    controller, stream, held_out, every, batch_loss
-        See :class:`counterpoise.torch.mixture_rounds.MixtureRounds`. By default the module maps token numbers to
-        logits.
+    controller : MixtureController
+    stream : MixtureStream
+    held_out : mapping from source to batches
+    every : int
+        Batches between two rounds.
+    batch_loss : callable
+        The module and a batch in, the sum of the losses of its tokens and their number out. By default the module maps
+        token numbers to logits.
     """
 
-    def __init__(self, controller: Any, stream: Any, held_out: Any, **options: Any) -> None:
-        self.rounds = MixtureRounds(controller, stream, held_out, **options)
+    def __init__(
+        self,
+        controller: MixtureController,
+        stream: MixtureStream,
+        held_out: Mapping[Any, Iterable[Any]],
+        *,
+        every: int = 100,
+        batch_loss: BatchLoss = next_token_loss,
+    ) -> None:
+        self.rounds = MixtureRounds(controller, stream, held_out, every=every, batch_loss=batch_loss)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Raise unless the stream is divided as the trainer reads it."""
-        self.rounds.check(trainer.train_dataloader, trainer.world_size)
+        self.rounds.check(trainer.train_dataloader, trainer.global_rank, trainer.world_size)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Go on in the stream: an epoch reads it anew."""

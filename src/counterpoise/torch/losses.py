@@ -445,7 +445,7 @@ def positive_number(value: Any, name: str) -> float:
     """Return a value that must be a positive number."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and 0.0 < value < math.inf):
-        raise InvalidInputError(f"{name} = {value!r}; pass a positive number.")
+        raise InvalidInputError(f"{name} = {value!r:.60}; pass a positive number.")
     return float(value)
 
 

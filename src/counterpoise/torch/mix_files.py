@@ -20,12 +20,12 @@ def mix_text(content: Mapping[str, Any], suffix: str) -> str:
 
 
 def read_mix(path: str | PathLike[str]) -> dict[str, float]:
-    """Return the shares by source from a JSON file that :meth:`MixtureController.export` wrote."""
+    """Return the shares by source, named in words, from a JSON file that :meth:`MixtureController.export` wrote."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         return {str(name): float(share) for name, share in content["mix"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInputError(f"{path} is no exported mix: {error!s:.100}. Export one with .json.") from error
+        raise InvalidInputError(f"{path} is not what export wrote with .json. Export the mix again.") from error
 
 
 def _yaml(content: Mapping[str, Any]) -> str:

@@ -34,8 +34,12 @@ _RATE = 30.0
 _ROUND = ("at", "worst", "loss", "share")
 """What is recorded of an update."""
 
-_PARTS = 8
-"""Parts of a step within a curved set, each pulled back into it: by one whole step shares would rest elsewhere."""
+_PARTS = (8, 64)
+"""Parts of a step within a curved set, at least and at most, each pulled back into it: by one whole step shares would
+rest elsewhere."""
+
+_PART = 0.3
+"""How far a part goes, in logarithms, where these are enough."""
 
 
 class MixtureController:
@@ -59,7 +63,7 @@ class MixtureController:
     its loss: where more of a source no longer helps, the others keep their shares. ``sharpness=inf`` takes that away:
     shares then move towards the worst mix itself. They begin with those of the tokens, as plain training has them, or
     with the allowed mix that is nearest to these. Within a ball they come to rest within some thousandths of what is
-    said here.
+    said here (hundredths, without references).
 
     Text is finite. With a ``budget`` no source is read more than ``max_epochs`` times: its share is at most
     ``max_epochs * tokens / budget``.
@@ -130,6 +134,8 @@ class MixtureController:
         self.max_epochs: float = positive_number(max_epochs, "max_epochs")
         self.allowed = self.mixes if self.budget is None else self._within_budget(self.budget)
         self.step_size: float = positive_number(step_size, "step_size")
+        if self.step_size > 1.0:
+            raise InvalidInputError(f"step_size = {step_size!r:.60}; pass a share of the way, 1 at most.")
         self.sharpness: float = math.inf if sharpness == math.inf else positive_number(sharpness, "sharpness")
         self.set_references(np.zeros(len(self.tokens)) if reference_losses is None else reference_losses)
         begin = self.tokens
@@ -183,7 +189,7 @@ class MixtureController:
 
     @property
     def average(self) -> dict[Any, float]:
-        """The mean of the shares over the run so far: what the tokens up to now were drawn by."""
+        """The mean of the shares over the updates so far, which tokens were drawn by if these are evenly spaced."""
         return dict(zip(self.sources, self._mean.tolist(), strict=True))
 
     @property
@@ -208,7 +214,7 @@ class MixtureController:
 
     @property
     def history(self) -> Table:
-        """One row for each update: ``at``, ``worst_excess``, and ``loss[c]`` and ``share[c]`` of every source.
+        """A column each of ``at``, ``worst_excess``, and ``loss[c]`` and ``share[c]`` of every source, by updates.
 
         Shares are those that the update found, for the tokens after it.
         """
@@ -237,7 +243,9 @@ class MixtureController:
         at : float, optional
             When this is, for the report: steps or tokens trained on. By default the number of the update.
         """
-        named = set(map(shown, losses)) if isinstance(losses, Mapping) else self._names
+        named = set(map(shown, losses)) if isinstance(losses, Mapping) else set(self._names)
+        if isinstance(tokens, Mapping) and (lacking := named - set(map(shown, tokens))):
+            raise InvalidInputError(f"tokens: {min(lacking)} is missing, which has a loss. Pass its held-out tokens.")
         default = {name: float(name in named) for name in self._names}
         found = self._by_source(losses, "losses", missing=math.nan)
         weights = self._by_source(default if tokens is None else tokens, "tokens", missing=0.0)
@@ -269,11 +277,13 @@ class MixtureController:
         self._rounds.append({"at": when, "worst": worst, "loss": _numbers(found), "share": self.probabilities.tolist()})
 
     def _moved(self, scores: Array) -> Array:
-        rate = min(self.step_size, 1.0) * (_RATE if math.isinf(self.sharpness) else self.sharpness)
-        parts = 1 if isinstance(self.allowed, ShareBounds) or self.allowed.is_simplex else _PARTS
+        rate = self.step_size * (_RATE if math.isinf(self.sharpness) else self.sharpness)
+        unit, parts = float(self.unit[0]), 1
+        if not (isinstance(self.allowed, ShareBounds) or self.allowed.is_simplex):
+            parts = math.ceil(np.clip(rate * np.ptp(scores) / max(unit, 1e-300) / _PART, *_PARTS))
         mix = self.probabilities
         for _ in range(parts):
-            moved = tempered_step(mix, scores, float(self.unit[0]), rate / parts, self.sharpness)
+            moved = tempered_step(mix, scores, unit, rate / parts, self.sharpness)
             mix = self.allowed.likeliest(moved).distribution
         return mix
 
@@ -303,11 +313,13 @@ class MixtureController:
             if lacking and missing is None:
                 raise InvalidInputError(f"{what}: {lacking[0]} is missing. Pass a number for every source.")
             given = [named.get(name, missing) for name in self._names]
-        values = given.detach().cpu().double().numpy() if isinstance(given, torch.Tensor) else given
         try:
-            numbers = np.array(values, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"{what} must be numbers, one for each source, got {given!r:.60}.") from error
+            values = given.tolist() if isinstance(given, torch.Tensor | np.ndarray) else list(given)
+            plain = [one.item() if isinstance(one, torch.Tensor) else one for one in values]
+            numbers = np.array(plain, dtype=np.float64)
+        except (TypeError, ValueError, RuntimeError) as error:
+            star = " Did you mean update(*source_losses(...))?" * isinstance(given, tuple)
+            raise InvalidInputError(f"{what} must be numbers, one for each source, got {given!r:.60}.{star}") from error
         if numbers.shape != (len(self.sources),):
             raise InvalidInputError(
                 f"{what} have shape {numbers.shape} for {len(self.sources)} sources. Pass one number for each."
@@ -329,6 +341,8 @@ class MixtureController:
 
         References are those of the state: set others after it.
         """
+        if not isinstance(state, Mapping):
+            raise InvalidInputError(f"the state is {state!r:.60}; pass what state_dict returned.")
         if list(state.get("sources", ())) != list(self._names):
             raise InvalidInputError(
                 f"the state is of {state.get('sources')!r:.80}, and the controller of {list(self._names)!r:.80}. "

@@ -11,7 +11,7 @@ from counterpoise.contexts import shown
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.torch.mixture import MixtureController
 from counterpoise.torch.streams import MixtureStream
-from counterpoise.torch.text import BatchLoss, next_token_loss, source_losses
+from counterpoise.torch.text import BatchLoss, check_held_out, next_token_loss, source_losses
 
 
 class MixtureRounds:
@@ -24,9 +24,9 @@ class MixtureRounds:
     held_out : mapping from source to batches
         A source that is left out counts as the others on average.
     every : int
-        Training steps between two rounds.
+        Training steps between two rounds; with Lightning, batches.
     batch_loss : callable
-        See :func:`counterpoise.torch.source_losses`.
+        A model and a batch in, the sum of the losses of its tokens and their number out.
 
     Attributes
     ----------
@@ -45,8 +45,10 @@ class MixtureRounds:
     ) -> None:
         if not (isinstance(every, int) and not isinstance(every, bool) and every >= 1):
             raise InvalidInputError(f"every = {every!r}; pass a whole number of steps, 1 or more.")
-        if not (isinstance(held_out, Mapping) and held_out):
-            raise InvalidInputError(f"held_out is {held_out!r:.60}; pass a mapping from each source to its batches.")
+        for what, one, kind in (("controller", controller, MixtureController), ("stream", stream, MixtureStream)):
+            if not isinstance(one, kind):
+                raise InvalidInputError(f"{what} is {one!r:.60}; pass a {kind.__name__}.")
+        check_held_out(held_out)
         known = set(controller.sources)
         for what, names in (("the stream", known ^ set(stream.sources)), ("held_out", set(held_out) - known)):
             if names:
@@ -56,6 +58,7 @@ class MixtureRounds:
         self.every, self.batch_loss = every, batch_loss
         self.steps, self.consumed = 0, stream.start
         self._state: tuple[Any, dict[str, Any]] = (None, {})
+        self._is_resumed = False
 
     def begin(self, skipped: int = 0) -> None:
         """Have the stream, when it is read next, go on after what was trained on.
@@ -65,23 +68,34 @@ class MixtureRounds:
         skipped : int
             Samples that the training itself reads past.
         """
+        if self._is_resumed and skipped > self.consumed:
+            raise InvalidInputError(
+                f"training has seen {self.consumed:,} samples, and would skip {skipped:,}: batches are larger now. "
+                "Pass ignore_data_skip=True, or go on with batches of the old size."
+            )
         self.stream.start = max(self.consumed - skipped, 0)
+        # Samples that were trained on before there was a stream count, too.
         self.consumed = self.stream.start + skipped
 
-    def check(self, loader: Any, world_size: int) -> None:
+    def check(self, loader: Any, rank: int, world_size: int) -> None:
         """Raise unless the stream is divided as the training reads it.
 
         Parameters
         ----------
         loader : DataLoader
-        world_size : int
-            Processes between which the stream has to divide samples itself.
+        rank, world_size : int
+            Of this process, among those between which the stream has to divide samples itself.
         """
         stream, read = self.stream, loader.dataset
         if stream.world_size != world_size:
             raise InvalidInputError(
                 f"the stream has world_size={stream.world_size}, and {world_size} is right here: pass rank and "
                 "world_size to it with Lightning, and neither with transformers, which divides batches itself."
+            )
+        if stream.rank != rank:
+            raise InvalidInputError(
+                f"the stream has rank={stream.rank} in the process of rank {rank}, so that another one trains on the "
+                "same samples. Pass each process its own rank."
             )
         in_a_row = loader.batch_size
         if read is not stream:
@@ -113,7 +127,9 @@ class MixtureRounds:
         """
         losses, tokens = source_losses(model, self.held_out, batch_loss=self.batch_loss)
         self.controller.update(losses, tokens, at=float(self.steps))
-        self.stream.follow(self.controller, after=self.consumed + ahead)
+        # A checkpoint of a loader with more workers has planned a change further ahead.
+        place = max(self.consumed + ahead, self.stream.planned + 1)
+        self.stream.follow(self.controller, after=place)
         found = dict(zip(self.controller.sources, self.controller.losses.tolist(), strict=True))
         return {
             **{f"held_out_loss/{shown(name)}": found[name] for name in self.held_out},
@@ -134,7 +150,10 @@ class MixtureRounds:
         """Go on from a checkpoint."""
         self.controller.load_state_dict(state["controller"])
         self.stream.load_state_dict(state["stream"])
-        self.steps, self.consumed = int(state["steps"]), self.stream.start
+        self.steps, self.consumed, self._is_resumed = int(state["steps"]), self.stream.start, True
+        if self.controller.probabilities.tolist() != state["controller"]["probabilities"]:
+            # Another budget or mix does not allow the shares that the stream would go on with.
+            self.stream.follow(self.controller, after=self.consumed)
 
 
 def batches_ahead(loader: Any) -> int:

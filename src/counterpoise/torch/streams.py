@@ -43,6 +43,9 @@ class MixtureStream(IterableDataset[Any]):
     Shares count samples. Where they are to count tokens, as those of :class:`MixtureController` do, pack text into
     samples of equal length, as is usual.
 
+    Every pass begins at :attr:`start`, with the same samples again: to go on in a loop of one's own, set it to the
+    samples trained on so far, of all processes.
+
     A source with numbered samples (``len`` and ``[k]``) is shuffled anew in each epoch. Any other is read in its own
     order, by every process and worker, each keeping its own part, and begun again at its end; if it has
     ``set_epoch``, that is called first, with 0 when the stream is read from its beginning.
@@ -57,8 +60,8 @@ class MixtureStream(IterableDataset[Any]):
     shuffle : bool
         Whether sources with numbered samples are shuffled.
     batch_size : int
-        That of the loader, where it has workers: each then reads whole batches, so that batches are the same with any
-        number of workers, and a run can be resumed to the sample.
+        That of the loader, where it has workers: each then reads whole batches, so that by the same shares batches are
+        the same with any number of workers, and a run can be resumed to the sample.
     rank, world_size : int
         Of this process, where several share every batch. Leave them where a library divides batches itself, as
         ``accelerate`` and so the ``Trainer`` of ``transformers`` do.
@@ -77,6 +80,12 @@ class MixtureStream(IterableDataset[Any]):
     ) -> None:
         if not (isinstance(sources, Mapping) and sources):
             raise InvalidInputError(f"sources are {type(sources).__name__}; pass a mapping from each to its samples.")
+        for name, source in sources.items():
+            is_numbered = hasattr(source, "__getitem__") and hasattr(source, "__len__")
+            if isinstance(source, str | bytes | Mapping) or not (is_numbered or hasattr(source, "__iter__")):
+                raise InvalidInputError(
+                    f"source {shown(name)} is {source!r:.60}; pass a map-style or iterable dataset, or a list."
+                )
         if not 0 <= rank < world_size:
             raise InvalidInputError(f"rank {rank} of {world_size} processes; ranks count from 0.")
         if not (isinstance(batch_size, int | np.integer) and batch_size >= 1):
@@ -116,13 +125,23 @@ class MixtureStream(IterableDataset[Any]):
         return int(self._counters[2])
 
     @property
+    def planned(self) -> int:
+        """The place of the last change of the shares."""
+        return int(self._changes[self.n_changes - 1, 0])
+
+    @property
     def start(self) -> int:
         """The place of the first sample that is read next, over all processes."""
         return int(self._counters[1])
 
     @start.setter
     def start(self, place: int) -> None:
-        self._counters[1] = place
+        if not (isinstance(place, int | np.integer) and place >= 0):
+            raise InvalidInputError(f"start = {place!r:.60}; pass a number of samples, 0 or more.")
+        self._counters[1] = int(place)
+        # Nobody reads on from where it was.
+        self._reached.zero_()
+        self._reached[0] = int(place)
 
     # --- shares ----------------------------------------------------------------------------------------------------
 
@@ -133,11 +152,15 @@ class MixtureStream(IterableDataset[Any]):
         ----------
         shares : mapping from source to share, sequence in the order of the sources, or MixtureController
         after : int, optional
-            How many samples, of all processes, are still drawn by the old ones: the same number on all processes, and
-            beyond what workers may have read ahead. By default those that were drawn when this is called, where there
-            are neither workers nor other processes.
+            The place at which these begin: how many samples of the stream, of all processes and counted from its
+            beginning, are drawn by earlier ones. The same on all processes, and beyond what workers may have read
+            ahead. By default those that were drawn when this is called, where there are neither workers nor other
+            processes.
         """
         given = getattr(shares, "shares", shares)
+        if given is not shares and len(given) < len(self.sources):
+            lacking = next(name for name in self._names if name not in map(shown, given))
+            raise InvalidInputError(f"the controller does not know {lacking}, a source of the stream. Leave it out.")
         if isinstance(given, Mapping):
             # A mix that was read from a file names its sources in words.
             named = {shown(name): share for name, share in given.items()}
@@ -252,6 +275,8 @@ class MixtureStream(IterableDataset[Any]):
 
         How many were consumed is for the training loop to say: workers are ahead of it.
         """
+        if not (isinstance(consumed, int | np.integer) and consumed >= 0):
+            raise InvalidInputError(f"consumed = {consumed!r:.60}; pass a number of samples, 0 or more.")
         return {
             "sources": self._names,
             "seed": self.seed,
@@ -261,6 +286,8 @@ class MixtureStream(IterableDataset[Any]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where the state was taken, when next read."""
+        if not isinstance(state, Mapping):
+            raise InvalidInputError(f"the state is {state!r:.60}; pass what state_dict returned.")
         for what, own in (("sources", self._names), ("seed", self.seed)):
             if state.get(what) != own:
                 raise InvalidInputError(
@@ -279,10 +306,9 @@ class MixtureStream(IterableDataset[Any]):
         if not (start >= 0 and places[0] == 0.0 and (np.diff(places) >= 0.0).all() and are_shares):
             raise InvalidInputError("the state has shares that do not sum to 1, or places out of order.")
         self._changes[: len(changes)] = torch.as_tensor(changes)
-        self._counters[:2] = torch.tensor([len(changes), start])
+        self._counters[0] = len(changes)
         self._counters[2] += 1
-        self._reached.zero_()
-        self._reached[0] = start
+        self.start = start
 
 
 def _earlier(codes: NDArray[np.intp]) -> NDArray[np.intp]:

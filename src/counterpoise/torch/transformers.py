@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
+from counterpoise.torch.mixture import MixtureController
 from counterpoise.torch.mixture_rounds import MixtureRounds, batches_ahead
+from counterpoise.torch.streams import MixtureStream
+from counterpoise.torch.text import BatchLoss, next_token_loss
 
 try:
     from transformers import TrainerCallback
@@ -26,7 +30,7 @@ class MixtureCallback(TrainerCallback):  # type: ignore[misc]
     Every so many steps the model is judged on the held-out text of each source, the controller moves, and the stream
     that is the ``train_dataset`` follows from a known sample on. What checkpoints need is in ``trainer_state.json``: a
     run that is resumed trains on the samples, and comes to the shares, that it would have without the break, be it with
-    or without ``ignore_data_skip``.
+    or without ``ignore_data_skip``, if its loader has as many workers. References are those of the checkpoint.
 
     Leave ``rank`` and ``world_size`` of the stream as they are: the ``Trainer`` divides batches between processes.
     Where its loader has workers, give the stream its ``batch_size``. The stream has no end, so the ``Trainer`` needs
@@ -34,18 +38,37 @@ class MixtureCallback(TrainerCallback):  # type: ignore[misc]
 
     Parameters
     ----------
-    controller, stream, held_out, every, batch_loss
-        See :class:`counterpoise.torch.mixture_rounds.MixtureRounds`. Held-out batches are mappings with ``input_ids``,
-        as the data collator makes them.
+    controller : MixtureController
+    stream : MixtureStream
+    held_out : mapping from source to batches
+        Batches are mappings with ``input_ids``, as the data collator makes them.
+    every : int
+        Training steps between two rounds.
+    batch_loss : callable
+        A model and a batch in, the sum of the losses of its tokens and their number out.
+    log : callable, optional
+        Takes the held-out losses and shares of a round, such as ``trainer.log``, by which every other callback hears of
+        them: make the ``Trainer`` first, and pass it this callback by ``add_callback``. By default they are rows of
+        ``trainer.state.log_history``.
     """
 
-    def __init__(self, controller: Any, stream: Any, held_out: Any, **options: Any) -> None:
-        self.rounds = MixtureRounds(controller, stream, held_out, **options)
+    def __init__(
+        self,
+        controller: MixtureController,
+        stream: MixtureStream,
+        held_out: Mapping[Any, Iterable[Any]],
+        *,
+        every: int = 100,
+        batch_loss: BatchLoss = next_token_loss,
+        log: Callable[[dict[str, float]], Any] | None = None,
+    ) -> None:
+        self.rounds = MixtureRounds(controller, stream, held_out, every=every, batch_loss=batch_loss)
+        self.log = log
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Go on from the checkpoint, where there is one."""
         loader, skipped = kwargs["train_dataloader"], 0
-        self.rounds.check(loader, 1)
+        self.rounds.check(loader, 0, 1)
         if state.global_step:
             if _KEY in state.stateful_callbacks:
                 self.rounds.load_state_dict(state.stateful_callbacks[_KEY])
@@ -62,7 +85,11 @@ class MixtureCallback(TrainerCallback):  # type: ignore[misc]
         n_samples = _samples(args, loader)
         if self.rounds.step(n_samples):
             ahead = batches_ahead(loader) * n_samples
-            state.log_history.append({"step": state.global_step, **self.rounds.take(kwargs["model"], ahead)})
+            found = self.rounds.take(kwargs["model"], ahead)
+            if self.log is None:
+                state.log_history.append({"epoch": state.epoch, "step": state.global_step, **found})
+            else:
+                self.log(found)
         state.stateful_callbacks[_KEY] = self.rounds.state_dict()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
