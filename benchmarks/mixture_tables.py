@@ -65,17 +65,18 @@ def sizes_of(results: dict[str, Any]) -> list[str]:
     return [size for size in ("tiny", "small", "large") if size in results]
 
 
-def by_method(results: dict[str, Any], size: str) -> dict[str, Array]:
-    """Return judged losses of every method, of shape (n_seeds, n_sources)."""
-    found: dict[str, list[Any]] = {}
+def by_method(results: dict[str, Any], size: str) -> dict[str, dict[int, Array]]:
+    """Return judged losses of every method, by source, for each seed."""
+    found: dict[str, dict[int, Array]] = {}
     for run in results["runs"]:
         if run["size"] == size and not run["method"].endswith("proxy"):
-            found.setdefault(run["method"], []).append(run["judged"])
-    return {name: np.array(losses) for name, losses in found.items()}
+            found.setdefault(run["method"], {})[run["seed"]] = np.array(run["judged"])
+    return found
 
 
-def _range(values: Sequence[float]) -> str:
-    return f"{np.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+def _ranges(seeds: Sequence[Array]) -> list[str]:
+    """Return medians over seeds of several values, and where they lie."""
+    return [f"{np.median(values):.3f} ({min(values):.3f} to {max(values):.3f})" for values in np.transpose(seeds)]
 
 
 def table(head: str, columns: Iterable[str], rows: dict[str, list[str]]) -> None:
@@ -96,14 +97,22 @@ def printed(results: dict[str, Any]) -> None:
         methods = by_method(results, size)
         judges = measures(tokens, least)
         judged = {
-            name: np.array([[judge(one) for one in losses] for judge in judges.values()])
+            name: {seed: np.array([judge(one) for judge in judges.values()]) for seed, one in losses.items()}
             for name, losses in methods.items()
         }
         print(f"\n### {about['parameters'] / 1e6:.3g} million parameters, {about['tokens'] / 1e6:.1f} million tokens")
-        table("method", judges, {name: list(map(_range, found)) for name, found in judged.items()})
-        less = {name: list(map(_range, found - judged[_BASIS])) for name, found in judged.items() if name != _BASIS}
+        table("method", judges, {name: _ranges(list(found.values())) for name, found in judged.items()})
+        basis = judged.pop(_BASIS, {})
+        less = {
+            name: _ranges([found[seed] - basis[seed] for seed in found if seed in basis])
+            for name, found in judged.items()
+            if found.keys() & basis.keys()
+        }
         table(f"less {_BASIS}, seed by seed", judges, less)
-        excess = {name: [f"{one:+.3f}" for one in np.median(losses, 0) - least] for name, losses in methods.items()}
+        excess = {
+            name: [f"{one:+.3f}" for one in np.median(list(losses.values()), 0) - least]
+            for name, losses in methods.items()
+        }
         table("excess", sources, {"what can be reached": [f"{one:.3f}" for one in least]} | excess)
         mixes: dict[str, list[Any]] = {}
         for run in results["runs"]:

@@ -12,6 +12,7 @@ of 1.3 million parameters, on an eighth of the text, take two hours on two cores
 
 ``results.json`` keeps all losses and mixes, and is written after every stage. A run begun with ``--known results.json``
 adds to it: other seeds of a size count from the references that are there, so a study can be made in several parts.
+Runs of a method and seed that are there already are replaced.
 
 Printed are, for each method, medians and ranges over seeds of the worst source's excess, of the mean, and of the loss
 under random mixes. ``python benchmarks/mixture_figures.py`` draws from the results.
@@ -20,7 +21,6 @@ under random mixes. ``python benchmarks/mixture_figures.py`` draws from the resu
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -32,24 +32,22 @@ import mixture_texts
 import numpy as np
 import torch
 from mixture_models import Ensemble, Shape, Texts
+from mixture_results import SPARE, Results
 from mixture_rules import Controlled, DoReMi, DynamicLoading, GroupDRO, Rule
 from mixture_tables import MISLED, printed
 from mixture_training import Plan, Run, Trained, train
 from numpy.typing import NDArray
 from torch import Tensor
 
-from counterpoise.files import whole
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.torch import MixtureController
 
 Array = NDArray[np.float64]
 
-PROXY, SPARE = "DoReMi, proxy", "spare"
-"""A run whose mix alone matters, and one that fills a group up."""
-
 Made = Callable[[], Rule]
 
-
-Results = dict[str, Any]
+PROXY = "DoReMi, proxy"
+"""The method of runs whose mix alone matters."""
 
 SEEDS = (1, 2, 3)
 
@@ -197,70 +195,48 @@ def references_of(own: dict[str, list[float]], tuned: dict[str, list[float]]) ->
     return {"watched": [pair[0] for pair in pairs], "judged": [pair[1] for pair in pairs]}
 
 
-def kept(groups: Sequence[Trained], size: str) -> list[dict[str, Any]]:
-    """Return what the file of results says of every run."""
-    return [
-        {
-            "size": size,
-            "method": run.method,
-            "seed": run.seed,
-            "judged": run.judged.tolist(),
-            "mixes": np.round(run.mixes, 5).tolist(),
-            "watched": np.round(run.watched, 4).tolist(),
-            "exported": None if run.rule.exported is None else run.rule.exported.tolist(),
-        }
-        for group in groups
-        for run in group.runs
-        if run.method != SPARE
-    ]
-
-
 def exported(results: Results, size: str) -> dict[str, Made]:
-    """Return the mixes that two methods give to another training: the mean over their seeds so far."""
-    mixes = {}
-    for name, method in {"DoReMi": PROXY, "ours, 4 epochs, exported": "ours, 4 epochs"}.items():
-        found = [run["exported"] for run in results["runs"] if (run["size"], run["method"]) == (size, method)]
-        mixes[name] = partial(Rule, np.mean(found, axis=0))
-    return mixes
+    """Return the mixes that two methods give to another training."""
+    methods = {"DoReMi": PROXY, "ours, 4 epochs, exported": "ours, 4 epochs"}
+    return {name: partial(Rule, results.exported(size, method)) for name, method in methods.items()}
 
 
-def proxies(study: Study, size: str, results: Results, save: Callable[[], None]) -> None:
+def proxies(study: Study, size: str, results: Results) -> None:
     """Train models that give references and mixes: own and fixed ones, rules that learn, what these export."""
-    own, fixed = [] if size in results else study.own(), study.several(study.fixed())
+    own, fixed = [] if size in results.content else study.own(), study.several(study.fixed())
     train([*own, *fixed], "own models and fixed mixes")
-    _conclude(study, size, own, fixed, results)
-    save()
-    references = np.array(results[size]["references"]["watched"])
+    results.add(fixed, size)
+    add_references(study, size, own, fixed, results)
+    references = np.array(results.content[size]["references"]["watched"])
     online = [study.doremi(fixed), *study.several({**study.online(references), **study.misled(references)})]
     train(online, "rules that learn")
-    results["runs"] += kept(online, size)
-    save()
+    results.add(online, size)
     again = study.several(exported(results, size))
     train(again, "exported mixes")
-    results["runs"] += kept(again, size)
-    save()
+    results.add(again, size)
 
 
-def large(study: Study, results: Results, save: Callable[[], None]) -> None:
+def large(study: Study, results: Results) -> None:
     """Train large models by everything that small ones have found."""
-    made = {**study.fixed(), **study.online(np.array(results["small"]["references"]["watched"]))}
+    made = {**study.fixed(), **study.online(np.array(results.content["small"]["references"]["watched"]))}
     made = {name: rule for name, rule in made.items() if name not in COSTLY} | exported(results, "small")
     # A large model of a source with less text than that learns it by heart before it has learnt to read.
-    own, groups = [] if "large" in results else study.own(study.plan.tokens / 8), study.several(made)
+    own, groups = [] if "large" in results.content else study.own(study.plan.tokens / 8), study.several(made)
     train([*own, *groups], "large models")
-    _conclude(study, "large", own, groups, results)
-    save()
+    results.add(groups, "large")
+    add_references(study, "large", own, groups, results)
 
 
-def _conclude(study: Study, size: str, own: Sequence[Trained], groups: Sequence[Trained], results: Results) -> None:
-    """Keep what models have found, and what can be reached in each source where that is not known."""
-    results["runs"] += kept(groups, size)
-    if size in results:
+def add_references(
+    study: Study, size: str, own: Sequence[Trained], groups: Sequence[Trained], results: Results
+) -> None:
+    """Find what can be reached in each source, unless an earlier part of the study has."""
+    if size in results.content:
         return
     tuned = study.tuned(model_of(groups, "tempered .7", study.seeds[0]))
     train(tuned, "copies for one source")
     found = least_losses(own, study.sources), least_losses(tuned, study.sources)
-    results[size] = {
+    results.content[size] = {
         "own": found[0],
         "tuned": found[1],
         "references": references_of(*found),
@@ -269,6 +245,7 @@ def _conclude(study: Study, size: str, own: Sequence[Trained], groups: Sequence[
         "every": study.plan.every,
         "text": study.tokens.tolist(),
     }
+    results.save()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -284,16 +261,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     sizes = asked.sizes or (["tiny"] if device == "cpu" and not asked.toy else ["small", "large"])
     texts = mixture_texts.make(asked.texts, toy=True) if asked.toy else mixture_texts.read(asked.texts)
-    results: Results = {"sources": list(texts), "runs": []}
-    if asked.known:
-        results = json.loads(asked.known.read_text(encoding="utf-8"))
-    if "large" in sizes and "small" not in (*sizes, *results):
-        parser.error("large models go by what small ones have found: add small to --sizes, or pass --known.")
-    asked.out.mkdir(parents=True, exist_ok=True)
-
-    def save() -> None:
-        whole(asked.out / "results.json", lambda part: part.write_text(json.dumps(results), encoding="utf-8"))
-
+    tokens = {name: len(parts["train"]) for name, parts in texts.items()}
+    try:
+        results = Results(asked.out / "results.json", tokens, asked.known)
+        if "large" in sizes and "small" not in sizes:
+            exported(results, "small")
+    except InvalidInputError as error:
+        parser.error(str(error))
     begin = time.perf_counter()
     for size, usual in SIZES.items():
         if size not in sizes:
@@ -305,10 +279,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             plan, seeds = replace(plan, shape=shape, steps=6, batch=4, every=2, **held), seeds[:1]
         study = Study(texts, plan, seeds)
         if size == "large":
-            large(study, results, save)
+            large(study, results)
         else:
-            proxies(study, size, results, save)
-    printed(results)
+            proxies(study, size, results)
+    printed(results.content)
     print(f"{time.perf_counter() - begin:.0f} s")
     return 0
 

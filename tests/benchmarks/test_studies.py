@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -317,7 +318,7 @@ def test_mixtures_print_a_row_for_each_method_and_are_drawn(study, capsys, tmp_p
     place, results = [str(tmp_path), "--toy", "--out", str(tmp_path)], tmp_path / "results.json"
     with pytest.raises(SystemExit):
         study("mixtures").main([*place, "--sizes", "large"])
-    assert "add small" in capsys.readouterr().err
+    assert "Finish that size first" in capsys.readouterr().err
     assert study("mixtures").main([*place, "--sizes", "tiny", "small"]) == 0
     first = json.loads(results.read_text())
     # Another part of the study counts from what the first one found, and adds to it.
@@ -335,6 +336,55 @@ def test_mixtures_print_a_row_for_each_method_and_are_drawn(study, capsys, tmp_p
     assert study("mixture_figures").main([str(tmp_path / "results.json"), str(tmp_path)]) == 0
     for name in ("mixture-shares-tiny", "mixture-shares-small", "mixture-shares-large", "mixture-front"):
         assert "ours, 4 epochs" in (tmp_path / f"{name}.svg").read_text()
+
+
+def test_results_of_a_study_are_kept(study, tmp_path):
+    pytest.importorskip("torch")
+    results, training, rules = study("mixture_results"), study("mixture_training"), study("mixture_rules")
+    place = tmp_path / "new" / "results.json"
+
+    class Exporting(rules.Rule):
+        exported = property(lambda self: self.shares)
+
+    def group(losses, shares, seed):
+        run = training.Run("ours", seed, Exporting(shares), judged=np.array(losses))
+        return types.SimpleNamespace(runs=[run, training.Run(results.SPARE, 0, rules.Rule(np.ones(2)))])
+
+    one = results.Results(place, {"a": 5, "b": 7})
+    for losses, seed in (([1.0, 2.0], 1), ([3.0, 4.0], 2), ([5.0, 6.0], 1)):
+        one.add([group(losses, [0.25 * seed, 1.0 - 0.25 * seed], seed)], "small")
+    found = json.loads(place.read_text())
+    # A seed that is trained again is not counted twice.
+    assert [(run["seed"], run["judged"]) for run in found["runs"]] == [(1, [5.0, 6.0]), (2, [3.0, 4.0])]
+    np.testing.assert_allclose(one.exported("small", "ours"), [0.375, 0.625])
+    with pytest.raises(cpo.exceptions.InvalidInputError, match="Finish that size first"):
+        one.exported("large", "ours")
+    with pytest.raises(cpo.exceptions.InvalidInputError, match=r"exists\. Add to it with --known"):
+        results.Results(place, {"a": 5, "b": 7})
+    with pytest.raises(cpo.exceptions.InvalidInputError, match="other texts"):
+        results.Results(place, {"a": 5, "b": 8}, place)
+    assert results.Results(place, {"a": 5, "b": 7}, place).content == found
+
+
+def test_the_study_of_mixtures_counts_from_the_lower_losses_and_misleads_by_half_a_nat(study):
+    torch = pytest.importorskip("torch")
+    mixtures, models, training = study("mixtures"), study("mixture_models"), study("mixture_training")
+    own, tuned = {"a": [2.0, 2.2], "b": [3.0, 2.8]}, {"a": [1.9, 2.5], "b": [3.1, 2.7], "c": [1.0, 1.1]}
+    found = mixtures.references_of(own, tuned)
+    assert found == {"watched": [1.9, 3.0, 1.0], "judged": [2.5, 2.8, 1.1]}
+    parts = dict.fromkeys(("train", "watched", "judged"), np.arange(400, dtype=np.uint16) % 20)
+    plan = training.Plan(models.Shape(64, 1, 20, 16, torch.float32), steps=50, batch=2, every=10)
+    made = mixtures.Study(dict.fromkeys("abc", parts), plan, [1])
+    known = np.array([1.0, 2.0, 3.0])
+    for name, rule in made.misled(known).items():
+        told = getattr(rule(), "controller", rule()).references
+        np.testing.assert_array_equal(told, [1.0, 1.5, 3.0], err_msg=name)
+        (true,) = (rule for other, rule in made.online(known).items() if name.startswith(f"{other}, wrong"))
+        np.testing.assert_array_equal(getattr(true(), "controller", true()).references, known)
+    # A copy takes a fifth of the steps, and is looked at often.
+    (copies,) = made.tuned(models.Ensemble(plan.shape, [1]).one(0))
+    assert (copies.plan.steps, copies.plan.every, copies.plan.rate) == (10, 1, plan.rate / 3)
+    assert [run.source for run in copies.runs] == [0, 1, 2]
 
 
 def test_shares_come_near_the_best_mix_of_scaling_laws(study, capsys):
