@@ -31,7 +31,7 @@ _STATE = ("references", "probabilities", "share_sums", "unit", "losses", "held_o
 _RATE = 30.0
 """How far a whole step goes where nothing is forgotten, per excess in units of the mean loss."""
 
-_ROUND = ("at", "worst", "loss", "share")
+_ROUND = ("at", "worst_excess", "loss", "share")
 """What is recorded of an update."""
 
 _PARTS = (8, 64)
@@ -218,8 +218,7 @@ class MixtureController:
 
         Shares are those that the update found, for the tokens after it.
         """
-        columns: dict[str, Any] = {name: np.array([one[name] for one in self._rounds]) for name in ("at", "worst")}
-        columns["worst_excess"] = columns.pop("worst")
+        columns: dict[str, Any] = {name: np.array([one[name] for one in self._rounds]) for name in _ROUND[:2]}
         for what in ("loss", "share"):
             for k, name in enumerate(self.sources):
                 columns[f"{what}[{shown(name)}]"] = np.array([one[what][k] for one in self._rounds], dtype=np.float64)
@@ -274,7 +273,9 @@ class MixtureController:
         except BaseException:
             vars(self).update(before)
             raise
-        self._rounds.append({"at": when, "worst": worst, "loss": _numbers(found), "share": self.probabilities.tolist()})
+        self._rounds.append(
+            {"at": when, "worst_excess": worst, "loss": _numbers(found), "share": self.probabilities.tolist()}
+        )
 
     def _moved(self, scores: Array) -> Array:
         rate = self.step_size * (_RATE if math.isinf(self.sharpness) else self.sharpness)
