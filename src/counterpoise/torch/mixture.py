@@ -9,19 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from counterpoise.contexts import shown
 from counterpoise.core.robustness import Mixes
-from counterpoise.exceptions import EmptySetError, InvalidInputError
+from counterpoise.exceptions import InvalidInputError
 from counterpoise.files import check_output, whole
 from counterpoise.sets import RadiusMethod, ShareBounds
 from counterpoise.sets._base import checked_distribution
 from counterpoise.table import Table
+from counterpoise.torch.budget import within_budget
 from counterpoise.torch.held_out import largest_of_late, scores_of, tempered_step
 from counterpoise.torch.losses import plausible_mixes, positive_number, summed
 from counterpoise.torch.mix_files import SUFFIXES, mix_text
+from counterpoise.torch.source_numbers import source_numbers
 
 Array = NDArray[np.float64]
 
@@ -132,7 +133,9 @@ class MixtureController:
             raise InvalidInputError("mix knows sources that have no tokens to train on. Leave them out.")
         self.budget = None if budget is None else positive_number(budget, "budget")
         self.max_epochs: float = positive_number(max_epochs, "max_epochs")
-        self.allowed = self.mixes if self.budget is None else self._within_budget(self.budget)
+        self.allowed = self.mixes
+        if self.budget is not None:
+            self.allowed = within_budget(self.mixes, self.tokens, self.budget, self.max_epochs, self._names)
         self.step_size: float = positive_number(step_size, "step_size")
         if self.step_size > 1.0:
             raise InvalidInputError(f"step_size = {step_size!r:.60}; pass a share of the way, 1 at most.")
@@ -140,37 +143,15 @@ class MixtureController:
         self.set_references(np.zeros(len(self.tokens)) if reference_losses is None else reference_losses)
         begin = self.tokens
         if initial_shares is not None:
-            begin = checked_distribution(self._by_source(initial_shares, "initial_shares"), "initial_shares")
+            begin = checked_distribution(
+                source_numbers(initial_shares, "initial_shares", self._names), "initial_shares"
+            )
         self.probabilities: Array = self.allowed.likeliest(begin).distribution
         self.share_sums = np.zeros(len(self.tokens))
         self.unit = np.zeros(1)
         self.losses: Array = np.full(len(self.tokens), math.nan)
         self.held_out_tokens = np.zeros(len(self.tokens))
         self._rounds: list[dict[str, Any]] = []
-
-    def _within_budget(self, budget: float) -> Any:
-        highest = self.max_epochs * self.tokens / budget
-        # Rounding must not refuse a budget that uses every epoch of every source.
-        if highest.sum() < 1.0 - 1e-9:
-            raise InvalidInputError(
-                f"a budget of {budget:.4g} tokens is more than {self.max_epochs:g} epochs of all sources, which have "
-                f"{self.tokens.sum():.4g}. Lower the budget, or raise max_epochs."
-            )
-        if (highest >= 1.0).all():
-            return self.mixes
-        highest = highest / min(highest.sum(), 1.0)
-        bounds = ShareBounds(np.zeros_like(highest), highest, labels=self._names)
-        if self.mixes.is_simplex:
-            return bounds
-        try:
-            both = self.mixes & bounds
-            both.p_hat  # noqa: B018 - whether there is any
-        except EmptySetError as error:
-            raise EmptySetError(
-                f"no mix that is plausible reads every source at most {self.max_epochs:g} times within the budget of "
-                f"{budget:.4g} tokens: {error} Raise max_epochs, or widen mix."
-            ) from error
-        return both
 
     def __repr__(self) -> str:
         now = ", ".join(f"{shown(name)} {share:.3f}" for name, share in self.shares.items())
@@ -246,8 +227,8 @@ class MixtureController:
         if isinstance(tokens, Mapping) and (lacking := named - set(map(shown, tokens))):
             raise InvalidInputError(f"tokens: {min(lacking)} is missing, which has a loss. Pass its held-out tokens.")
         default = {name: float(name in named) for name in self._names}
-        found = self._by_source(losses, "losses", missing=math.nan)
-        weights = self._by_source(default if tokens is None else tokens, "tokens", missing=0.0)
+        found = source_numbers(losses, "losses", self._names, missing=math.nan)
+        weights = source_numbers(default if tokens is None else tokens, "tokens", self._names, missing=0.0)
         when = float(self.n_updates + 1) if at is None else _time(at)
         found, weights = _over_processes(np.where(weights == 0.0, 0.0, found) * weights, weights)
         # Asked after the sums, so that all processes refuse what one has found.
@@ -290,7 +271,7 @@ class MixtureController:
 
     def set_references(self, reference_losses: Any) -> None:
         """Count excess from other losses from here on."""
-        found = self._by_source(reference_losses, "reference_losses")
+        found = source_numbers(reference_losses, "reference_losses", self._names)
         if not np.isfinite(found).all():
             raise InvalidInputError("reference_losses have values that are not finite. Pass one for every source.")
         self.references: Array = found
@@ -299,33 +280,6 @@ class MixtureController:
         if not self.held_out_tokens.any():
             return None
         return scores_of(self.excess, self.held_out_tokens, ())
-
-    def _by_source(self, given: Any, what: str, missing: float | None = None) -> Array:
-        """Return one number for each source, in their order."""
-        if isinstance(given, Mapping):
-            # What was read from a file names its sources in words.
-            named = {shown(name): value for name, value in given.items()}
-            strange = [name for name in named if name not in self._names]
-            lacking = [name for name in self._names if name not in named]
-            if strange:
-                raise InvalidInputError(
-                    f"{what}: {strange[0]} is no source; the sources are {', '.join(self._names[:8])}."
-                )
-            if lacking and missing is None:
-                raise InvalidInputError(f"{what}: {lacking[0]} is missing. Pass a number for every source.")
-            given = [named.get(name, missing) for name in self._names]
-        try:
-            values = given.tolist() if isinstance(given, torch.Tensor | np.ndarray) else list(given)
-            plain = [one.item() if isinstance(one, torch.Tensor) else one for one in values]
-            numbers = np.array(plain, dtype=np.float64)
-        except (TypeError, ValueError, RuntimeError) as error:
-            star = " Did you mean update(*source_losses(...))?" * isinstance(given, tuple)
-            raise InvalidInputError(f"{what} must be numbers, one for each source, got {given!r:.60}.{star}") from error
-        if numbers.shape != (len(self.sources),):
-            raise InvalidInputError(
-                f"{what} have shape {numbers.shape} for {len(self.sources)} sources. Pass one number for each."
-            )
-        return numbers
 
     # --- what is kept ----------------------------------------------------------------------------------------------
 
