@@ -128,6 +128,44 @@ def test_held_out_text_that_cannot_be_judged_is_named(batches, words):
         source_losses(Bigram(), {"web": [text(2, 0)], "code": batches})
 
 
+def test_held_out_text_may_come_from_a_loader_without_a_length():
+    class Rows(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(text(6, 0))
+
+    batches = torch.utils.data.DataLoader(Rows(), 4)
+    found = source_losses(Bigram(), {"web": batches})
+    expected = source_losses(Bigram(), {"web": [text(6, 0)]})
+    assert found[0]["web"] == pytest.approx(expected[0]["web"])
+    assert found[1] == expected[1]
+
+
+def test_a_batch_may_have_labels_and_no_token_numbers():
+    class FromVectors(Bigram):
+        def forward(self, inputs_embeds):
+            return inputs_embeds @ self.table.weight.T
+
+    batch = {"inputs_embeds": torch.ones(2, LENGTH, WORDS), "labels": text(2, 0)}
+    assert float(next_token_loss(FromVectors(), batch)[1]) == 2 * (LENGTH - 1)
+
+
+def test_proxies_are_no_worse_than_the_model_they_come_from():
+    held = {name: [torch.stack(rows[:8])] for name, rows in sources().items()}
+    before, _ = source_losses(Bigram(), held)
+    wild = proxy_losses(
+        Bigram(), sources(), held, steps=3, batch_size=4, optimizer=lambda every: torch.optim.SGD(every, 1e8)
+    )
+    # A huge step learns the regular source by chance, and nothing of noise.
+    assert wild["noise"] == pytest.approx(before["noise"])
+    assert wild["regular"] <= before["regular"]
+    with pytest.raises(InvalidInputError, match="optimizer is an optimiser"):
+        proxy_losses(Bigram(), sources(), held, steps=3, optimizer=torch.optim.SGD(Bigram().parameters()))
+    broken = Bigram()
+    torch.nn.init.constant_(broken.table.weight, math.nan)
+    with pytest.raises(InvalidInputError, match="loss of regular is nan before any training"):
+        proxy_losses(broken, sources(), held, steps=3)
+
+
 def test_models_that_return_no_logits_are_refused():
     class WithLoss(Bigram):
         def forward(self, input_ids):

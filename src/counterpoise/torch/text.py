@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,9 @@ def next_token_loss(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
     batch : Tensor of token numbers of shape (batch, length), or mapping
         A mapping has ``input_ids``, and may have ``labels``, where -100 does not count, and ``attention_mask``.
     """
-    words = batch.get("input_ids") if isinstance(batch, Mapping) else batch
+    words = batch
+    if isinstance(batch, Mapping):
+        words = batch.get("input_ids") if batch.get("labels") is None else batch["labels"]
     if not (isinstance(words, Tensor) and words.ndim == 2):
         what = f"shape {tuple(words.shape)}" if isinstance(words, Tensor) else f"{batch!r:.60}"
         raise InvalidInputError(
@@ -49,13 +52,11 @@ def next_token_loss(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
         )
     if isinstance(batch, Mapping):
         inputs = {name: value for name, value in batch.items() if name != "labels"}
-        output, labels = model(**inputs), batch.get("labels")
-        if labels is None:
-            labels = words
-            if (mask := batch.get("attention_mask")) is not None:
-                labels = labels.masked_fill(mask == 0, _IGNORED)
+        output, labels = model(**inputs), words
+        if batch.get("labels") is None and (mask := batch.get("attention_mask")) is not None:
+            labels = labels.masked_fill(mask == 0, _IGNORED)
     else:
-        output, labels = model(batch), batch
+        output, labels = model(batch), words
     logits = getattr(output, "logits", output)
     if not (isinstance(logits, Tensor) and logits.ndim == 3):
         what = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
@@ -144,7 +145,10 @@ def check_held_out(held_out: Any) -> None:
         raise InvalidInputError(f"held_out is {held_out!r:.60}; pass a mapping from each source to its batches.")
     for name, batches in held_out.items():
         is_list = isinstance(batches, Iterable) and not isinstance(batches, Mapping | str | Iterator)
-        if not is_list or (isinstance(batches, Sized) and not len(batches)):
+        # A DataLoader of an iterable dataset has no length.
+        with suppress(TypeError):
+            is_list = is_list and len(batches) > 0
+        if not is_list:
             raise InvalidInputError(
                 f"held_out has {batches!r:.60} for {shown(name)}. Pass a list of batches or a DataLoader, not a "
                 "generator, which is empty the second time."
