@@ -62,7 +62,7 @@ def front(results: dict[str, Any], sizes: Sequence[str]) -> Figure:
         judges = measures(np.array(results[size]["text"]), np.array(results[size]["references"]["judged"]))
         points = {
             name: np.array(
-                [[judges[axis](one) for one in losses.values()] for axis in ("mean excess, by tokens", "worst excess")]
+                [[judges[axis](one) for one in losses.values()] for axis in ("mean by tokens", "worst source")]
             )
             for name, losses in by_method(results, size).items()
             if not name.endswith(MISLED)

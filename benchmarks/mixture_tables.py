@@ -51,12 +51,12 @@ def measures(tokens: Array, least: Array) -> dict[str, Callable[[Array], float]]
     p_hat = tokens / tokens.sum()
     every, near = random_mixes(tokens, np.inf), random_mixes(tokens, _RADIUS)
     return {
-        "worst excess": lambda losses: float((losses - least).max()),
-        "worst in the set": lambda losses: float(KLBall(p_hat, _RADIUS).worst_case(losses - least).value),
-        "mean excess, by tokens": lambda losses: float(p_hat @ (losses - least)),
-        "mean excess, alike": lambda losses: float((losses - least).mean()),
+        "worst source": lambda losses: float((losses - least).max()),
+        "worst mix within .3 bits": lambda losses: float(KLBall(p_hat, _RADIUS).worst_case(losses - least).value),
+        "mean by tokens": lambda losses: float(p_hat @ (losses - least)),
+        "mean of sources": lambda losses: float((losses - least).mean()),
         "95% of all mixes": lambda losses: float(np.quantile(every @ (losses - least), 0.95)),
-        "95% of mixes in the set": lambda losses: float(np.quantile(near @ (losses - least), 0.95)),
+        "95% of mixes within .3 bits": lambda losses: float(np.quantile(near @ (losses - least), 0.95)),
     }
 
 

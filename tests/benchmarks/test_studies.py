@@ -419,9 +419,9 @@ def test_random_mixes_of_the_study_lie_in_their_set(study):
     assert np.max([ball.divergence(mix) for mix in near]) > 0.2
     judged = tables.measures(tokens, np.zeros(3))
     losses = np.array([1.0, 2.0, 3.0])
-    assert judged["worst excess"](losses) == 3.0
-    assert judged["mean excess, by tokens"](losses) == pytest.approx(1.7)
-    assert judged["95% of mixes in the set"](losses) < judged["worst in the set"](losses) < 3.0
+    assert judged["worst source"](losses) == 3.0
+    assert judged["mean by tokens"](losses) == pytest.approx(1.7)
+    assert judged["95% of mixes within .3 bits"](losses) < judged["worst mix within .3 bits"](losses) < 3.0
 
 
 def test_a_head_is_timed_beside_its_peers(study, capsys):
