@@ -46,6 +46,8 @@ def shares(results: dict[str, Any], size: str) -> Figure:
         axes.set_ylim(0, 0.9)
     for axes in panels[len(runs) :]:
         axes.set_visible(False)
+    for axes in panels[max(len(runs) - _ACROSS, 0) : len(runs)]:
+        axes.tick_params(labelbottom=True)
     figure.legend(
         *panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=8, fontsize=8, frameon=False
     )
