@@ -83,7 +83,7 @@ def front(results: dict[str, Any], sizes: Sequence[str]) -> Figure:
             edge = 0.06 * (high - low)
             axes.set(xlim=(low[0] - edge[0], high[0] + edge[0]), ylim=(low[1] - edge[1], high[1] + edge[1]))
             where = "group DRO: beyond, at {:.2f} and {:.2f}".format(*np.median(far, 1))
-            axes.annotate(where, (0.98, 0.97), xycoords="axes fraction", ha="right", va="top", fontsize=7.5)
+            axes.annotate(where, (0.98, 0.03), xycoords="axes fraction", ha="right", va="bottom", fontsize=7.5)
     handles = {
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -68,6 +70,10 @@ class Plan:
         Held-out windows of each source, at most, that rules watch and that judge them.
     thinned : int
         One part in so many of the text is trained on.
+    compiled : bool
+        Whether models are compiled, which takes a minute and, without a GPU, a compiler of C++.
+    jobs : int
+        Groups that are trained at the same time, each by a process.
     """
 
     shape: Shape
@@ -79,6 +85,8 @@ class Plan:
     watched: int = 32
     judged: int = 192
     thinned: int = 1
+    compiled: bool = False
+    jobs: int = 1
     device: str = "cpu"
 
     @property
@@ -119,7 +127,8 @@ class Trained:
         self.descent = Descent(self.ensemble, plan.steps, plan.rate)
         self.streams = [MixtureStream(self.texts.samples, run.rule.shares, seed=run.seed) for run in runs]
         self._readers = [iter(stream) for stream in self.streams]
-        self._losses, self._known = _compiled(self.ensemble), None if references is None else _compiled(references)
+        self._losses = self._callable(self.ensemble)
+        self._known = None if references is None else self._callable(references)
 
     def step(self) -> None:
         """Train every model on a batch of its own."""
@@ -166,27 +175,51 @@ class Trained:
         """Judge every model on text that no rule has seen."""
         if self.keeps_best:
             self.ensemble = Ensemble.joined(self.plan.shape, [run.best or {} for run in self.runs])
-            self._losses = _compiled(self.ensemble)
+            self._losses = self._callable(self.ensemble)
         for run, found in zip(self.runs, self.held_out(self.judged), strict=True):
             run.judged = found
 
+    def train(self) -> tuple[list[Run], dict[str, Tensor]]:
+        """Train every model to the end, judge it, and return what came of it."""
+        for step in range(1, self.plan.steps + 1):
+            self.step()
+            if step % self.plan.every == 0:
+                self.round(step)
+        self.end()
+        return self.runs, self.ensemble.state_dict()
 
-def _compiled(ensemble: Ensemble) -> Callable[[Tensor], Tensor]:
-    """Return the losses of models, compiled where that pays."""
-    return torch.compile(ensemble.losses) if ensemble.gains.is_cuda else ensemble.losses
+    def _callable(self, ensemble: Ensemble) -> Callable[[Tensor], Tensor]:
+        return torch.compile(ensemble.losses) if self.plan.compiled else ensemble.losses
 
 
 def train(groups: Sequence[Trained], name: str) -> None:
     """Train groups of models to the end."""
-    plan, begin = groups[0].plan, time.perf_counter()
-    for step in range(1, plan.steps + 1):
-        for group in groups:
-            group.step()
-            if step % plan.every == 0:
-                group.round(step)
-        if step % max(plan.steps // 8, 1) == 0:
-            taken = time.perf_counter() - begin
-            n_models = sum(len(group.runs) for group in groups)
-            print(f"{name}: step {step} of {plan.steps}, {n_models} models, {taken:.0f} s", flush=True)
-    for group in groups:
-        group.end()
+    begin = time.perf_counter()
+    for done, (group, (runs, parameters)) in enumerate(zip(groups, _each(groups), strict=True), start=1):
+        group.runs = runs
+        group.ensemble.load_state_dict(parameters)
+        print(f"{name}: {done} of {len(groups)} groups, {time.perf_counter() - begin:.0f} s", flush=True)
+
+
+def _each(groups: Sequence[Trained]) -> Iterator[tuple[list[Run], dict[str, Tensor]]]:
+    jobs = groups[0].plan.jobs
+    if jobs == 1:
+        yield from map(Trained.train, groups)
+        return
+    # The first one alone: processes inherit what it has compiled, which threads would not run side by side.
+    yield groups[0].train()
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(jobs, context, initializer=_inherit, initargs=(groups,)) as pool:
+        yield from pool.map(_train, range(1, len(groups)))
+
+
+_inherited: Sequence[Trained] = ()
+
+
+def _inherit(groups: Sequence[Trained]) -> None:
+    global _inherited
+    _inherited = groups
+
+
+def _train(k: int) -> tuple[list[Run], dict[str, Tensor]]:
+    return _inherited[k].train()

@@ -21,6 +21,7 @@ under random mixes. ``python benchmarks/mixture_figures.py`` draws from the resu
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -51,10 +52,12 @@ PROXY = "DoReMi, proxy"
 
 SEEDS = (1, 2, 3)
 
+_TINY = Plan(Shape(128, 4, length=128), 800, 16, every=40, rate=2e-3, together=1, watched=32, judged=384, thinned=8)
+
 SIZES = {
-    "tiny": Plan(Shape(128, 4, length=128), 800, 16, rate=2e-3, together=1, watched=32, judged=384, thinned=8),
-    "small": Plan(Shape(320, 8), 2000, rate=1.5e-3),
-    "large": Plan(Shape(640, 10), 1000, rate=1e-3),
+    "tiny": replace(_TINY, compiled=True, jobs=os.cpu_count() or 1),
+    "small": Plan(Shape(320, 8), 2000, rate=1.5e-3, compiled=True),
+    "large": Plan(Shape(640, 10), 1000, rate=1e-3, compiled=True),
 }
 
 COSTLY = ("tempered .3", "ours, from equal shares", "ours, sharpness 10")
@@ -275,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan, seeds = replace(usual, device=device), asked.seeds
         if asked.toy:
             shape = Shape(64, 1, 512, 32, torch.float32)
-            held = {"watched": 4, "judged": 8, "thinned": 1}
+            held = {"watched": 4, "judged": 8, "thinned": 1, "compiled": False, "jobs": min(usual.jobs, 2)}
             plan, seeds = replace(plan, shape=shape, steps=6, batch=4, every=2, **held), seeds[:1]
         study = Study(texts, plan, seeds)
         if size == "large":
