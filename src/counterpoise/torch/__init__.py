@@ -14,10 +14,11 @@ from counterpoise.torch.held_out import HeldOutWeights
 from counterpoise.torch.losses import ContextLoss, RobustLoss
 from counterpoise.torch.mix_files import read_mix
 from counterpoise.torch.mixture import MixtureController
+from counterpoise.torch.proxies import extrapolated_losses, proxy_losses, proxy_models
 from counterpoise.torch.references import reference_risks
 from counterpoise.torch.sampling import ContextBatchSampler
 from counterpoise.torch.streams import MixtureStream
-from counterpoise.torch.text import extrapolated_losses, next_token_loss, proxy_losses, source_losses
+from counterpoise.torch.text import next_token_loss, source_losses
 from counterpoise.torch.training import History, fit
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "next_token_loss",
     "per_sample",
     "proxy_losses",
+    "proxy_models",
     "read_mix",
     "reference_risks",
     "source_losses",
