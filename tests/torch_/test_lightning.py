@@ -19,7 +19,7 @@ from lightning.pytorch import LightningModule, Trainer, seed_everything  # noqa:
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from counterpoise.exceptions import InvalidInputError  # noqa: E402
+from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError  # noqa: E402
 from counterpoise.torch import (  # noqa: E402
     GroupDROLoss,
     HeldOutWeights,
@@ -260,6 +260,20 @@ def test_a_mixture_follows_held_out_text(per_epoch, workers, tmp_path):
     rounds.stream.start = 0
     seen = torch.cat(net.seen)
     assert torch.equal(seen, torch.stack(list(itertools.islice(rounds.stream, len(seen)))))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"epochs": 1, "limit_train_batches": 2}, "ends after 2 steps, before shares move"),
+        ({"epochs": 2, "max_steps": 1, "accumulate_grad_batches": 2}, "ends after 2 steps, before shares move"),
+        ({"epochs": 1, "max_time": {"seconds": 1}}, "no last step, as the stream has no end. Pass max_steps"),
+    ],
+)
+def test_training_that_ends_too_early_or_never_is_named(options, words, tmp_path):
+    callback, batches = mixture()
+    with pytest.warns(CounterpoiseWarning, match=words):
+        trainer(tmp_path, callback, **options).fit(Words(), batches)
 
 
 def test_a_mixture_is_judged_with_the_precision_of_training(tmp_path):

@@ -350,6 +350,12 @@ def test_sources_that_hold_no_samples_are_refused(source):
         MixtureStream({"web": [1], "code": source}, [0.5, 0.5])
 
 
+def test_a_stream_tells_what_it_draws_by():
+    one = MixtureStream({"web": [1], "code": [2]}, MixtureController({"web": 3.0, "code": 1.0}))
+    first(one, 5)
+    assert repr(one) == "MixtureStream(web 0.750, code 0.250; next sample 0)"
+
+
 def test_a_controller_must_know_every_source():
     one = MixtureController({"web": 1.0, "code": 1.0})
     with pytest.raises(InvalidInputError, match="does not know papers"):
@@ -359,7 +365,7 @@ def test_a_controller_must_know_every_source():
 @pytest.mark.parametrize(
     ("shares", "words"),
     [
-        ({"news": 1.0}, "no source"),
+        ({"news": 1.0}, "news is no source of the stream, whose sources are web, code, papers"),
         ([0.5, 0.5], "2 shares for 3"),
         ([0.5, 0.5, 0.5], "sums to"),
         ("x", "numbers"),

@@ -21,7 +21,7 @@ pytest.importorskip("accelerate")
 from torch import distributed  # noqa: E402
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments  # noqa: E402
 
-from counterpoise.exceptions import InvalidInputError  # noqa: E402
+from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError  # noqa: E402
 from counterpoise.torch import MixtureController, MixtureStream, proxy_losses, read_mix  # noqa: E402
 from counterpoise.torch.transformers import MixtureCallback  # noqa: E402
 from tests.torch_.processes import finish  # noqa: E402
@@ -183,10 +183,28 @@ def test_a_second_training_goes_on_in_the_stream(tmp_path):
     run = trainer(tmp_path, whole, 12)
     run.train()
     model = network()
-    for _ in range(2):
+    trainer(tmp_path, callback, 6, model).train()
+    with pytest.warns(CounterpoiseWarning, match="has learnt in 2 updates before"):
         trainer(tmp_path, callback, 6, model).train()
     assert callback.rounds.state_dict()["steps"] == 12
     assert torch.equal(torch.cat(run.model.seen)[: 9 * BATCH], torch.cat(model.seen)[: 9 * BATCH])
+
+
+@pytest.mark.parametrize(
+    ("every", "options", "words"),
+    [
+        (100, {}, "ends after 12 steps, before shares move: every = 100"),
+        (3, {"budget": 200.0}, r"reads 384 tokens, 4 samples of 8 in a step.*a budget of 200"),
+        (3, {"budget": 700.0, "accumulation": 2}, r"reads 768 tokens, 8 samples of 8 in a step.*a budget of 700"),
+    ],
+)
+def test_what_will_not_go_as_it_is_meant_is_said_before_training(every, options, words, tmp_path):
+    callback = parts(every)
+    if "budget" in options:
+        callback.rounds.controller = MixtureController(dict.fromkeys(SOURCES, 1e3), budget=options["budget"])
+    run = trainer(tmp_path, callback, gradient_accumulation_steps=options.get("accumulation", 1))
+    with pytest.warns(CounterpoiseWarning, match=words):
+        run.train()
 
 
 def test_a_callback_beside_others_is_restored_with_them(tmp_path):
@@ -202,7 +220,7 @@ def test_a_callback_beside_others_is_restored_with_them(tmp_path):
 
 def test_a_new_cap_holds_from_where_a_run_goes_on(tmp_path):
     trainer(tmp_path, parts(every=2), 6, save_strategy="steps", save_steps=6).train()
-    again = parts(every=100)
+    again = parts(every=7)
     again.rounds.controller = MixtureController(dict.fromkeys(SOURCES, 1e6), mix={"noise": (0.0, 0.1)})
     trainer(tmp_path, again, 12).train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
     drawn = np.bincount(again.rounds.stream.drawn(6 * BATCH, 1000 + 6 * BATCH), minlength=3) / 1000

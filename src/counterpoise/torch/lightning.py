@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any
@@ -173,7 +174,14 @@ class MixtureCallback(Callback):  # type: ignore[misc]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Raise unless the stream is divided as the trainer reads it."""
-        self.rounds.check(trainer.train_dataloader, trainer.global_rank, trainer.world_size)
+        loader = trainer.train_dataloader
+        self.rounds.check(loader, trainer.global_rank, trainer.world_size)
+        epochs = math.inf if trainer.max_epochs in (-1, None) else trainer.max_epochs - trainer.current_epoch
+        remaining = epochs * trainer.num_training_batches if epochs else 0
+        if trainer.max_steps != -1:
+            steps = trainer.max_steps - trainer.global_step
+            remaining = min(remaining, steps * trainer.accumulate_grad_batches)
+        self.rounds.foresee(remaining, loader.batch_size * trainer.world_size)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Go on in the stream: an epoch reads it anew."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from torch import nn
+import numpy as np
+from torch import Tensor, nn
 
 from counterpoise.contexts import shown
-from counterpoise.exceptions import InvalidInputError
+from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError
 from counterpoise.torch.mixture import MixtureController
-from counterpoise.torch.streams import MixtureStream
+from counterpoise.torch.streams import MixtureStream, is_numbered
 from counterpoise.torch.text import BatchLoss, check_held_out, next_token_loss, source_losses
+
+_ABOVE = 1.05
+"""How far training may exceed the budget before that is said."""
 
 
 class MixtureRounds:
@@ -110,6 +116,39 @@ class MixtureRounds:
                 f"the loader has workers. Make the stream with batch_size={in_a_row}, so that they read whole batches."
             )
 
+    def foresee(self, remaining: float, n_samples: int) -> None:
+        """Warn of what will not go as it seems to be meant.
+
+        Parameters
+        ----------
+        remaining : float
+            Steps to come, as :meth:`step` counts them; ``inf`` where training has no end.
+        n_samples : int
+            Of a step, of all processes.
+        """
+        controller, length = self.controller, _sample_length(self.stream)
+        if controller.n_updates and not self._is_resumed:
+            _warn(
+                f"this training begins with what the controller has learnt in {controller.n_updates:,} updates before. "
+                "If that is not meant, make a new controller, stream and callback."
+            )
+        if math.isinf(remaining):
+            _warn("training has no last step, as the stream has no end. Pass max_steps, unless something else ends it.")
+            return
+        if (steps := self.steps + remaining) < self.every:
+            _warn(
+                f"training ends after {steps:,.0f} steps, before shares move: every = {self.every:,}. Lower it to have "
+                "twenty rounds or more."
+            )
+        if controller.budget is None or length is None:
+            return
+        if (read := (self.consumed + remaining * n_samples) * length) > _ABOVE * controller.budget:
+            _warn(
+                f"training reads {read:,.4g} tokens, {n_samples:,} samples of {length:,} in a step, and the controller "
+                f"has a budget of {controller.budget:,.4g}: a source may be read more than {controller.max_epochs:g} "
+                "times. Pass the controller the tokens of the whole training."
+            )
+
     def step(self, n_samples: int) -> bool:
         """Count a training step of so many samples, of all processes, and tell whether a round is due."""
         self.steps += 1
@@ -154,6 +193,22 @@ class MixtureRounds:
         if self.controller.probabilities.tolist() != state["controller"]["probabilities"]:
             # Another budget or mix does not allow the shares that the stream would go on with.
             self.stream.follow(self.controller, after=self.consumed)
+
+
+def _warn(words: str) -> None:
+    # Above it are the callback and the trainer's own calls.
+    warnings.warn(words, CounterpoiseWarning, stacklevel=4)
+
+
+def _sample_length(stream: MixtureStream) -> int | None:
+    """Return the tokens of a sample, where that can be seen without reading a stream."""
+    for source in filter(is_numbered, stream.sources.values()):
+        sample = source[0]
+        words = sample.get("input_ids") if isinstance(sample, Mapping) else sample
+        if isinstance(words, list) and isinstance(words[0], int):
+            return len(words)
+        return len(words) if isinstance(words, Tensor | np.ndarray) and words.ndim == 1 else None
+    return None
 
 
 def batches_ahead(loader: Any) -> int:

@@ -55,7 +55,8 @@ class MixtureStream(IterableDataset[Any]):
     sources : mapping from source to dataset
         Map-style or iterable datasets, or lists.
     shares : mapping from source to share, sequence in the order of ``sources``, or MixtureController
-        In force from the first sample on.
+        In force from the first sample on. A source that a mapping leaves out has a share of 0. Of a controller these
+        are the shares that it has now: what it learns later is heard of by :meth:`follow`.
     seed : int
     shuffle : bool
         Whether sources with numbered samples are shuffled.
@@ -81,11 +82,12 @@ class MixtureStream(IterableDataset[Any]):
         if not (isinstance(sources, Mapping) and sources):
             raise InvalidInputError(f"sources are {type(sources).__name__}; pass a mapping from each to its samples.")
         for name, source in sources.items():
-            is_numbered = hasattr(source, "__getitem__") and hasattr(source, "__len__")
-            if isinstance(source, str | bytes | Mapping) or not (is_numbered or hasattr(source, "__iter__")):
+            if isinstance(source, str | bytes | Mapping) or not (is_numbered(source) or hasattr(source, "__iter__")):
                 raise InvalidInputError(
                     f"source {shown(name)} is {source!r:.60}; pass a map-style or iterable dataset, or a list."
                 )
+            if is_numbered(source) and not len(source):
+                raise InvalidInputError(f"source {shown(name)} has no samples. Leave it out.")
         if not 0 <= rank < world_size:
             raise InvalidInputError(f"rank {rank} of {world_size} processes; ranks count from 0.")
         if not (isinstance(batch_size, int | np.integer) and batch_size >= 1):
@@ -100,6 +102,11 @@ class MixtureStream(IterableDataset[Any]):
         self._reached = torch.zeros(1 + _MOST_WORKERS, dtype=torch.int64)
         self._share_memory()
         self.follow(shares, after=0)
+
+    def __repr__(self) -> str:
+        now = self._changes[self.n_changes - 1, 1:].tolist()
+        shares = ", ".join(f"{name} {share:.3f}" for name, share in zip(self._names, now, strict=True))
+        return f"MixtureStream({shares}; next sample {self.start:,})"
 
     def _share_memory(self) -> None:
         """Have workers hear of shares that change while they read."""
@@ -166,7 +173,8 @@ class MixtureStream(IterableDataset[Any]):
             named = {shown(name): share for name, share in given.items()}
             strange = [name for name in named if name not in self._names]
             if strange:
-                raise InvalidInputError(f"shares: {strange[0]} is no source of the stream.")
+                known = ", ".join(self._names[:8])
+                raise InvalidInputError(f"shares: {strange[0]} is no source of the stream, whose sources are {known}.")
             given = [named.get(name, 0.0) for name in self._names]
         found = checked_distribution(given, "shares")
         if len(found) != len(self.sources):
@@ -255,10 +263,8 @@ class MixtureStream(IterableDataset[Any]):
 
     def _reader(self, code: int, name: Any) -> _Numbered | _InOrder:
         source = self.sources[name]
-        # Iterable datasets have inherited a __getitem__ that raises.
-        is_numbered = hasattr(source, "__getitem__") and hasattr(source, "__len__")
-        if is_numbered and not isinstance(source, IterableDataset):
-            return _Numbered(source, name, [self.seed, code] if self.shuffle else None)
+        if is_numbered(source):
+            return _Numbered(source, [self.seed, code] if self.shuffle else None)
         return _InOrder(source, name)
 
     def _counts(self, place: int) -> Counts:
@@ -311,6 +317,12 @@ class MixtureStream(IterableDataset[Any]):
         self.start = start
 
 
+def is_numbered(source: Any) -> bool:
+    """Return whether samples can be had by their number."""
+    # Iterable datasets have inherited a __getitem__ that raises.
+    return hasattr(source, "__getitem__") and hasattr(source, "__len__") and not isinstance(source, IterableDataset)
+
+
 def _earlier(codes: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return for each code how often it occurs before."""
     counts = np.bincount(codes)
@@ -332,11 +344,9 @@ def _alone() -> Iterator[None]:
 class _Numbered:
     """Samples by their number, shuffled anew in each epoch."""
 
-    def __init__(self, source: Any, name: Any, seed: list[int] | None) -> None:
+    def __init__(self, source: Any, seed: list[int] | None) -> None:
         self._source, self._seed, self._size = source, seed, len(source)
         self._epoch, self._order = -1, np.zeros(0, dtype=np.intp)
-        if not self._size:
-            raise InvalidInputError(f"source {shown(name)} has no samples. Leave it out.")
 
     def take(self, k: int) -> Any:
         epoch, place = divmod(k, self._size)

@@ -75,6 +75,7 @@ class MixtureCallback(TrainerCallback):  # type: ignore[misc]
             # The Trainer reads past what was trained on by itself, unless it is told not to.
             skipped = 0 if args.ignore_data_skip else state.global_step * _samples(args, loader)
         self.rounds.begin(skipped)
+        self.rounds.foresee(state.max_steps - state.global_step, _samples(args, loader))
         # An iterator draws a seed; from the generator of dropout, a run that goes on would draw one number more.
         loader.base_dataloader.generator = torch.Generator().manual_seed(args.seed + state.global_step)
         state.stateful_callbacks[_KEY] = self.rounds.state_dict()
