@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 import counterpoise as cpo  # noqa: E402
 from counterpoise import KLBall, Mix, ShareBounds  # noqa: E402
-from counterpoise.exceptions import EmptySetError, InvalidInputError  # noqa: E402
+from counterpoise.exceptions import CounterpoiseWarning, EmptySetError, InvalidInputError  # noqa: E402
 from counterpoise.torch import MixtureController, read_mix  # noqa: E402
 from tests.referees import mixes  # noqa: E402
 
@@ -100,6 +100,7 @@ def test_budgets_that_cannot_be_are_named():
         ({1: 1.0, "1": 2.0}, {}, "same name"),
         (TOKENS, {"budget": -1.0}, "budget"),
         (TOKENS, {"max_epochs": 0.0}, "max_epochs"),
+        (TOKENS, {"max_epochs": 2.0}, "needs a budget"),
         (TOKENS, {"step_size": math.nan}, "step_size"),
         (TOKENS, {"step_size": 1.5}, "1 at most"),
         ({"web": list(range(1000))}, {}, r"^.{1,120}$"),
@@ -462,12 +463,13 @@ def test_yaml_says_what_json_says(tokens, ending, tmp_path):
 
 def test_an_export_is_whole_or_not_there(tmp_path, monkeypatch):
     one, place = controller(), tmp_path / "mix.json"
-    one.export(place)
+    with pytest.warns(CounterpoiseWarning, match="no update: the mix is the one that it began with"):
+        one.export(place)
     before = place.read_text()
+    one.update([1.0, 2.0, 3.0])
+    one.update([1.0, 2.0, 3.0])
     with pytest.raises(InvalidInputError, match="exists already"):
         one.export(place)
-    one.update([1.0, 2.0, 3.0])
-    one.update([1.0, 2.0, 3.0])
 
     def full(self, text, **_):
         with self.open("w") as file:
@@ -490,6 +492,21 @@ def test_other_endings_and_other_files_are_refused(tmp_path):
     (tmp_path / "other.json").write_text("[1, 2]")
     with pytest.raises(InvalidInputError, match="not what export wrote"):
         read_mix(tmp_path / "other.json")
+    with pytest.raises(InvalidInputError, match=r"is YAML, which is for other programs.*with \.json"):
+        read_mix(tmp_path / "mix.yaml")
+
+
+def test_a_mix_is_pulled_into_the_caps_of_a_longer_training(tmp_path):
+    short = controller(budget=1e9, max_epochs=3.0)
+    for _ in range(40):
+        short.update([1.0, 1.0, 1.5])
+    place = short.export(tmp_path / "mix.json")
+    content = json.loads(place.read_text())
+    assert (content["budget"], content["max_epochs"]) == (1e9, 3.0)
+    long = controller(budget=2e10, initial_shares=read_mix(place))
+    papers = TOKENS["papers"]
+    assert short.average["papers"] * 2e10 > 5 * papers
+    assert long.shares["papers"] * 2e10 <= 4 * papers * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("at", ["later", math.nan, math.inf, [1, 2]])

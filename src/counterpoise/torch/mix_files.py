@@ -21,11 +21,15 @@ def mix_text(content: Mapping[str, Any], suffix: str) -> str:
 
 def read_mix(path: str | PathLike[str]) -> dict[str, float]:
     """Return the shares by source, named in words, from a JSON file that :meth:`MixtureController.export` wrote."""
+    if Path(path).suffix in SUFFIXES[1:]:
+        raise InvalidInputError(
+            f"{path} is YAML, which is for other programs. Export the mix with .json, and read that."
+        )
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         return {str(name): float(share) for name, share in content["mix"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInputError(f"{path} is not what export wrote with .json. Export the mix again.") from error
+        raise InvalidInputError(f"{path} is not what export wrote. Export the mix again.") from error
 
 
 def _yaml(content: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from counterpoise.contexts import shown
 from counterpoise.core.robustness import Mixes
-from counterpoise.exceptions import InvalidInputError
+from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError
 from counterpoise.files import check_output, whole
 from counterpoise.sets import RadiusMethod, ShareBounds
 from counterpoise.sets._base import checked_distribution
@@ -80,9 +81,9 @@ class MixtureController:
         The size of the set around the shares of the tokens, as for :class:`RobustLoss`: ``radius=0.5`` are all mixes
         within half a bit. Shares are then kept in it.
     budget : float, optional
-        Tokens that the model will be trained on.
-    max_epochs : float
-        How often a source may be read within the budget.
+        Tokens that the model will be trained on. Where this run only finds the mix for a longer one, those of that one.
+    max_epochs : float, optional
+        How often a source may be read within the budget: 4 times by default.
     reference_losses : mapping from source to number, or sequence in the order of ``tokens``, optional
         The least loss that can be had in each source, on the same held-out text: see :func:`proxy_losses` and
         :func:`extrapolated_losses`. Without them excess is loss itself, which favours sources that are hard to predict
@@ -116,7 +117,7 @@ class MixtureController:
         radius: RadiusMethod | float = "types",
         draws: float | None = None,
         budget: float | None = None,
-        max_epochs: float = 4.0,
+        max_epochs: float | None = None,
         reference_losses: Any = None,
         initial_shares: Any = None,
         step_size: float = 0.1,
@@ -132,7 +133,11 @@ class MixtureController:
         if unseen or len(self.mixes.p_hat) != len(self.tokens):
             raise InvalidInputError("mix knows sources that have no tokens to train on. Leave them out.")
         self.budget = None if budget is None else positive_number(budget, "budget")
-        self.max_epochs: float = positive_number(max_epochs, "max_epochs")
+        self.max_epochs: float = 4.0 if max_epochs is None else positive_number(max_epochs, "max_epochs")
+        if budget is None and max_epochs is not None:
+            raise InvalidInputError(
+                f"max_epochs = {max_epochs:g} needs a budget: pass the tokens to train on as budget=."
+            )
         self.allowed = self.mixes
         if self.budget is not None:
             self.allowed = within_budget(self.mixes, self.tokens, self.budget, self.max_epochs, self._names)
@@ -321,6 +326,9 @@ class MixtureController:
     def export(self, path: str | PathLike[str], *, last: bool = False, force: bool = False) -> Path:
         """Write the mean of the shares over the run, or the last ones, for another training: JSON, or YAML by its name.
 
+        The budget is written, too, for which the mix is allowed. A longer training that reads it has caps of its own:
+        ``MixtureController(tokens, budget=..., initial_shares=read_mix(path))`` has the nearest mix that these allow.
+
         Parameters
         ----------
         path : path
@@ -334,13 +342,20 @@ class MixtureController:
         if place.suffix not in SUFFIXES:
             raise InvalidInputError(f"{place.name} ends in {place.suffix!r}; choose .json, .yaml or .yml.")
         check_output(place, force)
+        if not self._rounds:
+            warnings.warn(
+                "the controller has had no update: the mix is the one that it began with.",
+                CounterpoiseWarning,
+                stacklevel=2,
+            )
         chosen = self.probabilities if last else self._mean
         parts: dict[str, Any] = {"mix": chosen, "tokens": self.tokens, "held_out_loss": self.losses}
         parts["reference_loss"] = self.references
         content: dict[str, Any] = {
             part: dict(zip(self._names, _numbers(values), strict=True)) for part, values in parts.items()
         }
-        content["updates"] = len(self._rounds)
+        content |= {"updates": len(self._rounds), "budget": self.budget}
+        content["max_epochs"] = None if self.budget is None else self.max_epochs
         whole(place, lambda part: part.write_text(mix_text(content, place.suffix), encoding="utf-8"))
         return place
 
