@@ -76,12 +76,14 @@ class Results:
         self.place.parent.mkdir(parents=True, exist_ok=True)
         whole(self.place, lambda part: part.write_text(json.dumps(self.content), encoding="utf-8"))
 
-    def exported(self, size: str, method: str) -> Array:
-        """Return the mix that a method gives to another training: the mean over its seeds so far."""
-        found = [run["exported"] for run in self.content["runs"] if _key(run)[:2] == (size, method)]
+    def exported(self, size: str, method: str, seed: int) -> Array:
+        """Return the mix that a method gives to another training of the same seed."""
+        found = [run["exported"] for run in self.content["runs"] if _key(run) == (size, method, seed)]
         if not found:
-            raise InvalidInputError(f"no model of the size {size} was trained by {method!r}. Finish that size first.")
-        return np.mean(found, axis=0)
+            raise InvalidInputError(
+                f"no model of the size {size} was trained by {method!r} with seed {seed}. Finish that size first."
+            )
+        return np.array(found[0])
 
 
 def _key(run: dict[str, Any]) -> tuple[str, str, int]:

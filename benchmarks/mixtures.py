@@ -45,7 +45,8 @@ from counterpoise.torch import MixtureController
 
 Array = NDArray[np.float64]
 
-Made = Callable[[], Rule]
+Made = Callable[[int], Rule]
+"""A seed in, a rule out."""
 
 PROXY = "DoReMi, proxy"
 """The method of runs whose mix alone matters."""
@@ -88,10 +89,10 @@ class Study:
     def fixed(self) -> dict[str, Made]:
         """Return mixes that follow from the sizes of sources alone."""
         return {
-            "proportional": lambda: Rule(self.tokens),
-            "tempered .7": lambda: Rule(self.tokens**0.7),
-            "tempered .3": lambda: Rule(self.tokens**0.3),
-            "uniform": lambda: Rule(np.ones_like(self.tokens)),
+            "proportional": lambda _: Rule(self.tokens),
+            "tempered .7": lambda _: Rule(self.tokens**0.7),
+            "tempered .3": lambda _: Rule(self.tokens**0.3),
+            "uniform": lambda _: Rule(np.ones_like(self.tokens)),
         }
 
     def online(self, references: Array) -> dict[str, Made]:
@@ -108,10 +109,10 @@ class Study:
             "ours, 0.1 bits, sharpness inf": {"radius": 0.1, "sharpness": np.inf},
         }
         return {
-            "dynamic loading": lambda: DynamicLoading(self.tokens / self.tokens.sum(), references),
-            "group DRO": lambda: GroupDRO(count, device),
+            "dynamic loading": lambda _: DynamicLoading(self.tokens / self.tokens.sum(), references),
+            "group DRO": lambda _: GroupDRO(count, device),
             **{
-                name: partial(lambda given: Controlled(MixtureController(tokens, **given)), options)
+                name: partial(lambda given, _: Controlled(MixtureController(tokens, **given)), options)
                 for name, options in ((name, {**one, "reference_losses": references}) for name, one in ours.items())
             },
         }
@@ -153,7 +154,7 @@ class Study:
 
     def several(self, made: dict[str, Made]) -> list[Trained]:
         """Return models by these rules, for each seed, in groups that are multiplied at once."""
-        return self._grouped([Run(name, seed, rule()) for seed in self.seeds for name, rule in made.items()])
+        return self._grouped([Run(name, seed, rule(seed)) for seed in self.seeds for name, rule in made.items()])
 
     def _grouped(self, runs: list[Run], keeps_best: bool = False) -> list[Trained]:
         size = self.plan.together
@@ -199,9 +200,12 @@ def references_of(own: dict[str, list[float]], tuned: dict[str, list[float]]) ->
 
 
 def exported(results: Results, size: str) -> dict[str, Made]:
-    """Return the mixes that two methods give to another training."""
+    """Return the mixes that two methods give to another training of the same seed."""
     methods = {"DoReMi": PROXY, "ours, 4 epochs, exported": "ours, 4 epochs"}
-    return {name: partial(Rule, results.exported(size, method)) for name, method in methods.items()}
+    return {
+        name: partial(lambda first, seed: Rule(results.exported(size, first, seed)), method)
+        for name, method in methods.items()
+    }
 
 
 def proxies(study: Study, size: str, results: Results) -> None:
@@ -268,18 +272,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         results = Results(asked.out / "results.json", tokens, asked.known)
         if "large" in sizes and "small" not in sizes:
-            exported(results, "small")
+            for made in exported(results, "small").values():
+                for seed in asked.seeds:
+                    made(seed)
     except InvalidInputError as error:
         parser.error(str(error))
     begin = time.perf_counter()
     for size, usual in SIZES.items():
         if size not in sizes:
             continue
-        plan, seeds = replace(usual, device=device), asked.seeds
+        # Processes that are forked cannot share a GPU.
+        plan, seeds = replace(usual, device=device, jobs=usual.jobs if device == "cpu" else 1), asked.seeds
         if asked.toy:
             shape = Shape(64, 1, 512, 32, torch.float32)
             held = {"watched": 4, "judged": 8, "thinned": 1, "compiled": False, "jobs": min(usual.jobs, 2)}
             plan, seeds = replace(plan, shape=shape, steps=6, batch=4, every=2, **held), seeds[:1]
+        if plan.jobs > 1:
+            # A process that is forked after threads have run would wait for them for ever.
+            torch.set_num_threads(1)
         study = Study(texts, plan, seeds)
         if size == "large":
             large(study, results)

@@ -292,6 +292,44 @@ def test_references_are_judged_as_methods_are_where_they_were_best(study):
         np.testing.assert_allclose(again.held_out(again.judged)[0], run.judged, rtol=1e-5)
 
 
+def test_models_of_the_study_learn_by_the_weights_of_their_rule(study):
+    torch = pytest.importorskip("torch")
+    training, models, rules = study("mixture_training"), study("mixture_models"), study("mixture_rules")
+    rng = np.random.default_rng(0)
+    parts = {name: rng.integers(20, size=17 * 9).astype(np.uint16) for name in "abc"}
+    shape = models.Shape(128, 1, 20, 16, torch.float32)
+    plan = training.Plan(shape, steps=3, batch=8, every=9, rate=0.02)
+    known = models.Ensemble(shape, [7])
+
+    class FirstCounts(rules.Rule):
+        def __init__(self):
+            super().__init__([0.5, 0.5, 0.0])
+            self.weights, self.heard = torch.tensor([2.0, 0.0, 0.0]), []
+
+        def batch(self, losses, sources, references):
+            self.heard.append((losses, sources, references))
+
+    def trained(first, second, weighted=True):
+        texts = models.Texts({"a": parts[first], "b": parts[second], "c": parts["c"]}, 16, "cpu")
+        rule = FirstCounts()
+        rule.weights = rule.weights if weighted else None
+        group = training.Trained(plan, [training.Run("", 1, rule)], (texts,) * 3, references=known)
+        for _ in range(3):
+            group.step()
+        return group.ensemble.one(0)["embedding"], rule, texts
+
+    found, rule, texts = trained("a", "b")
+    assert torch.equal(trained("a", "c")[0], found)
+    assert not torch.equal(trained("c", "b")[0], found)
+    assert not torch.equal(trained("a", "b", weighted=False)[0], found)
+    _, sources, references = rule.heard[0]
+    assert set(sources.tolist()) == {0, 1}
+    # What the reference model loses on the same windows, in any order.
+    every = known.losses(texts.windows[None].long())[0].detach()
+    assert all((every - one).abs().amax(1).min() < 1e-5 for one in references)
+    assert not torch.allclose(rule.heard[0][0], references)
+
+
 def test_rules_of_mixtures_are_those_of_their_papers(study):
     torch = pytest.importorskip("torch")
     rules = study("mixture_rules")
@@ -356,9 +394,10 @@ def test_results_of_a_study_are_kept(study, tmp_path):
     found = json.loads(place.read_text())
     # A seed that is trained again is not counted twice.
     assert [(run["seed"], run["judged"]) for run in found["runs"]] == [(1, [5.0, 6.0]), (2, [3.0, 4.0])]
-    np.testing.assert_allclose(one.exported("small", "ours"), [0.375, 0.625])
-    with pytest.raises(cpo.exceptions.InvalidInputError, match="Finish that size first"):
-        one.exported("large", "ours")
+    np.testing.assert_allclose(one.exported("small", "ours", 2), [0.5, 0.5])
+    for size, seed in (("large", 1), ("small", 3)):
+        with pytest.raises(cpo.exceptions.InvalidInputError, match=rf"size {size} .* seed {seed}\. Finish that size"):
+            one.exported(size, "ours", seed)
     with pytest.raises(cpo.exceptions.InvalidInputError, match=r"exists\. Add to it with --known"):
         results.Results(place, {"a": 5, "b": 7})
     with pytest.raises(cpo.exceptions.InvalidInputError, match="other texts"):
@@ -377,10 +416,10 @@ def test_the_study_of_mixtures_counts_from_the_lower_losses_and_misleads_by_half
     made = mixtures.Study(dict.fromkeys("abc", parts), plan, [1])
     known = np.array([1.0, 2.0, 3.0])
     for name, rule in made.misled(known).items():
-        told = getattr(rule(), "controller", rule()).references
+        told = getattr(rule(1), "controller", rule(1)).references
         np.testing.assert_array_equal(told, [1.0, 1.5, 3.0], err_msg=name)
         (true,) = (rule for other, rule in made.online(known).items() if name.startswith(f"{other}, wrong"))
-        np.testing.assert_array_equal(getattr(true(), "controller", true()).references, known)
+        np.testing.assert_array_equal(getattr(true(1), "controller", true(1)).references, known)
     # A copy takes a fifth of the steps, and is looked at often.
     (copies,) = made.tuned(models.Ensemble(plan.shape, [1]).one(0))
     assert (copies.plan.steps, copies.plan.every, copies.plan.rate) == (10, 1, plan.rate / 3)
