@@ -235,8 +235,8 @@ class Words(LightningModule):
         return torch.optim.Adam(self.parameters(), 1e-2)
 
 
-def mixture(workers=0, every=3, **options):
-    controller = MixtureController({name: 1e6 * n for name, n in SOURCES.items()}, radius=1.0)
+def mixture(workers=0, every=3, budget=None, **options):
+    controller = MixtureController({name: 1e6 * n for name, n in SOURCES.items()}, radius=1.0, budget=budget)
     sources = {name: list(text(name, n, 1)) for name, n in SOURCES.items()}
     stream = MixtureStream(sources, controller, **({"batch_size": SIZE, "seed": 4} | options))
     held_out = {name: [text(name, 8, 2)] for name in SOURCES}
@@ -274,6 +274,35 @@ def test_training_that_ends_too_early_or_never_is_named(options, words, tmp_path
     callback, batches = mixture()
     with pytest.warns(CounterpoiseWarning, match=words):
         trainer(tmp_path, callback, **options).fit(Words(), batches)
+
+
+@pytest.mark.filterwarnings("ignore:.*resuming from a checkpoint that ended before the epoch ended:UserWarning")
+def test_training_that_goes_as_it_is_meant_is_not_warned_of(tmp_path):
+    """Other warnings are errors in tests."""
+    callback, batches = mixture()
+    trainer(tmp_path, callback, fast_dev_run=True).fit(Words(), batches)
+    options = {"epochs": 2, "limit_train_batches": 6}
+    exact = 12 * SIZE * 6
+    for begun, path in ((False, None), (True, tmp_path / "run.ckpt")):
+        callback, batches = mixture(budget=exact)
+        stopped = StoppedAt(8, tmp_path / "run.ckpt")
+        stopped.kept = torch.random.get_rng_state()
+        stopped.goes_on = begun
+        trainer(tmp_path, callback, stopped, **options).fit(Words(), batches, ckpt_path=path, weights_only=True)
+        assert callback.rounds.consumed == 12 * SIZE
+    callback, batches = mixture(budget=exact)
+    with pytest.warns(CounterpoiseWarning, match=f"reads {18 * SIZE * 6} tokens"):
+        trainer(tmp_path, callback, **(options | {"epochs": 3})).fit(
+            Words(), batches, ckpt_path=tmp_path / "run.ckpt", weights_only=True
+        )
+
+
+@pytest.mark.parametrize(("several", "words"), [(True, "other data than the stream"), (False, "has no batch_size")])
+def test_what_is_not_one_loader_of_batches_is_named(several, words, tmp_path):
+    callback, batches = mixture()
+    given = {"one": batches, "other": batches} if several else DataLoader(batches.dataset, batch_size=None)
+    with pytest.raises(InvalidInputError, match=words):
+        trainer(tmp_path, callback, epochs=None, max_steps=2).fit(Words(), given)
 
 
 def test_a_mixture_is_judged_with_the_precision_of_training(tmp_path):

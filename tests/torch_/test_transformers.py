@@ -207,6 +207,33 @@ def test_what_will_not_go_as_it_is_meant_is_said_before_training(every, options,
         run.train()
 
 
+@pytest.mark.parametrize("length", [0, 3])
+def test_samples_of_several_lengths_are_not_counted_by_one(length, tmp_path):
+    callback = parts(every=3)
+    callback.rounds.controller = MixtureController(dict.fromkeys(SOURCES, 1e3), budget=200.0)
+    row = text("noise", 1, 0)[0][:length].tolist()
+    callback.rounds.stream.sources["noise"][10] = {"input_ids": row, "labels": row}
+    # It would read 384 tokens if all had the length of the first; no such warning, which would be an error here.
+    callback.rounds.foresee(12, 4)
+    for one in callback.rounds.stream.sources.values():
+        one[10] = {"input_ids": [1] * LENGTH}
+    with pytest.warns(CounterpoiseWarning, match="reads 384 tokens"):
+        callback.rounds.foresee(12, 4)
+
+
+def test_a_run_that_goes_on_counts_what_it_has_read(tmp_path):
+    def begun():
+        callback = parts(every=2)
+        callback.rounds.controller = MixtureController(dict.fromkeys(SOURCES, 1e3), budget=12.0 * BATCH * LENGTH)
+        return callback
+
+    trainer(tmp_path, begun(), 12, save_strategy="steps", save_steps=6).train()
+    place = str(tmp_path / "checkpoint-6")
+    trainer(tmp_path, begun(), 12).train(resume_from_checkpoint=place)
+    with pytest.warns(CounterpoiseWarning, match=f"reads {14 * BATCH * LENGTH} tokens"):
+        trainer(tmp_path, begun(), 14).train(resume_from_checkpoint=place)
+
+
 def test_a_callback_beside_others_is_restored_with_them(tmp_path):
     options = {"save_strategy": "steps", "save_steps": 6, "restore_callback_states_from_checkpoint": True}
     whole, again = parts(), parts()
@@ -220,12 +247,16 @@ def test_a_callback_beside_others_is_restored_with_them(tmp_path):
 
 def test_a_new_cap_holds_from_where_a_run_goes_on(tmp_path):
     trainer(tmp_path, parts(every=2), 6, save_strategy="steps", save_steps=6).train()
-    again = parts(every=7)
+    again = parts(every=12)
     again.rounds.controller = MixtureController(dict.fromkeys(SOURCES, 1e6), mix={"noise": (0.0, 0.1)})
     trainer(tmp_path, again, 12).train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
-    drawn = np.bincount(again.rounds.stream.drawn(6 * BATCH, 1000 + 6 * BATCH), minlength=3) / 1000
-    assert drawn[1] <= 0.105
-    np.testing.assert_allclose(drawn, again.rounds.controller.probabilities, atol=5e-3)
+    # Before the first round of the run that goes on, too.
+    (share,) = (row[2] for row in again.rounds.stream.state_dict(0)["changes"] if row[0] == 6 * BATCH)
+    assert share <= 0.1 + 1e-12
+    drawn = again.rounds.stream.drawn(6 * BATCH, 1000 + 6 * BATCH)
+    assert (drawn[: 8 * BATCH] == 1).sum() <= 4
+    found = np.bincount(drawn[8 * BATCH :], minlength=3) / len(drawn[8 * BATCH :])
+    np.testing.assert_allclose(found, again.rounds.controller.probabilities, atol=5e-3)
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")

@@ -77,10 +77,7 @@ class MixtureRun:
     @cached_property
     def shares(self) -> Array:
         """Shares before the first update, and after each."""
-        after = self.recorded("share")
-        # The mean is of what was drawn by: of the first shares, and of all but the last of the others.
-        first = self.n_updates * self.mean - after[:-1].sum(axis=0)
-        return np.vstack([np.clip(first, 0.0, 1.0), after])
+        return np.vstack([self.controller.first_probabilities, self.recorded("share")])
 
     @cached_property
     def mean(self) -> Array:

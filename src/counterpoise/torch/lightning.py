@@ -176,12 +176,8 @@ class MixtureCallback(Callback):  # type: ignore[misc]
         """Raise unless the stream is divided as the trainer reads it."""
         loader = trainer.train_dataloader
         self.rounds.check(loader, trainer.global_rank, trainer.world_size)
-        epochs = math.inf if trainer.max_epochs in (-1, None) else trainer.max_epochs - trainer.current_epoch
-        remaining = epochs * trainer.num_training_batches if epochs else 0
-        if trainer.max_steps != -1:
-            steps = trainer.max_steps - trainer.global_step
-            remaining = min(remaining, steps * trainer.accumulate_grad_batches)
-        self.rounds.foresee(remaining, loader.batch_size * trainer.world_size)
+        if not trainer.fast_dev_run:
+            self.rounds.foresee(_remaining(trainer), loader.batch_size * trainer.world_size)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Go on in the stream: an epoch reads it anew."""
@@ -207,6 +203,17 @@ class MixtureCallback(Callback):  # type: ignore[misc]
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.rounds.load_state_dict(state_dict)
+
+
+def _remaining(trainer: Any) -> float:
+    """Return the batches to come; infinite where training has no end."""
+    found = math.inf
+    if trainer.max_epochs not in (-1, None):
+        done = trainer.fit_loop.epoch_loop.batch_progress.total.ready
+        found = trainer.max_epochs and max(trainer.max_epochs * trainer.num_training_batches - done, 0)
+    if trainer.max_steps != -1:
+        found = min(found, (trainer.max_steps - trainer.global_step) * trainer.accumulate_grad_batches)
+    return found
 
 
 def _is_part(loss: nn.Module, module: nn.Module) -> bool:

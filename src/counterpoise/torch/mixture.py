@@ -27,7 +27,7 @@ from counterpoise.torch.source_numbers import source_numbers
 
 Array = NDArray[np.float64]
 
-_STATE = ("references", "probabilities", "share_sums", "unit", "losses", "held_out_tokens")
+_STATE = ("references", "first_probabilities", "probabilities", "share_sums", "unit", "losses", "held_out_tokens")
 """Arrays that a checkpoint holds."""
 
 _RATE = 30.0
@@ -61,8 +61,9 @@ class MixtureController:
     .. math:: \arg\max_p \; \sum_c p_c \, s\,(L_c - L^*_c) / \bar L - \sum_c p_c \log p_c
 
     over the allowed shares, with the mean held-out loss :math:`\bar L` (the largest of late); where every mix is
-    allowed that is :math:`p_c \propto \exp(s\,(L_c - L^*_c) / \bar L)`. So no source is given everything, however large
-    its loss: where more of a source no longer helps, the others keep their shares. ``sharpness=inf`` takes that away:
+    allowed that is :math:`p_c \propto \exp(s\,(L_c - L^*_c) / \bar L)`. So shares stop short of the worst mix, but not
+    always by much: a source that stays a quarter of the mean loss behind all others, whatever its share, is given all
+    but a thousandth. A ``budget``, floors or less ``sharpness`` prevent that; ``sharpness=inf`` forgets nothing, and
     shares then move towards the worst mix itself. They begin with those of the tokens, as plain training has them, or
     with the allowed mix that is nearest to these. Within a ball they come to rest within some thousandths of what is
     said here (hundredths, without references).
@@ -106,6 +107,8 @@ class MixtureController:
         Those of them that the budget allows to sample by.
     probabilities : ndarray of shape (n_sources,)
         The shares of the tokens to come, by which they are sampled.
+    first_probabilities : ndarray of shape (n_sources,)
+        Those before the first update.
     """
 
     def __init__(
@@ -152,6 +155,7 @@ class MixtureController:
                 source_numbers(initial_shares, "initial_shares", self._names), "initial_shares"
             )
         self.probabilities: Array = self.allowed.likeliest(begin).distribution
+        self.first_probabilities = self.probabilities
         self.share_sums = np.zeros(len(self.tokens))
         self.unit = np.zeros(1)
         self.losses: Array = np.full(len(self.tokens), math.nan)
@@ -303,7 +307,7 @@ class MixtureController:
         """
         if not isinstance(state, Mapping):
             raise InvalidInputError(f"the state is {state!r:.60}; pass what state_dict returned.")
-        if list(state.get("sources", ())) != list(self._names):
+        if list(state.get("sources") or ()) != list(self._names):
             raise InvalidInputError(
                 f"the state is of {state.get('sources')!r:.80}, and the controller of {list(self._names)!r:.80}. "
                 "Make it with the same sources in the same order."
@@ -311,13 +315,15 @@ class MixtureController:
         try:
             arrays = {name: np.array(state[name], dtype=np.float64) for name in _STATE}
             rounds = [{name: one[name] for name in _ROUND} for one in state["rounds"]]
+            sizes = {len(one[name]) for one in rounds for name in ("loss", "share")} - {len(self.tokens)}
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(f"this is no state of a controller: {error!r:.80}.") from error
-        if any(values.shape != getattr(self, name).shape for name, values in arrays.items()):
+        if sizes or any(values.shape != getattr(self, name).shape for name, values in arrays.items()):
             raise InvalidInputError("the state has arrays of other sizes than the controller. Is the file whole?")
         if not all(np.isfinite(arrays[name]).all() for name in ("references", "share_sums", "unit", "held_out_tokens")):
             raise InvalidInputError("the state has numbers that are not finite. Is the file whole?")
-        checked_distribution(arrays["probabilities"], "probabilities of the state")
+        for name in ("first_probabilities", "probabilities"):
+            checked_distribution(arrays[name], f"{name} of the state")
         if not self.allowed.contains(arrays["probabilities"]):
             arrays["probabilities"] = self.allowed.likeliest(arrays["probabilities"]).distribution
         vars(self).update(arrays)
@@ -326,7 +332,8 @@ class MixtureController:
     def export(self, path: str | PathLike[str], *, last: bool = False, force: bool = False) -> Path:
         """Write the mean of the shares over the run, or the last ones, for another training: JSON, or YAML by its name.
 
-        The budget is written, too, for which the mix is allowed. A longer training that reads it has caps of its own:
+        The budget is written, too, for which the mix is allowed. (Where a run was resumed with another budget, the mean
+        is pulled into what that allows.) A longer training that reads it has caps of its own:
         ``MixtureController(tokens, budget=..., initial_shares=read_mix(path))`` has the nearest mix that these allow.
 
         Parameters
@@ -349,6 +356,8 @@ class MixtureController:
                 stacklevel=2,
             )
         chosen = self.probabilities if last else self._mean
+        if not self.allowed.contains(chosen):
+            chosen = self.allowed.likeliest(chosen).distribution
         parts: dict[str, Any] = {"mix": chosen, "tokens": self.tokens, "held_out_loss": self.losses}
         parts["reference_loss"] = self.references
         content: dict[str, Any] = {

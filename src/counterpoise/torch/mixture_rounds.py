@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from counterpoise.contexts import shown
@@ -92,7 +93,7 @@ class MixtureRounds:
         rank, world_size : int
             Of this process, among those between which the stream has to divide samples itself.
         """
-        stream, read = self.stream, loader.dataset
+        stream, read = self.stream, getattr(loader, "dataset", None)
         if stream.world_size != world_size:
             raise InvalidInputError(
                 f"the stream has world_size={stream.world_size}, and {world_size} is right here: pass rank and "
@@ -103,12 +104,14 @@ class MixtureRounds:
                 f"the stream has rank={stream.rank} in the process of rank {rank}, so that another one trains on the "
                 "same samples. Pass each process its own rank."
             )
+        if read is not stream and getattr(read, "dataset", None) is not stream:
+            raise InvalidInputError(
+                "training reads other data than the stream of the callback. Pass it the stream, by one loader."
+            )
+        if not isinstance(loader.batch_size, int):
+            raise InvalidInputError("the loader has no batch_size. Pass it one, and samples of the stream.")
         in_a_row = loader.batch_size
         if read is not stream:
-            if getattr(read, "dataset", None) is not stream:
-                raise InvalidInputError(
-                    "training reads other data than the stream of the callback. Pass it the stream."
-                )
             # accelerate reads the batches of all processes, and keeps those of its own.
             in_a_row = read.batch_size * (1 if read.split_batches else read.num_processes)
         if loader.num_workers and stream.batch_size != in_a_row:
@@ -126,7 +129,7 @@ class MixtureRounds:
         n_samples : int
             Of a step, of all processes.
         """
-        controller, length = self.controller, _sample_length(self.stream)
+        controller = self.controller
         if controller.n_updates and not self._is_resumed:
             _warn(
                 f"this training begins with what the controller has learnt in {controller.n_updates:,} updates before. "
@@ -140,7 +143,7 @@ class MixtureRounds:
                 f"training ends after {steps:,.0f} steps, before shares move: every = {self.every:,}. Lower it to have "
                 "twenty rounds or more."
             )
-        if controller.budget is None or length is None:
+        if controller.budget is None or (length := _sample_length(self.stream)) is None:
             return
         if (read := (self.consumed + remaining * n_samples) * length) > _ABOVE * controller.budget:
             _warn(
@@ -201,14 +204,18 @@ def _warn(words: str) -> None:
 
 
 def _sample_length(stream: MixtureStream) -> int | None:
-    """Return the tokens of a sample, where that can be seen without reading a stream."""
-    for source in filter(is_numbered, stream.sources.values()):
-        sample = source[0]
-        words = sample.get("input_ids") if isinstance(sample, Mapping) else sample
-        if isinstance(words, list) and isinstance(words[0], int):
-            return len(words)
-        return len(words) if isinstance(words, Tensor | np.ndarray) and words.ndim == 1 else None
-    return None
+    """Return the tokens of a sample, where some of every source agree that can be had without reading a stream."""
+    lengths = set()
+    # What sources draw here must not move what training draws.
+    with torch.random.fork_rng([]):
+        for source in filter(is_numbered, stream.sources.values()):
+            for k in {0, len(source) // 2, len(source) - 1}:
+                sample = source[k]
+                words = sample.get("input_ids") if isinstance(sample, Mapping) else sample
+                is_row = isinstance(words, Tensor | np.ndarray) and words.ndim == 1
+                is_list = isinstance(words, list | tuple) and all(isinstance(word, int) for word in words)
+                lengths.add(len(words) if is_row or is_list else None)
+    return lengths.pop() if len(lengths) == 1 else None
 
 
 def batches_ahead(loader: Any) -> int:

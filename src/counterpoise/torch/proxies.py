@@ -129,11 +129,18 @@ class _Proxies:
     device: str | torch.device | None
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.sources, Mapping) and self.sources):
+            raise InvalidInputError(
+                f"sources are {type(self.sources).__name__}; pass a mapping from each to its samples, as MixtureStream "
+                "takes it."
+            )
         if not callable(self.optimizer):
             raise InvalidInputError("optimizer is an optimiser; pass what makes one of parameters, such as a class.")
         check_held_out(self.held_out)
-        if not (isinstance(self.steps, int) and self.steps >= 1):
-            raise InvalidInputError(f"steps = {self.steps!r}; pass a whole number of batches, 1 or more.")
+        for name in ("steps", "batch_size"):
+            value = getattr(self, name)
+            if not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+                raise InvalidInputError(f"{name} = {value!r}; pass a whole number, 1 or more.")
         lacking = [shown(name) for name in self.sources if name not in self.held_out]
         if lacking:
             raise InvalidInputError(f"held_out has no batches of {lacking[0]}. Pass some for every source.")

@@ -186,6 +186,8 @@ class MixtureStream(IterableDataset[Any]):
                 "workers or other processes read the stream too. Pass after=, the number of samples of all processes "
                 "that are still drawn by the old shares."
             )
+        if not (after is None or (isinstance(after, int | np.integer) and after >= 0)):
+            raise InvalidInputError(f"after = {after!r:.60}; pass a number of samples, 0 or more.")
         reached = int(self._reached.max())
         place = reached if after is None else int(after)
         if place < reached:
