@@ -8,6 +8,7 @@ import pytest
 from counterpoise import KLBall
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.reports.mixture import save, written
+from counterpoise.reports.mixture_run import MixtureRun
 from tests.reports.pages.hostile import NAMES
 from tests.reports.test_stock import NEVER, check_page
 
@@ -347,6 +348,17 @@ def test_the_set_of_mixes_is_said_in_words(settings, words):
     assert words in f"{facts['plausible mixes']} {facts['sharpness']}"
     assert facts["updates"] == "12"
     assert {"step size", "counterpoise", "torch", "numpy"} <= facts.keys()
+
+
+def test_a_run_that_goes_on_with_a_larger_budget_begins_where_it_began():
+    controller = trained(budget=1e8)
+    longer = trained(n_updates=0)
+    longer.load_state_dict(controller.state_dict())
+    first = controller.probabilities
+    longer.update(np.full(5, 9.0))
+    for one in (controller, longer):
+        np.testing.assert_allclose(MixtureRun(one, "").shares[0], one.tokens / one.tokens.sum())
+    np.testing.assert_allclose(MixtureRun(longer, "").shares[-2], first)
 
 
 def test_a_run_read_from_a_checkpoint_has_the_same_page():

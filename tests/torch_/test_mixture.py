@@ -428,6 +428,21 @@ def test_a_state_of_a_smaller_budget_is_pulled_into_the_larger_one():
     assert longer.shares["papers"] == pytest.approx(4e9 / 2e10, rel=1e-6)
 
 
+def test_a_mix_that_is_exported_is_allowed_by_the_budget_beside_it(tmp_path):
+    one = controller(budget=1e9)
+    for _ in range(40):
+        one.update([1.0, 1.0, 9.0])
+    longer = controller(budget=2e10)
+    longer.load_state_dict(one.state_dict())
+    longer.update([1.0, 1.0, 9.0])
+    place = longer.export(tmp_path / "mix.json")
+    # More was read of it before than the larger budget allows.
+    assert longer.average["papers"] > 2 * 4e9 / 2e10
+    mix = read_mix(place)
+    assert mix["papers"] == pytest.approx(4e9 / 2e10, rel=1e-6)
+    assert mix["web"] / mix["code"] == pytest.approx(longer.average["web"] / longer.average["code"], rel=1e-3)
+
+
 # --- what is handed on ------------------------------------------------------------------------------------------
 
 ODD = {"web, crawl": 6e9, 'a "quoted": name': 3e16, "naïve ☃ 😀": 1e-5, "null": 7.0, "12": 3.0, "#no": 1.0}
@@ -527,7 +542,20 @@ def test_losses_may_be_tensors_of_half_precision_with_gradients(named):
     assert snapshot(one) == snapshot(other)
 
 
-@pytest.mark.parametrize("damage", [{"rounds": [{}]}, {"unit": [math.nan]}, {"share_sums": [math.nan] * 3}])
+SHORT = {"at": 1.0, "worst_excess": 1.0, "loss": [1.0, 2.0], "share": [0.5, 0.5]}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"rounds": [{}]},
+        {"rounds": [SHORT]},
+        {"sources": None},
+        {"unit": [math.nan]},
+        {"share_sums": [math.nan] * 3},
+        {"first_probabilities": [0.5, 0.5, 0.5]},
+    ],
+)
 def test_a_damaged_state_is_refused(damage):
     one, other = controller(), controller()
     one.update([1.0, 2.0, 3.0])

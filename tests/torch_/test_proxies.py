@@ -13,7 +13,13 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader  # noqa: E402
 
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
-from counterpoise.torch import extrapolated_losses, proxy_losses, proxy_models, source_losses  # noqa: E402
+from counterpoise.torch import (  # noqa: E402
+    MixtureStream,
+    extrapolated_losses,
+    proxy_losses,
+    proxy_models,
+    source_losses,
+)
 from tests.torch_.bigrams import LENGTH, WORDS, Bigram, text  # noqa: E402
 
 
@@ -93,6 +99,14 @@ def test_what_proxies_cannot_be_trained_on_is_named(steps, kept, words):
     held = dict(list(held_out().items())[:kept])
     with pytest.raises(InvalidInputError, match=words):
         proxy_losses(Bigram(), sources(), held, steps=steps)
+
+
+@pytest.mark.parametrize("given", [{}, MixtureStream(sources(), [0.5, 0.5])], ids=["none", "a stream"])
+def test_proxies_need_sources_by_name(given):
+    with pytest.raises(InvalidInputError, match="pass a mapping from each to its samples"):
+        proxy_losses(Bigram(), given, held_out(), steps=3)
+    with pytest.raises(InvalidInputError, match="batch_size = 0"):
+        proxy_losses(Bigram(), sources(), held_out(), steps=3, batch_size=0)
 
 
 @settings(max_examples=25, deadline=None)

@@ -311,6 +311,12 @@ def test_shares_cannot_change_behind_what_was_drawn():
     one.follow(LATER, after=10)
 
 
+@pytest.mark.parametrize("after", ["x", np.nan, 1.5, -1])
+def test_places_that_are_no_numbers_of_samples_are_refused(after):
+    with pytest.raises(InvalidInputError, match="pass a number of samples"):
+        stream().follow(LATER, after=after)
+
+
 @pytest.mark.parametrize("kind", ["workers", "processes"])
 def test_others_who_read_must_be_told_where_shares_change(kind):
     one = stream(world_size=2) if kind == "processes" else stream(batch_size=4)
