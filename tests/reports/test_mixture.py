@@ -87,7 +87,9 @@ def test_the_unit_is_the_users():
 def test_a_model_that_is_ahead_is_said_to_be():
     controller = trained(ahead=5.0)
     said = headline(written(controller))
-    assert f"{text(-controller.worst_excess)} nats per token ahead of what can be reached" in said
+    assert f"{text(-controller.worst_excess)} nats per token ahead of the references" in said
+    assert "are ahead of their references: more can be reached than was thought" in written(controller)
+    assert "more can be reached" not in written(trained())
     assert "is the least ahead" in said
     assert "-" not in said.replace("held-out", "")
 
@@ -202,6 +204,14 @@ def test_losses_are_those_of_the_controller():
         np.testing.assert_allclose(numbers(cells[name]), values[places], atol=6e-4, err_msg=name)
 
 
+def test_the_page_says_by_how_much_held_out_text_losses_are_known():
+    controller = trained()
+    assert "text that the shares followed." in " ".join(visible(written(controller)).split())
+    controller.update(controller.losses, [500.0, 800.0, 600.0, 700.0, 0.0])
+    words = " ".join(visible(written(controller)).split())
+    assert "text that the shares followed, 500 to 800 tokens of each source. They are noisy" in words
+
+
 def test_other_mixes_are_judged_by_the_last_update():
     controller = trained(radius=0.5)
     (cells,) = columns_of(written(controller), "mix")
@@ -221,6 +231,9 @@ def test_other_mixes_are_judged_by_the_last_update():
         if name != "worst plausible":
             assert plausible[name] == ("yes" if controller.mixes.contains(mix) else "no")
     assert found["worst plausible"] == pytest.approx(controller.worst_excess, abs=6e-4)
+    # The worst mix of the first update, which was another one.
+    then = dict(zip(cells["mix"], numbers(cells["at the first update"]), strict=True))
+    assert then["worst plausible"] == pytest.approx(controller.history["worst_excess"][0], abs=6e-4)
     assert plausible["proportional"] == "yes"
     assert plausible["uniform"] == "no"
     most = dict(zip(cells["mix"], cells["most epochs to train on it"], strict=True))

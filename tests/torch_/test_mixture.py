@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 import counterpoise as cpo  # noqa: E402
 from counterpoise import KLBall, Mix, ShareBounds  # noqa: E402
 from counterpoise.exceptions import CounterpoiseWarning, EmptySetError, InvalidInputError  # noqa: E402
-from counterpoise.torch import MixtureController, read_mix  # noqa: E402
+from counterpoise.torch import MixtureController, MixtureStream, read_mix  # noqa: E402
 from tests.referees import mixes  # noqa: E402
 
 TOKENS = {"web": 6e9, "code": 3e9, "papers": 1e9}
@@ -441,6 +441,37 @@ def test_a_mix_that_is_exported_is_allowed_by_the_budget_beside_it(tmp_path):
     mix = read_mix(place)
     assert mix["papers"] == pytest.approx(4e9 / 2e10, rel=1e-6)
     assert mix["web"] / mix["code"] == pytest.approx(longer.average["web"] / longer.average["code"], rel=1e-3)
+
+
+def test_references_of_a_state_take_the_place_of_others_not_in_silence():
+    one, same, none = (controller(reference_losses=given) for given in ([1.0, 2.0, 1.5], [1.0, 2.0, 1.5], None))
+    one.update([2.0, 3.0, 2.5])
+    for other in (same, none):
+        other.load_state_dict(one.state_dict())
+    other = controller(reference_losses=[1.0, 2.0, 1.4])
+    with pytest.warns(CounterpoiseWarning, match="has other reference losses"):
+        other.load_state_dict(one.state_dict())
+    assert other.references.tolist() == [1.0, 2.0, 1.5]
+
+
+def test_tokens_are_not_taken_for_draws_in_silence():
+    with pytest.warns(CounterpoiseWarning, match=r"confidence = 0\.95 takes every token for a draw"):
+        controller(confidence=0.95)
+    for options in ({"confidence": 0.95, "draws": 40}, {"confidence": 0.95, "radius": 0.3}, {"radius": "agrawal"}):
+        controller(**options)
+
+
+def test_a_stream_that_does_not_follow_is_told_of():
+    one = controller()
+    stream = MixtureStream({name: [name] for name in TOKENS}, one)
+    one.update([2.0, 3.0, 1.0])
+    stream.follow(one)
+    one.update([2.0, 3.0, 1.0])
+    with pytest.warns(CounterpoiseWarning, match="still draws by shares from before the last update"):
+        one.update([2.0, 3.0, 1.0])
+    # Once is enough, and nobody has to draw by a stream.
+    one.update([2.0, 3.0, 1.0])
+    assert one.n_updates == 4
 
 
 # --- what is handed on ------------------------------------------------------------------------------------------

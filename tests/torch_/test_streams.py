@@ -213,10 +213,33 @@ def test_numbers_that_are_none_are_refused(options):
         MixtureStream(numbered(), SHARES, **options)
 
 
-@pytest.mark.parametrize("empty", [[], InOrder("web", 0), iter([]), (k for k in range(3))])
+class Once(IterableDataset):
+    """A dataset that cannot be read again."""
+
+    def __init__(self):
+        self.rest = iter(range(3))
+
+    def __iter__(self):
+        return self.rest
+
+
+@pytest.mark.parametrize("empty", [[], InOrder("web", 0), Once()])
 def test_a_source_that_ends_for_good_is_named(empty):
     with pytest.raises(InvalidInputError, match="source web has"):
         first(MixtureStream({"web": empty}, [1.0]), 5)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (iter([1]), "a list_iterator, which can be read only once"),
+        ((k for k in range(3)), "a generator, which can be read only once"),
+        (DataLoader([1, 2], 2), "a DataLoader, whose samples are batches"),
+    ],
+)
+def test_sources_that_are_no_samples_to_read_again_are_refused(source, words):
+    with pytest.raises(InvalidInputError, match=f"source web is {words}"):
+        MixtureStream({"web": source}, [1.0])
 
 
 # --- workers and processes -------------------------------------------------------------------------------------

@@ -131,7 +131,8 @@ def test_a_checkpoint_from_before_the_callback_does(tmp_path):
     plain.callback_handler.callbacks = [one for one in plain.callback_handler.callbacks if one is not before]
     plain.train()
     callback = parts(every=3)
-    trainer(tmp_path, callback, model=plain.model).train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    with pytest.warns(CounterpoiseWarning, match="up to step 4 had no callback of a mixture: shares begin anew"):
+        trainer(tmp_path, callback, model=plain.model).train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
     assert callback.rounds.consumed == 12 * BATCH
     assert callback.rounds.controller.n_updates == 2
 
@@ -213,8 +214,10 @@ def test_samples_of_several_lengths_are_not_counted_by_one(length, tmp_path):
     callback.rounds.controller = MixtureController(dict.fromkeys(SOURCES, 1e3), budget=200.0)
     row = text("noise", 1, 0)[0][:length].tolist()
     callback.rounds.stream.sources["noise"][10] = {"input_ids": row, "labels": row}
-    # It would read 384 tokens if all had the length of the first; no such warning, which would be an error here.
-    callback.rounds.foresee(12, 4)
+    # It would read 384 tokens if all had the length of the first.
+    with pytest.warns(CounterpoiseWarning) as told:
+        callback.rounds.foresee(12, 4)
+    assert [f"samples have {length} to 8 tokens, and shares count" in str(one.message) for one in told] == [True]
     for one in callback.rounds.stream.sources.values():
         one[10] = {"input_ids": [1] * LENGTH}
     with pytest.warns(CounterpoiseWarning, match="reads 384 tokens"):

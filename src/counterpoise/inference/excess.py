@@ -112,7 +112,7 @@ class ExcessBounds(WorstExcess):
         return (
             f"worst context: {self.estimate:.4g}, {level} [{self.lower:.4g}, {self.upper:.4g}]\n"
             f"worst plausible mix: {self.mix_estimate:.4g}, {level} [{self.mix_lower:.4g}, {self.mix_upper:.4g}]\n"
-            f"one model is enough: p = {self.p_value:.3g}{left_out}\n{self.by_context}"
+            f'p-value of "one model is enough": {self.p_value:.3g}{left_out}\n{self.by_context}'
         )
 
 

@@ -42,6 +42,9 @@ _FAR = 3.0
 _NOTHING = 1e-5
 """A least share below this is as good as none."""
 
+_AHEAD = 0.01
+"""How far a source is ahead of its reference, per mean loss, before that is said."""
+
 _NAMED = 5
 """Sources that a sentence names."""
 
@@ -105,6 +108,7 @@ def written(
         loss_charts=_loss_charts(run),
         shares=_shares(run),
         losses=_losses(run),
+        held_out=_held_out(run),
         moved=_moved_chart(run) if several and run.n_updates > 1 else "",
         mixes=_mixes(run) if several else "",
         worst_mix=_listed(run, run.worst.distribution),
@@ -120,7 +124,8 @@ def _headline(run: MixtureRun) -> str:
     now, then = float(run.worst.value), run.worst_at(0)
     before = n > 1 and math.isfinite(then)
     single = len(run.names) == 1
-    place = f"the reference of {_name(run, 0)}, the only source" if single else "what can be reached"
+    reached = "the references" if now < 0.0 else "what can be reached"
+    place = f"the reference of {_name(run, 0)}, the only source" if single else reached
     where = "" if single else f" in {_worst_words(run.controller.mixes)}"
     if not run.has_references:
         of = f" of {_name(run, 0)}, the only source," if single else ""
@@ -173,6 +178,13 @@ def _notes(run: MixtureRun) -> list[str]:
             "No reference losses were given, so that losses are compared, and not excess: what is hard to predict for "
             "every model looks furthest behind, and gets larger shares. Pass reference_losses to count from what can "
             "be reached in each source."
+        )
+    ahead = [k for k in run.order if run.controller.excess[k] < -_AHEAD * np.nanmean(run.controller.losses)]
+    if run.has_references and ahead:
+        are, it = ("is", "its reference") if len(ahead) == 1 else ("are", "their references")
+        notes.append(
+            f"{_several(run, ahead)} {are} ahead of {it}: more can be reached than was thought. Find references anew, "
+            "with a longer training or a larger model."
         )
     missing = [k for k in run.order if math.isnan(run.controller.losses[k])]
     if missing:
@@ -398,7 +410,9 @@ def _mixes(run: MixtureRun) -> Html:
         "now": np.array([float(mix @ run.scores) for mix in mixes]),
     }
     if run.n_updates > 1 and not np.isnan(run.excess[0]).any():
-        cells["first"] = np.array([float(mix @ run.excess[0]) for mix in mixes])
+        then = [float(mix @ run.excess[0]) for mix in mixes[:-1]]
+        # The worst mix was another one then.
+        cells["first"] = np.array([*then, run.worst_at(0)])
     # A worst mix lies on the edge of the set, where rounding would decide.
     if not control.mixes.is_simplex:
         plausible = [control.mixes.contains(mix) for mix in mixes[:-1]]
@@ -433,6 +447,17 @@ def _listed(run: MixtureRun, mix: Array) -> str:
     named = [f"{_share(float(mix[k]))} {_name(run, k)}" for k in order[:_NAMED]]
     rest = float(mix[order[_NAMED:]].sum())
     return _comma(named).join([*named, *([f"{_share(rest)} of {len(order) - _NAMED} others"] if rest > 0.0 else [])])
+
+
+def _held_out(run: MixtureRun) -> str:
+    """Return how much held-out text there was, where anybody said so."""
+    tokens = run.controller.held_out_tokens
+    seen = tokens[tokens > 0.0]
+    if seen.max() <= 1.0:
+        return ""
+    each = [number(float(one)) for one in (seen.min(), seen.max())]
+    span = each[0] if each[0] == each[1] else f"{each[0]} to {each[1]}"
+    return f", {span} tokens of each source" if len(run.names) > 1 else f", {span} tokens"
 
 
 def _facts(run: MixtureRun) -> dict[str, Any]:

@@ -154,6 +154,7 @@ class MixtureCallback(Callback):  # type: ignore[misc]
     controller : MixtureController
     stream : MixtureStream
     held_out : mapping from source to batches
+        A source that is left out counts as the others on average.
     every : int
         Batches between two rounds.
     batch_loss : callable

@@ -16,7 +16,7 @@ from counterpoise.contexts import shown
 from counterpoise.core.robustness import Mixes
 from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError
 from counterpoise.files import check_output, whole
-from counterpoise.sets import RadiusMethod, ShareBounds
+from counterpoise.sets import ContextSet, Mix, RadiusMethod, ShareBounds
 from counterpoise.sets._base import checked_distribution
 from counterpoise.table import Table
 from counterpoise.torch.budget import within_budget
@@ -148,6 +148,13 @@ class MixtureController:
         if self.step_size > 1.0:
             raise InvalidInputError(f"step_size = {step_size!r:.60}; pass a share of the way, 1 at most.")
         self.sharpness: float = math.inf if sharpness == math.inf else positive_number(sharpness, "sharpness")
+        if isinstance(radius, str) and draws is None and confidence < 1.0 and not isinstance(mix, ContextSet | Mix):
+            warnings.warn(
+                f"confidence = {confidence:g} takes every token for a draw of the mix at use, which leaves shares no "
+                "room. Pass draws=, how many independent draws the tokens are worth, or radius= in bits.",
+                CounterpoiseWarning,
+                stacklevel=2,
+            )
         self.set_references(np.zeros(len(self.tokens)) if reference_losses is None else reference_losses)
         begin = self.tokens
         if initial_shares is not None:
@@ -161,6 +168,7 @@ class MixtureController:
         self.losses: Array = np.full(len(self.tokens), math.nan)
         self.held_out_tokens = np.zeros(len(self.tokens))
         self._rounds: list[dict[str, Any]] = []
+        self._followed: int | None = None
 
     def __repr__(self) -> str:
         now = ", ".join(f"{shown(name)} {share:.3f}" for name, share in self.shares.items())
@@ -179,7 +187,7 @@ class MixtureController:
 
     @property
     def average(self) -> dict[Any, float]:
-        """The mean of the shares over the updates so far, which tokens were drawn by if these are evenly spaced."""
+        """The mean of the shares that tokens were drawn by until the last update, if updates are evenly spaced."""
         return dict(zip(self.sources, self._mean.tolist(), strict=True))
 
     @property
@@ -251,6 +259,14 @@ class MixtureController:
                 f"the held-out loss of {self._names[int(bad.argmax())]} is not finite: training diverged, or the loss "
                 "is missing. Lower the learning rate, or leave the source out of losses."
             )
+        if self._followed is not None and self._followed < self.n_updates:
+            self._followed = None
+            warnings.warn(
+                "the stream still draws by shares from before the last update, so that what is exported is not what "
+                "was trained on. Call stream.follow(controller) after every update.",
+                CounterpoiseWarning,
+                stacklevel=2,
+            )
         before = {name: getattr(self, name) for name in _STATE}
         try:
             self.losses, self.held_out_tokens = found, weights
@@ -277,6 +293,10 @@ class MixtureController:
             moved = tempered_step(mix, scores, unit, rate / parts, self.sharpness)
             mix = self.allowed.likeliest(moved).distribution
         return mix
+
+    def followed(self) -> None:
+        """Hear that a stream draws by these shares from here on: see :meth:`MixtureStream.follow`."""
+        self._followed = self.n_updates
 
     def set_references(self, reference_losses: Any) -> None:
         """Count excess from other losses from here on."""
@@ -326,8 +346,15 @@ class MixtureController:
             checked_distribution(arrays[name], f"{name} of the state")
         if not self.allowed.contains(arrays["probabilities"]):
             arrays["probabilities"] = self.allowed.likeliest(arrays["probabilities"]).distribution
+        if self.references.any() and not np.allclose(self.references, arrays["references"], rtol=1e-6):
+            warnings.warn(
+                "the state has other reference losses than the controller was made with, and excess is counted from "
+                "those of the state. Call set_references afterwards to have others.",
+                CounterpoiseWarning,
+                stacklevel=2,
+            )
         vars(self).update(arrays)
-        self._rounds = rounds
+        self._rounds, self._followed = rounds, None
 
     def export(self, path: str | PathLike[str], *, last: bool = False, force: bool = False) -> Path:
         """Write the mean of the shares over the run, or the last ones, for another training: JSON, or YAML by its name.

@@ -20,6 +20,9 @@ from counterpoise.torch.text import BatchLoss, check_held_out, next_token_loss, 
 _ABOVE = 1.05
 """How far training may exceed the budget before that is said."""
 
+_LONGER = 1.1
+"""How much longer than others samples may be before that is said."""
+
 
 class MixtureRounds:
     """What a callback does with a controller, the stream that follows it, and held-out text.
@@ -93,7 +96,8 @@ class MixtureRounds:
         rank, world_size : int
             Of this process, among those between which the stream has to divide samples itself.
         """
-        stream, read = self.stream, getattr(loader, "dataset", None)
+        stream = self.stream
+        read: Any = getattr(loader, "dataset", None)
         if stream.world_size != world_size:
             raise InvalidInputError(
                 f"the stream has world_size={stream.world_size}, and {world_size} is right here: pass rank and "
@@ -129,7 +133,12 @@ class MixtureRounds:
         n_samples : int
             Of a step, of all processes.
         """
-        controller = self.controller
+        controller, lengths = self.controller, _sample_lengths(self.stream)
+        if len(lengths) > 1 and max(lengths) > _LONGER * min(lengths):
+            _warn(
+                f"samples have {min(lengths):,} to {max(lengths):,} tokens, and shares count samples: sources of long "
+                "ones get more of the tokens than they are meant to. Pack text into samples of one length."
+            )
         if controller.n_updates and not self._is_resumed:
             _warn(
                 f"this training begins with what the controller has learnt in {controller.n_updates:,} updates before. "
@@ -143,8 +152,9 @@ class MixtureRounds:
                 f"training ends after {steps:,.0f} steps, before shares move: every = {self.every:,}. Lower it to have "
                 "twenty rounds or more."
             )
-        if controller.budget is None or (length := _sample_length(self.stream)) is None:
+        if controller.budget is None or len(lengths) != 1:
             return
+        (length,) = lengths
         if (read := (self.consumed + remaining * n_samples) * length) > _ABOVE * controller.budget:
             _warn(
                 f"training reads {read:,.4g} tokens, {n_samples:,} samples of {length:,} in a step, and the controller "
@@ -203,19 +213,20 @@ def _warn(words: str) -> None:
     warnings.warn(words, CounterpoiseWarning, stacklevel=4)
 
 
-def _sample_length(stream: MixtureStream) -> int | None:
-    """Return the tokens of a sample, where some of every source agree that can be had without reading a stream."""
+def _sample_lengths(stream: MixtureStream) -> set[int]:
+    """Return how many tokens samples have: one or two of every source whose samples are numbered and hold tokens."""
     lengths = set()
     # What sources draw here must not move what training draws.
     with torch.random.fork_rng([]):
         for source in filter(is_numbered, stream.sources.values()):
-            for k in {0, len(source) // 2, len(source) - 1}:
-                sample = source[k]
-                words = sample.get("input_ids") if isinstance(sample, Mapping) else sample
+            # The last one may be what is left of a text.
+            for k in {0, len(source) // 2}:
+                sample: Any = source[k]
+                words: Any = sample.get("input_ids") if isinstance(sample, Mapping) else sample
                 is_row = isinstance(words, Tensor | np.ndarray) and words.ndim == 1
-                is_list = isinstance(words, list | tuple) and all(isinstance(word, int) for word in words)
-                lengths.add(len(words) if is_row or is_list else None)
-    return lengths.pop() if len(lengths) == 1 else None
+                if is_row or (isinstance(words, list | tuple) and all(isinstance(word, int) for word in words)):
+                    lengths.add(len(words))
+    return lengths
 
 
 def batches_ahead(loader: Any) -> int:

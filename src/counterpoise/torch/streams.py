@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torch.utils.data._utils import worker as workers
 
 from counterpoise.contexts import shown
@@ -85,6 +85,15 @@ class MixtureStream(IterableDataset[Any]):
             if isinstance(source, str | bytes | Mapping) or not (is_numbered(source) or hasattr(source, "__iter__")):
                 raise InvalidInputError(
                     f"source {shown(name)} is {source!r:.60}; pass a map-style or iterable dataset, or a list."
+                )
+            if isinstance(source, DataLoader):
+                raise InvalidInputError(
+                    f"source {shown(name)} is a DataLoader, whose samples are batches. Pass its dataset."
+                )
+            if isinstance(source, Iterator) and not isinstance(source, IterableDataset):
+                kind = type(source).__name__
+                raise InvalidInputError(
+                    f"source {shown(name)} is a {kind}, which can be read only once. Pass a dataset or a list."
                 )
             if is_numbered(source) and not len(source):
                 raise InvalidInputError(f"source {shown(name)} has no samples. Leave it out.")
@@ -164,8 +173,9 @@ class MixtureStream(IterableDataset[Any]):
             ahead. By default those that were drawn when this is called, where there are neither workers nor other
             processes.
         """
-        given = getattr(shares, "shares", shares)
-        if given is not shares and len(given) < len(self.sources):
+        is_controller = hasattr(shares, "shares")
+        given = shares.shares if is_controller else shares
+        if is_controller and len(given) < len(self.sources):
             lacking = next(name for name in self._names if name not in map(shown, given))
             raise InvalidInputError(f"the controller does not know {lacking}, a source of the stream. Leave it out.")
         if isinstance(given, Mapping):
@@ -209,6 +219,8 @@ class MixtureStream(IterableDataset[Any]):
         # Changes that were planned for later are overtaken.
         self._counters[0] = row + 1
         self._counters[2] += 1
+        if is_controller:
+            shares.followed()
 
     def drawn(self, first: int, last: int) -> NDArray[np.intp]:
         """Return the source of each place from the first to before the last, by the shares that are known now."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
+from counterpoise.exceptions import CounterpoiseWarning
 from counterpoise.torch.mixture import MixtureController
 from counterpoise.torch.mixture_rounds import MixtureRounds, batches_ahead
 from counterpoise.torch.streams import MixtureStream
@@ -41,7 +43,8 @@ class MixtureCallback(TrainerCallback):  # type: ignore[misc]
     controller : MixtureController
     stream : MixtureStream
     held_out : mapping from source to batches
-        Batches are mappings with ``input_ids``, as the data collator makes them.
+        Batches are tensors of token numbers, or mappings with ``input_ids``, as the data collator makes them. A source
+        that is left out counts as the others on average.
     every : int
         Training steps between two rounds.
     batch_loss : callable
@@ -72,6 +75,12 @@ class MixtureCallback(TrainerCallback):  # type: ignore[misc]
         if state.global_step:
             if _KEY in state.stateful_callbacks:
                 self.rounds.load_state_dict(state.stateful_callbacks[_KEY])
+            else:
+                warnings.warn(
+                    f"the training up to step {state.global_step:,} had no callback of a mixture: shares begin anew.",
+                    CounterpoiseWarning,
+                    stacklevel=2,
+                )
             # The Trainer reads past what was trained on by itself, unless it is told not to.
             skipped = 0 if args.ignore_data_skip else state.global_step * _samples(args, loader)
         self.rounds.begin(skipped)
