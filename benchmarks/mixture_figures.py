@@ -43,7 +43,7 @@ def shares(results: dict[str, Any], size: str) -> Figure:
         axes.set_title(textwrap.fill(name, 24), fontsize=8.5)
         axes.tick_params(labelsize=7.5)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set_ylim(0, 0.9)
+        axes.set_ylim(0, 1)
     for axes in panels[len(runs) :]:
         axes.set_visible(False)
     for axes in panels[max(len(runs) - _ACROSS, 0) : len(runs)]:
@@ -58,7 +58,8 @@ def shares(results: dict[str, Any], size: str) -> Figure:
 
 def front(results: dict[str, Any], sizes: Sequence[str]) -> Figure:
     """Return a panel for each size with worst excess against mean excess: a point for each seed, and the median."""
-    figure = Figure(figsize=(4.2 * len(sizes), 4.9), layout="constrained")
+    # A single panel is as wide as the names of methods need.
+    figure = Figure(figsize=(max(4.2 * len(sizes), 6.4), 4.9), layout="constrained")
     known: dict[str, tuple[str, str]] = {}
     for axes, size in zip(figure.subplots(1, len(sizes), squeeze=False)[0], sizes, strict=True):
         judges = measures(np.array(results[size]["text"]), np.array(results[size]["references"]["judged"]))
@@ -87,7 +88,10 @@ def front(results: dict[str, Any], sizes: Sequence[str]) -> Figure:
     handles = {
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, fontsize=7.5, frameon=False)
+    ncols = 3 if len(sizes) == 1 else 4
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside upper center", ncols=ncols, fontsize=7.5, frameon=False
+    )
     figure.supxlabel("mean excess by tokens (nats)", fontsize=9)
     figure.supylabel("excess of the worst source (nats)", fontsize=9)
     return figure

@@ -15,6 +15,7 @@ from torch.utils.data._utils import worker as workers
 from counterpoise.contexts import shown
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.sets._base import checked_distribution
+from counterpoise.torch.mixture import MixtureController
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -173,7 +174,7 @@ class MixtureStream(IterableDataset[Any]):
             ahead. By default those that were drawn when this is called, where there are neither workers nor other
             processes.
         """
-        is_controller = hasattr(shares, "shares")
+        is_controller = isinstance(shares, MixtureController)
         given = shares.shares if is_controller else shares
         if is_controller and len(given) < len(self.sources):
             lacking = next(name for name in self._names if name not in map(shown, given))
