@@ -144,6 +144,11 @@ def test_contexts_of_one_row_or_one_group_are_named_and_left_out():
     found = excess_bounds(losses, competitors, codes, groups=groups, mix=mix)
     assert found.unjudged == (2, 3)
     assert "not judged: 2, 3" in repr(found)
+    assert f'p-value of "one model is enough": {found.p_value:.3g}\n' in repr(found)
+    other = excess_difference(losses, competitors[:, 0], competitors, codes, groups=groups, mix=mix)
+    said = f"difference of the worst excess\nworst context: {other.estimate:.4g}, 95% [{other.lower:.4g}, "
+    assert repr(other).startswith(said)
+    assert repr(other).endswith("not judged: 2, 3")
     assert np.isnan(found.by_context["low"]).tolist() == [False, False, True, True]
     assert np.isfinite(found.by_context["excess"]).all()
     kept = codes < 2

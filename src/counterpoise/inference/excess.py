@@ -38,7 +38,7 @@ _FEW_VALUES = 10
 """Values up to which losses are taken for errors of classes and the like."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WorstExcess:
     """What is said of the worst context, and of the worst plausible mix of contexts."""
 
@@ -61,8 +61,17 @@ class WorstExcess:
         """The interval of the worst plausible mix."""
         return Interval(self.mix_estimate, self.mix_lower, self.mix_upper)
 
+    def __repr__(self) -> str:
+        level = f"{100 * self.confidence:g}%"
+        left_out = f"\nnot judged: {', '.join(map(shown, self.unjudged))}" if self.unjudged else ""
+        return (
+            f"worst context: {self.estimate:.4g}, {level} [{self.lower:.4g}, {self.upper:.4g}]\n"
+            f"worst plausible mix: {self.mix_estimate:.4g}, {level} [{self.mix_lower:.4g}, {self.mix_upper:.4g}]"
+            f"{left_out}"
+        )
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class ExcessDifference(WorstExcess):
     """The worst excess of one model minus that of another, against the same competitors.
 
@@ -76,6 +85,9 @@ class ExcessDifference(WorstExcess):
     unjudged : tuple of labels
         Contexts that are left out, see :class:`ExcessBounds`.
     """
+
+    def __repr__(self) -> str:
+        return f"difference of the worst excess\n{super().__repr__()}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,13 +119,7 @@ class ExcessBounds(WorstExcess):
     by_context: Table
 
     def __repr__(self) -> str:
-        level = f"{100 * self.confidence:g}%"
-        left_out = f"\nnot judged: {', '.join(map(shown, self.unjudged))}" if self.unjudged else ""
-        return (
-            f"worst context: {self.estimate:.4g}, {level} [{self.lower:.4g}, {self.upper:.4g}]\n"
-            f"worst plausible mix: {self.mix_estimate:.4g}, {level} [{self.mix_lower:.4g}, {self.mix_upper:.4g}]\n"
-            f'p-value of "one model is enough": {self.p_value:.3g}{left_out}\n{self.by_context}'
-        )
+        return f'{super().__repr__()}\np-value of "one model is enough": {self.p_value:.3g}\n{self.by_context}'
 
 
 def excess_bounds(
