@@ -1,12 +1,20 @@
-"""The tables of the study of mixtures, from its results."""
+"""Print the tables of the study of mixtures.
+
+Usage: python benchmarks/mixture_tables.py RESULTS (RESULTS is the results.json of benchmarks/mixtures.py)
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import rel_entr
 
 from counterpoise import KLBall
 
@@ -21,23 +29,38 @@ _BASIS = "ours, 4 epochs"
 _RADIUS = 0.3
 _N_MIXES = 1000
 
+_STEPS = 100
+"""Of a chain, after which nothing is left of where it began."""
+
 
 def random_mixes(tokens: Array, radius: float) -> Array:
     """Return mixes drawn evenly from all, or from those within a radius of the shares of the tokens."""
     rng, p_hat = np.random.default_rng(0), tokens / tokens.sum()
-    drawn = rng.dirichlet(np.ones(len(tokens)), _N_MIXES)
     if np.isinf(radius):
-        return drawn
-    ball = KLBall(p_hat, radius)
-    # Towards a random mix, to a random point of the way that is in the set.
-    ways = []
-    for mix in drawn:
-        low, high = 0.0, 1.0
-        for _ in range(30):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if ball.contains(p_hat + middle * (mix - p_hat)) else (low, middle)
-        ways.append(p_hat + rng.uniform() ** (1.0 / (len(p_hat) - 1)) * low * (mix - p_hat))
-    return np.array(ways)
+        return rng.dirichlet(np.ones(len(tokens)), _N_MIXES)
+    # Hit and run: chains side by side, each of which goes to a random point of a random line through where it is.
+    mixes = np.tile(p_hat, (_N_MIXES, 1))
+    for _ in range(_STEPS):
+        way = rng.normal(size=mixes.shape) * np.sqrt(p_hat)
+        way -= p_hat * way.sum(1, keepdims=True)
+        ends = [_farthest(p_hat, radius, mixes, sign * way) * sign for sign in (-1.0, 1.0)]
+        mixes = mixes + rng.uniform(*ends) * way
+    return mixes
+
+
+_drawn = cache(lambda shares, radius: random_mixes(np.array(shares), radius))
+
+
+def _farthest(p_hat: Array, radius: float, mixes: Array, way: Array) -> Array:
+    """Return how far each mix can go on its way within the radius."""
+    with np.errstate(divide="ignore"):
+        high = np.where(way < 0.0, -mixes / way, np.inf).min(1, keepdims=True)
+    low = np.zeros_like(high)
+    for _ in range(30):
+        middle = 0.5 * (low + high)
+        is_near = rel_entr(p_hat, mixes + middle * way).sum(1, keepdims=True) <= radius * np.log(2.0)
+        low, high = np.where(is_near, middle, low), np.where(is_near, high, middle)
+    return low
 
 
 def measures(tokens: Array, least: Array) -> dict[str, Callable[[Array], float]]:
@@ -49,7 +72,7 @@ def measures(tokens: Array, least: Array) -> dict[str, Callable[[Array], float]]
         What can be reached in each source.
     """
     p_hat = tokens / tokens.sum()
-    every, near = random_mixes(tokens, np.inf), random_mixes(tokens, _RADIUS)
+    every, near = (_drawn(tuple(p_hat.tolist()), radius) for radius in (np.inf, _RADIUS))
     return {
         "worst source": lambda losses: float((losses - least).max()),
         "worst mix within .3 bits": lambda losses: float(KLBall(p_hat, _RADIUS).worst_case(losses - least).value),
@@ -120,3 +143,15 @@ def printed(results: dict[str, Any]) -> None:
                 mixes.setdefault(run["method"], []).append(np.mean(run["mixes"], 0))
         shares = {name: [f"{100 * one:.1f}" for one in np.mean(several, 0)] for name, several in mixes.items()}
         table("mean share, %", sources, shares)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print every table again."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    printed(json.loads(parser.parse_args(arguments).results.read_text(encoding="utf-8")))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
