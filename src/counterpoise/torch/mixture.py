@@ -62,8 +62,8 @@ class MixtureController:
 
     over the allowed shares, with the mean held-out loss :math:`\bar L` (the largest of late); where every mix is
     allowed that is :math:`p_c \propto \exp(s\,(L_c - L^*_c) / \bar L)`. So shares stop short of the worst mix, but not
-    always by much: a source that stays a quarter of the mean loss behind all others, whatever its share, is given all
-    but a thousandth. A ``budget``, floors or less ``sharpness`` prevent that; ``sharpness=inf`` forgets nothing, and
+    always by much: a source that stays a quarter of the mean loss behind all others, whatever its share, is given 1,800
+    times the share of each. A ``budget``, floors or less ``sharpness`` prevent that; ``sharpness=inf`` forgets nothing, and
     shares then move towards the worst mix itself. They begin with those of the tokens, as plain training has them, or
     with the allowed mix that is nearest to these. Within a ball they come to rest within some thousandths of what is
     said here (hundredths, without references).
