@@ -51,6 +51,15 @@ class Results:
                     f"{known} is of other texts. Pass the results of these, or choose another --out."
                 )
 
+    def check(self, size: str, about: dict[str, Any]) -> None:
+        """Raise unless runs of a size can be added to those that are there."""
+        known = self.content.get(size, about)
+        if strange := [name for name, value in about.items() if known[name] != value]:
+            raise InvalidInputError(
+                f"{self.place} has models of the size {size} with other {' and '.join(strange)}, which tables cannot "
+                "compare with these. Choose another --out."
+            )
+
     def add(self, groups: Sequence[Trained], size: str) -> None:
         """Keep runs, in the place of earlier ones of the same method and seed, and write the file."""
         runs = {_key(run): run for run in self.content["runs"]}

@@ -84,6 +84,17 @@ class Study:
         self.tokens = np.array([float(len(tokens)) for tokens in every["train"].values()])
         self.texts = tuple(Texts(part, plan.shape.length, plan.device) for part in every.values())
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What all runs of a size have in common."""
+        plan = self.plan
+        return {
+            "parameters": plan.shape.n_parameters,
+            "tokens": plan.tokens,
+            "every": plan.every,
+            "text": self.tokens.tolist(),
+        }
+
     # --- methods -----------------------------------------------------------------------------------------------------
 
     def fixed(self) -> dict[str, Made]:
@@ -247,12 +258,22 @@ def add_references(
         "own": found[0],
         "tuned": found[1],
         "references": references_of(*found),
-        "parameters": study.plan.shape.n_parameters,
-        "tokens": study.plan.tokens,
-        "every": study.plan.every,
-        "text": study.tokens.tolist(),
+        **study.about,
     }
     results.save()
+
+
+def planned(
+    size: str, texts: dict[str, dict[str, np.ndarray]], seeds: Sequence[int], device: str, is_toy: bool
+) -> Study:
+    """Return the study of models of a size."""
+    # Processes that are forked cannot share a GPU.
+    plan = replace(SIZES[size], device=device, jobs=SIZES[size].jobs if device == "cpu" else 1)
+    if is_toy:
+        shape = Shape(64, 1, 512, 32, torch.float32)
+        held = {"watched": 4, "judged": 8, "thinned": 1, "compiled": False, "jobs": min(plan.jobs, 2)}
+        plan = replace(plan, shape=shape, steps=6, batch=4, every=2, **held)
+    return Study(texts, plan, seeds[:1] if is_toy else seeds)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -266,6 +287,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--toy", action="store_true", help="tiny models and texts, which mean nothing")
     asked = parser.parse_args(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu":
+        # A process that is forked after threads have run would wait for them for ever.
+        torch.set_num_threads(1)
     sizes = asked.sizes or (["tiny"] if device == "cpu" and not asked.toy else ["small", "large"])
     texts = mixture_texts.make(asked.texts, toy=True) if asked.toy else mixture_texts.read(asked.texts)
     tokens = {name: len(parts["train"]) for name, parts in texts.items()}
@@ -275,22 +299,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for made in exported(results, "small").values():
                 for seed in asked.seeds:
                     made(seed)
+        studies = {size: planned(size, texts, asked.seeds, device, asked.toy) for size in SIZES if size in sizes}
+        for size, study in studies.items():
+            results.check(size, study.about)
     except InvalidInputError as error:
         parser.error(str(error))
     begin = time.perf_counter()
-    for size, usual in SIZES.items():
-        if size not in sizes:
-            continue
-        # Processes that are forked cannot share a GPU.
-        plan, seeds = replace(usual, device=device, jobs=usual.jobs if device == "cpu" else 1), asked.seeds
-        if asked.toy:
-            shape = Shape(64, 1, 512, 32, torch.float32)
-            held = {"watched": 4, "judged": 8, "thinned": 1, "compiled": False, "jobs": min(usual.jobs, 2)}
-            plan, seeds = replace(plan, shape=shape, steps=6, batch=4, every=2, **held), seeds[:1]
-        if plan.jobs > 1:
-            # A process that is forked after threads have run would wait for them for ever.
-            torch.set_num_threads(1)
-        study = Study(texts, plan, seeds)
+    for size, study in studies.items():
         if size == "large":
             large(study, results)
         else:

@@ -404,7 +404,13 @@ def test_results_of_a_study_are_kept(study, tmp_path):
         results.Results(place, {"a": 5, "b": 7})
     with pytest.raises(cpo.exceptions.InvalidInputError, match="other texts"):
         results.Results(place, {"a": 5, "b": 8}, place)
-    assert results.Results(place, {"a": 5, "b": 7}, place).content == found
+    again = results.Results(place, {"a": 5, "b": 7}, place)
+    assert again.content == found
+    again.content["small"] = {"references": {}, "tokens": 80, "every": 2}
+    for size, tokens in (("small", 80), ("large", 60)):
+        again.check(size, {"tokens": tokens, "every": 2})
+    with pytest.raises(cpo.exceptions.InvalidInputError, match="size small with other tokens, which"):
+        again.check("small", {"tokens": 60, "every": 2})
 
 
 def test_the_study_of_mixtures_counts_from_the_lower_losses_and_misleads_by_half_a_nat(study):
