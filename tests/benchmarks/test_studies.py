@@ -434,6 +434,62 @@ def test_the_study_of_mixtures_counts_from_the_lower_losses_and_misleads_by_half
     assert [run.source for run in copies.runs] == [0, 1, 2]
 
 
+def test_the_study_of_mixtures_keeps_seeds_apart_and_judging_text_from_rules(study, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    mixtures, models, training = study("mixtures"), study("mixture_models"), study("mixture_training")
+    parts = {part: np.full(400, k, dtype=np.uint16) for k, part in enumerate(("train", "watched", "judged"))}
+    plan = training.Plan(models.Shape(64, 1, 20, 16, torch.float32), steps=10, batch=2, every=10)
+    groups = []
+
+    class Recorded(mixtures.Trained):
+        def __init__(self, *arguments, references=None, start=None, **options):
+            super().__init__(*arguments, references=references, start=start, **options)
+            self.references, self.begins = references, None if start is None else start.gains[0, :, 0, 0].tolist()
+            groups.append(self)
+
+    def train(several, name):
+        for group in several:
+            for k, run in enumerate(group.runs):
+                # By its first gain one knows a model.
+                group.ensemble.gains.data[0, k] = run.seed + {"proportional": 10, "tempered .7": 20}.get(run.method, 0)
+                run.watched, run.judged = [np.array([1.0, 2.0, 3.0])], np.array([4.0, 5.0, 6.0])
+                run.mixes = [np.ones(3)]
+                lost = torch.tensor([[1.0 + run.seed], [2.0], [3.0]])
+                run.rule.batch(lost, torch.arange(3), torch.zeros(3, 1))
+                for step in (1, 2):
+                    run.rule.round(lost.double().numpy()[:, 0], step)
+
+    monkeypatch.setattr(mixtures, "Trained", Recorded)
+    monkeypatch.setattr(mixtures, "train", train)
+    results = mixtures.Results(tmp_path / "results.json", dict.fromkeys("abc", 400))
+    made = mixtures.Study(dict.fromkeys("abc", parts), plan, [1, 2])
+    assert [texts.windows.unique().tolist() for texts in made.texts] == [[0], [1], [2]]
+    mixtures.proxies(made, "small", results)
+    large = len(groups)
+    mixtures.large(made, results)
+    assert results.content["small"]["references"] == {"watched": [1.0, 2.0, 3.0], "judged": [4.0, 5.0, 6.0]}
+    given = {}
+    for k, group in enumerate(groups):
+        for run in group.runs:
+            given.setdefault((k >= large, run.method), {})[run.seed] = run.rule
+        if group.references is not None:
+            begun = group.references.gains[0, :, 0, 0].tolist()
+            assert begun == [10 + run.seed for run in group.runs]
+        # Copies for one source are of the model by tempered shares.
+        assert group.begins is None or set(group.begins) == {21.0}
+    assert sum(group.references is not None for group in groups) == 1
+    for is_large in (False, True):
+        for rule in given[is_large, "dynamic loading"].values():
+            assert rule.references.tolist() == [1.0, 2.0, 3.0]
+        for rule in given[is_large, "ours, 4 epochs"].values():
+            assert rule.controller.references.tolist() == [1.0, 2.0, 3.0]
+        for name, proxy in (("DoReMi", mixtures.PROXY), ("ours, 4 epochs, exported", "ours, 4 epochs")):
+            mixes = [given[is_large, name][seed].shares for seed in (1, 2)]
+            for seed, mix in zip((1, 2), mixes, strict=True):
+                np.testing.assert_allclose(mix, given[False, proxy][seed].exported, err_msg=name)
+            assert not np.allclose(*mixes)
+
+
 def test_shares_come_near_the_best_mix_of_scaling_laws(study, capsys):
     pytest.importorskip("torch")
     cvxpy = pytest.importorskip("cvxpy")
