@@ -195,6 +195,8 @@ def test_a_second_training_goes_on_in_the_stream(tmp_path):
     ("every", "options", "words"),
     [
         (100, {}, "ends after 12 steps, before shares move: every = 100"),
+        # The only round would be after the last step.
+        (12, {}, "ends after 12 steps, before shares move: every = 12"),
         (3, {"budget": 200.0}, r"reads 384 tokens, 4 samples of 8 in a step.*a budget of 200"),
         (3, {"budget": 700.0, "accumulation": 2}, r"reads 768 tokens, 8 samples of 8 in a step.*a budget of 700"),
     ],
@@ -297,10 +299,12 @@ def test_other_callbacks_hear_of_rounds_if_asked(tmp_path):
             heard.append(dict(logs))
 
     callback = parts(every=3)
-    run = trainer(tmp_path, callback)
+    run = trainer(tmp_path, callback, logging_strategy="steps", logging_steps=2)
     run.add_callback(Listener())
     callback.log = run.log
     run.train()
+    # Rows of the Trainer's own are not lost where a round is at the same step.
+    assert [row["step"] for row in run.state.log_history if "loss" in row] == [2, 4, 6, 8, 10, 12]
     shares = [row["share/noise"] for row in heard if "share/noise" in row]
     assert len(shares) == 4
     assert shares[-1] == callback.rounds.controller.shares["noise"]

@@ -147,7 +147,7 @@ class MixtureRounds:
         if math.isinf(remaining):
             _warn("training has no last step, as the stream has no end. Pass max_steps, unless something else ends it.")
             return
-        if (steps := self.steps + remaining) < self.every:
+        if not controller.n_updates and (steps := self.steps + remaining) <= self.every:
             _warn(
                 f"training ends after {steps:,.0f} steps, before shares move: every = {self.every:,}. Lower it to have "
                 "twenty rounds or more."

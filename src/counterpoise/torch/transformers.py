@@ -99,7 +99,10 @@ class MixtureCallback(TrainerCallback):  # type: ignore[misc]
             if self.log is None:
                 state.log_history.append({"epoch": state.epoch, "step": state.global_step, **found})
             else:
+                # Trainer.log takes what was due for what it was called with.
+                is_due = control.should_log
                 self.log(found)
+                control.should_log = is_due
         state.stateful_callbacks[_KEY] = self.rounds.state_dict()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
