@@ -314,7 +314,7 @@ def test_a_mixture_is_judged_with_the_precision_of_training(tmp_path):
         return next_token_loss(model, batch)
 
     callback.rounds.batch_loss = batch_loss
-    trainer(tmp_path, callback, epochs=None, max_steps=3, precision="bf16-mixed").fit(Words(), batches)
+    trainer(tmp_path, callback, epochs=None, max_steps=4, precision="bf16-mixed").fit(Words(), batches)
     assert set(seen) == {torch.bfloat16}
 
 

@@ -314,7 +314,7 @@ def test_other_callbacks_hear_of_rounds_if_asked(tmp_path):
 def test_a_source_without_held_out_text_is_allowed(tmp_path):
     callback = parts()
     del callback.rounds.held_out["noise"]
-    run = trainer(tmp_path, callback, 3)
+    run = trainer(tmp_path, callback, 4)
     run.train()
     losses = callback.rounds.controller.losses
     assert np.isnan(losses).tolist() == [False, True, False]
