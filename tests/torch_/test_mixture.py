@@ -105,7 +105,11 @@ def test_budgets_that_cannot_be_are_named():
         (TOKENS, {"step_size": 1.5}, "1 at most"),
         ({"web": list(range(1000))}, {}, r"^.{1,120}$"),
         (TOKENS, {"sharpness": 0.0}, "sharpness"),
-        (TOKENS, {"reference_losses": {"web": 1.0}}, "code is missing"),
+        (TOKENS, {"reference_losses": {"web": 1.0, "news": 1.0}}, "news is no source"),
+        (TOKENS, {"reference_losses": {}}, "are missing"),
+        (TOKENS, {"reference_losses": {"web": math.nan}}, "not finite"),
+        (TOKENS, {"draws": 300}, "draws = 300 sizes no set here.*which is 1"),
+        (TOKENS, {"draws": 300, "confidence": 0.95, "radius": 0.3}, "sizes no set here"),
         (TOKENS, {"reference_losses": [1.0, math.nan, 2.0]}, "not finite"),
         (TOKENS, {"initial_shares": {"web": 1.0}}, "code is missing"),
         (TOKENS, {"initial_shares": [0.5, 0.4, 0.3]}, "initial_shares"),
@@ -303,6 +307,21 @@ def test_a_source_without_held_out_text_counts_as_the_others_on_average():
     assert np.array_equal(third.probabilities, one.probabilities)
 
 
+def test_a_source_without_held_out_text_needs_no_reference():
+    one, other = controller(reference_losses={"web": 1.0, "code": 2.0}), controller(reference_losses=[1.0, 2.0, 9.0])
+    for each in (one, other):
+        each.update({"web": 2.0, "code": 4.0})
+    assert np.array_equal(one.probabilities, other.probabilities)
+    assert one.worst_excess == other.worst_excess == 2.0
+    again = controller(reference_losses={"web": 1.0, "code": 2.0})
+    again.load_state_dict(json.loads(json.dumps(one.state_dict(), allow_nan=False)))
+    assert snapshot(again) == snapshot(one)
+    before = snapshot(one)
+    with pytest.raises(InvalidInputError, match=r"papers has held-out text and no reference\. Pass"):
+        one.update([2.0, 4.0, 3.0])
+    assert snapshot(one) == before
+
+
 @pytest.mark.parametrize(
     ("losses", "options", "words"),
     [
@@ -457,7 +476,17 @@ def test_references_of_a_state_take_the_place_of_others_not_in_silence():
 def test_tokens_are_not_taken_for_draws_in_silence():
     with pytest.warns(CounterpoiseWarning, match=r"confidence = 0\.95 takes every token for a draw"):
         controller(confidence=0.95)
-    for options in ({"confidence": 0.95, "draws": 40}, {"confidence": 0.95, "radius": 0.3}, {"radius": "agrawal"}):
+    for mix in ({"web": (0.0, 0.7)}, Mix(bounds={"web": (0.0, 0.7)})):
+        with pytest.warns(CounterpoiseWarning, match="takes every token for a draw"):
+            controller(confidence=0.95, mix=mix)
+    counts = Mix(counts={"web": 30, "code": 5, "papers": 5})
+    for options in (
+        {"confidence": 0.95, "draws": 40},
+        {"confidence": 0.95, "radius": 0.3},
+        {"radius": "agrawal"},
+        {"confidence": 0.95, "mix": counts},
+        {"confidence": 0.95, "mix": Mix(bounds={"web": (0.0, 0.7)}, ball=None)},
+    ):
         controller(**options)
 
 
@@ -467,7 +496,7 @@ def test_a_stream_that_does_not_follow_is_told_of():
     one.update([2.0, 3.0, 1.0])
     stream.follow(one)
     one.update([2.0, 3.0, 1.0])
-    with pytest.warns(CounterpoiseWarning, match="still draws by shares from before the last update"):
+    with pytest.warns(CounterpoiseWarning, match="no stream was told of the last update"):
         one.update([2.0, 3.0, 1.0])
     # Once is enough, and nobody has to draw by a stream.
     one.update([2.0, 3.0, 1.0])

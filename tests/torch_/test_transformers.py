@@ -341,6 +341,33 @@ def test_data_that_are_not_the_stream_are_named(tmp_path):
         run.train()
 
 
+def test_sources_read_from_a_file_have_names_in_words(tmp_path):
+    callback = parts()
+    controller = MixtureController({"1": 1e6, "2": 1e6}, reference_losses={1: 0.5})
+    stream = MixtureStream({1: samples("regular"), 2: samples("noise")}, controller)
+    callback.rounds = MixtureCallback(controller, stream, {1: held_out()["regular"]}, every=3).rounds
+    run = trainer(tmp_path, callback)
+    run.train()
+    assert [name for name in run.state.log_history[0] if name.startswith("held_out")] == ["held_out_loss/1"]
+    assert controller.n_updates == 4
+    with pytest.raises(InvalidInputError, match="2 has held-out text and no reference"):
+        MixtureCallback(controller, stream, {"1": [1], "2": [1]})
+
+
+def test_a_state_that_does_not_fit_changes_nothing():
+    rounds = parts().rounds
+    before = rounds.state_dict()
+    other = parts(stream={"seed": 5}).rounds
+    other.controller.update([2.0, 3.0, 1.0])
+    strange = other.state_dict()
+    fewer = {**parts().rounds.state_dict(), "steps": 8, "controller": {**strange["controller"], "rounds": 3}}
+    for state in (strange, fewer, {"steps": 1}):
+        with pytest.raises(InvalidInputError):
+            rounds.load_state_dict(state)
+        assert rounds.state_dict() == before
+        assert rounds.controller.n_updates == 0
+
+
 def test_what_does_not_belong_together_is_named():
     one, other = parts().rounds, MixtureStream({"regular": [1]}, [1.0])
     with pytest.raises(InvalidInputError, match=r"the stream and the controller .*constant, noise"):

@@ -304,7 +304,7 @@ class Mix:
                 raise EmptySetError(
                     f"mix: the share of {_name(labels[k])} is asked to be {_span(low[k], high[k])}; it is "
                     f"{ball.p_hat[k]:.3g} in the {source}, and the set around that allows {_span(least, most)}. Widen "
-                    "the bounds, raise confidence or the radius, or pass ball=None to go by bounds alone."
+                    "the bounds, raise confidence or the radius, or go by bounds alone: Mix(bounds=..., ball=None)."
                 )
 
     def _limited(self, names: _Names) -> list[ContextSet]:

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoise.contexts import shown
-from counterpoise.core.robustness import Mixes
+from counterpoise.core.robustness import Mixes, Robustness
 from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError
 from counterpoise.files import check_output, whole
-from counterpoise.sets import ContextSet, Mix, RadiusMethod, ShareBounds
+from counterpoise.sets import RadiusMethod, ShareBounds
 from counterpoise.sets._base import checked_distribution
 from counterpoise.table import Table
 from counterpoise.torch.budget import within_budget
@@ -63,9 +63,9 @@ class MixtureController:
     over the allowed shares, with the mean held-out loss :math:`\bar L` (the largest of late); where every mix is
     allowed that is :math:`p_c \propto \exp(s\,(L_c - L^*_c) / \bar L)`. So shares stop short of the worst mix, but not
     always by much: a source that stays a quarter of the mean loss behind all others, whatever its share, is given 1,800
-    times the share of each. A ``budget``, floors or less ``sharpness`` prevent that; ``sharpness=inf`` forgets nothing, and
-    shares then move towards the worst mix itself. They begin with those of the tokens, as plain training has them, or
-    with the allowed mix that is nearest to these. Within a ball they come to rest within some thousandths of what is
+    times the share of each. A ``budget``, floors or less ``sharpness`` prevent that; ``sharpness=inf`` forgets nothing,
+    and shares then move towards the worst mix itself. They begin with those of the tokens, as plain training has them,
+    or with the allowed mix that is nearest to these. Within a ball they come to rest within some thousandths of what is
     said here (hundredths, without references).
 
     Text is finite. With a ``budget`` no source is read more than ``max_epochs`` times: its share is at most
@@ -87,8 +87,8 @@ class MixtureController:
         How often a source may be read within the budget: 4 times by default.
     reference_losses : mapping from source to number, or sequence in the order of ``tokens``, optional
         The least loss that can be had in each source, on the same held-out text: see :func:`proxy_losses` and
-        :func:`extrapolated_losses`. Without them excess is loss itself, which favours sources that are hard to predict
-        for every model.
+        :func:`extrapolated_losses`. A mapping may leave out sources without held-out text. Without references, excess
+        is loss itself, which favours sources that are hard to predict for every model.
     initial_shares : mapping from source to share, or sequence in the order of ``tokens``, optional
         The shares to begin with, such as those that a smaller model was left with: see :func:`read_mix`.
     step_size : float
@@ -148,7 +148,13 @@ class MixtureController:
         if self.step_size > 1.0:
             raise InvalidInputError(f"step_size = {step_size!r:.60}; pass a share of the way, 1 at most.")
         self.sharpness: float = math.inf if sharpness == math.inf else positive_number(sharpness, "sharpness")
-        if isinstance(radius, str) and draws is None and confidence < 1.0 and not isinstance(mix, ContextSet | Mix):
+        follows_draws = Robustness(confidence, radius, draws, mix=mix).counts_draws and confidence < 1.0
+        if draws is not None and not follows_draws:
+            raise InvalidInputError(
+                f"draws = {draws:g} sizes no set here: it does so by a confidence below 1, which is {confidence:g}, "
+                "unless a radius in bits or a mix gives the size. Pass confidence=, or leave draws out."
+            )
+        if follows_draws and draws is None:
             warnings.warn(
                 f"confidence = {confidence:g} takes every token for a draw of the mix at use, which leaves shares no "
                 "room. Pass draws=, how many independent draws the tokens are worth, or radius= in bits.",
@@ -259,11 +265,12 @@ class MixtureController:
                 f"the held-out loss of {self._names[int(bad.argmax())]} is not finite: training diverged, or the loss "
                 "is missing. Lower the learning rate, or leave the source out of losses."
             )
+        self.check_references(seen)
         if self._followed is not None and self._followed < self.n_updates:
             self._followed = None
             warnings.warn(
-                "the stream still draws by shares from before the last update, so that what is exported is not what "
-                "was trained on. Call stream.follow(controller) after every update.",
+                "no stream was told of the last update, so that what is exported is not what was trained on. Call "
+                "stream.follow(controller) after every update, with the controller itself.",
                 CounterpoiseWarning,
                 stacklevel=2,
             )
@@ -299,11 +306,21 @@ class MixtureController:
         self._followed = self.n_updates
 
     def set_references(self, reference_losses: Any) -> None:
-        """Count excess from other losses from here on."""
-        found = source_numbers(reference_losses, "reference_losses", self._names)
-        if not np.isfinite(found).all():
-            raise InvalidInputError("reference_losses have values that are not finite. Pass one for every source.")
+        """Count excess from other losses from here on; a mapping may leave out sources without held-out text."""
+        found = source_numbers(reference_losses, "reference_losses", self._names, missing=math.nan)
+        named = set(map(shown, reference_losses)) if isinstance(reference_losses, Mapping) else set(self._names)
+        given = np.array([name in named for name in self._names])
+        if not (given.any() and np.isfinite(found[given]).all()):
+            raise InvalidInputError("reference_losses are missing or not finite. Pass numbers by source.")
         self.references: Array = found
+
+    def check_references(self, seen: NDArray[np.bool_]) -> None:
+        """Raise unless each source that has held-out text has a reference."""
+        if (lacking := seen & np.isnan(self.references)).any():
+            raise InvalidInputError(
+                f"{self._names[int(lacking.argmax())]} has held-out text and no reference. Pass its reference loss, or "
+                "leave its held-out text out."
+            )
 
     def _scores(self) -> Array | None:
         if not self.held_out_tokens.any():
@@ -340,16 +357,18 @@ class MixtureController:
             raise InvalidInputError(f"this is no state of a controller: {error!r:.80}.") from error
         if sizes or any(values.shape != getattr(self, name).shape for name, values in arrays.items()):
             raise InvalidInputError("the state has arrays of other sizes than the controller. Is the file whole?")
-        if not all(np.isfinite(arrays[name]).all() for name in ("references", "share_sums", "unit", "held_out_tokens")):
+        finite = [arrays[name] for name in ("share_sums", "unit", "held_out_tokens")]
+        if not all(np.isfinite(one).all() for one in finite) or np.isnan(arrays["references"]).all():
             raise InvalidInputError("the state has numbers that are not finite. Is the file whole?")
         for name in ("first_probabilities", "probabilities"):
             checked_distribution(arrays[name], f"{name} of the state")
         if not self.allowed.contains(arrays["probabilities"]):
             arrays["probabilities"] = self.allowed.likeliest(arrays["probabilities"]).distribution
-        if self.references.any() and not np.allclose(self.references, arrays["references"], rtol=1e-6):
+        if self.references.any() and not np.allclose(self.references, arrays["references"], 1e-6, equal_nan=True):
             warnings.warn(
                 "the state has other reference losses than the controller was made with, and excess is counted from "
-                "those of the state. Call set_references afterwards to have others.",
+                "those of the state. To have others, call set_references after that: in a Trainer, in on_train_begin "
+                "of a callback that is listed after the one of the mixture.",
                 CounterpoiseWarning,
                 stacklevel=2,
             )

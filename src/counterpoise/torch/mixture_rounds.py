@@ -59,11 +59,13 @@ class MixtureRounds:
             if not isinstance(one, kind):
                 raise InvalidInputError(f"{what} is {one!r:.60}; pass a {kind.__name__}.")
         check_held_out(held_out)
-        known = set(controller.sources)
-        for what, names in (("the stream", known ^ set(stream.sources)), ("held_out", set(held_out) - known)):
+        # A mix that was read from a file names sources in words.
+        known, streamed, judged = ({*map(shown, one)} for one in (controller.sources, stream.sources, held_out))
+        for what, names in (("the stream", known ^ streamed), ("held_out", judged - known)):
             if names:
-                others = ", ".join(sorted(map(shown, names)))
+                others = ", ".join(sorted(names))
                 raise InvalidInputError(f"{what} and the controller have different sources: {others:.80}.")
+        controller.check_references(np.array([shown(name) in judged for name in controller.sources]))
         self.controller, self.stream, self.held_out = controller, stream, held_out
         self.every, self.batch_loss = every, batch_loss
         self.steps, self.consumed = 0, stream.start
@@ -182,9 +184,9 @@ class MixtureRounds:
         # A checkpoint of a loader with more workers has planned a change further ahead.
         place = max(self.consumed + ahead, self.stream.planned + 1)
         self.stream.follow(self.controller, after=place)
-        found = dict(zip(self.controller.sources, self.controller.losses.tolist(), strict=True))
+        found = dict(zip(self.controller.shares, self.controller.losses.tolist(), strict=True))
         return {
-            **{f"held_out_loss/{shown(name)}": found[name] for name in self.held_out},
+            **{f"held_out_loss/{shown(name)}": loss for name, loss in found.items() if not math.isnan(loss)},
             **{f"share/{shown(name)}": share for name, share in self.controller.shares.items()},
             "worst_excess": self.controller.worst_excess,
         }
@@ -199,9 +201,16 @@ class MixtureRounds:
         return {"steps": self.steps, **state, "stream": {**state["stream"], "start": self.consumed}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.controller.load_state_dict(state["controller"])
+        """Go on from a checkpoint, or raise and change nothing."""
+        if lacking := {"controller", "stream", "steps"} - state.keys():
+            raise InvalidInputError(f"this is no state of a mixture callback: {min(lacking)} is missing.")
+        before = self.stream.state_dict(self.stream.start)
         self.stream.load_state_dict(state["stream"])
+        try:
+            self.controller.load_state_dict(state["controller"])
+        except InvalidInputError:
+            self.stream.load_state_dict(before)
+            raise
         self.steps, self.consumed, self._is_resumed = int(state["steps"]), self.stream.start, True
         if self.controller.probabilities.tolist() != state["controller"]["probabilities"]:
             # Another budget or mix does not allow the shares that the stream would go on with.

@@ -19,7 +19,15 @@ from counterpoise.contexts import shown
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.torch.losses import rank_and_world, summed
 from counterpoise.torch.streams import MixtureStream
-from counterpoise.torch.text import BatchLoss, check_held_out, judged_losses, next_token_loss, to_device, unwrapped
+from counterpoise.torch.text import (
+    BatchLoss,
+    check_held_out,
+    judged_losses,
+    next_token_loss,
+    placed,
+    to_device,
+    unwrapped,
+)
 
 Array = NDArray[np.float64]
 
@@ -147,7 +155,7 @@ class _Proxies:
 
     def trained(self, model: nn.Module, name: Any, keeps: bool = False) -> tuple[float, dict[str, Any]]:
         """Return the least held-out loss of a copy that is trained on a source, and its parameters there if asked."""
-        place = torch.device(self.device) if self.device is not None else next(model.parameters()).device
+        place = placed(model, self.device)
         looks = {round(self.steps * (k + 1) / _LOOKS) for k in range(_LOOKS)}
         # Neither the other proxies nor what the caller draws next depend on it.
         with torch.random.fork_rng(range(torch.cuda.device_count())):

@@ -85,8 +85,7 @@ def source_losses(
         Where batches are moved to: that of the model by default.
     """
     check_held_out(held_out)
-    place = torch.device(device) if device is not None else next(model.parameters()).device
-    return judged_losses(model, held_out, batch_loss, place, *rank_and_world())
+    return judged_losses(model, held_out, batch_loss, placed(model, device), *rank_and_world())
 
 
 def judged_losses(
@@ -155,6 +154,13 @@ def check_held_out(held_out: Any) -> None:
                 f"held_out has {batches!r:.60} for {shown(name)}. Pass a list of batches or a DataLoader, not a "
                 "generator, which is empty the second time."
             )
+
+
+def placed(model: nn.Module, device: str | torch.device | None) -> torch.device:
+    """Return where batches of a model go: to a device that was asked for, or to that of its parameters."""
+    if device is not None:
+        return torch.device(device)
+    return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
