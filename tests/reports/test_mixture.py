@@ -238,6 +238,8 @@ def test_other_mixes_are_judged_by_the_last_update():
     assert plausible["uniform"] == "no"
     most = dict(zip(cells["mix"], cells["most epochs to train on it"], strict=True))
     assert most["uniform"] == f"{controller.budget / len(TOKENS) / TOKENS['Bible']:.0f} (Bible)"
+    # All are read as often.
+    assert float(most["proportional"]) == pytest.approx(controller.budget / sum(TOKENS.values()), abs=6e-3)
 
 
 def test_every_source_has_its_share_and_its_excess_drawn():

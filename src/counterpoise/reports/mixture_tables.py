@@ -117,7 +117,8 @@ def _most_epochs(run: MixtureRun, mix: Array) -> str:
     assert run.controller.budget is not None
     epochs = mix * run.controller.budget / run.controller.tokens
     most = int(epochs.argmax())
-    return f"{_epochs(float(epochs[most]))} ({run.names[most]:.40})"
+    is_one_of_several = epochs.min() < epochs[most] * (1.0 - 1e-9)
+    return _epochs(float(epochs[most])) + f" ({run.names[most]:.40})" * bool(is_one_of_several)
 
 
 def _epochs(epochs: float) -> str:

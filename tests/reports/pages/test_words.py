@@ -2,7 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoise.reports.pages.words import ELLIPSIS, clean, escaped, fitted, isolated, width_of, wrapped
+from counterpoise.reports.pages.words import (
+    ELLIPSIS,
+    clean,
+    escaped,
+    fitted,
+    fitted_apart,
+    isolated,
+    width_of,
+    wrapped,
+)
 from tests.reports.pages.hostile import NAMES
 
 
@@ -45,6 +54,23 @@ def test_wrapped_lines_fit_and_keep_the_words(words):
     assert all(width_of(line, 14) <= 150 for line in lines)
     if not any(line.endswith(ELLIPSIS) for line in lines):
         assert " ".join(lines) == cleaned
+
+
+def test_names_that_begin_alike_are_told_apart():
+    names = [
+        "bigcode/the-stack-dedup/python",
+        "bigcode/the-stack-dedup/go",
+        "web",
+        "a name as long as this, and longer",
+    ]
+    found = fitted_apart(names, 150, 15)
+    assert found[:3] == ["…python", "…go", "web"]
+    assert found[3] == fitted(names[3], 150, 15)
+    # Nothing tells these apart, and one that fits stays as it is.
+    assert fitted_apart(["x" * 90, "x" * 90, "y"], 100, 15) == [fitted("x" * 90, 100, 15)] * 2 + ["y"]
+    many = fitted_apart([f"{'part/' * 20}{k} {'z' * k}" for k in range(90)], 150, 15)
+    assert max(width_of(one, 15) for one in many) <= 150
+    assert len(set(many)) == 90
 
 
 def test_only_text_from_right_to_left_is_isolated():

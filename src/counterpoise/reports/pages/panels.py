@@ -22,7 +22,7 @@ from counterpoise.reports.pages.svg import (
     picture,
     spaced,
 )
-from counterpoise.reports.pages.words import Html, clean, width_of
+from counterpoise.reports.pages.words import Html, clean, fitted_apart, width_of
 
 Numbers = Sequence[float] | NDArray[Any]
 
@@ -69,7 +69,7 @@ class _Placed:
     x_ticks: list[Any]
     path: Html
     alone: list[tuple[float, float]]
-    room: float
+    title: str
 
     @property
     def colour(self) -> str:
@@ -118,8 +118,9 @@ def panel_chart(
         room = (width - (columns - 1) * _GAP) / columns
         top = heading_height(title, width)
         row = LINE + 8 + _HEIGHT + LINE + 12
+        titles = fitted_apart([clean(one.name, 300) for one in panels], room - 4, SIZE)
         placed = [
-            _placed(one, ends, x_ticks, k % columns * (room + _GAP), room, top + k // columns * row)
+            _placed(one, titles[k], ends, x_ticks, k % columns * (room + _GAP), room, top + k // columns * row)
             for k, one in enumerate(panels)
         ]
         rows = -(-len(panels) // columns)
@@ -133,6 +134,7 @@ def panel_chart(
 
 def _placed(
     panel: Panel,
+    title: str,
     ends: tuple[float, float],
     x_ticks: Sequence[tuple[float, Any]],
     left: float,
@@ -157,5 +159,5 @@ def _placed(
         spaced(x_ticks, x, int(left + room)),
         Html("".join(f"M{'L'.join(run)}" for run in placed)),
         [run[0] for run in runs if len(run) == 1],
-        room,
+        title,
     )

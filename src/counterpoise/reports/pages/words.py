@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from html import escape
+from itertools import takewhile
 from typing import Any
 
 from counterpoise.contexts import shown
@@ -39,6 +41,10 @@ _HALVES = re.compile("[\ud800-\udfff]")
 
 # Not those within a number, which hold it together.
 _SPACES = re.compile(r"[^\S\u00a0\u202f]+")
+
+
+# Parts of a name, as of a path.
+_PARTS = re.compile(r"(?<=[/ _.:-])")
 
 
 def clean(value: Any, most: int = 200) -> str:
@@ -101,6 +107,21 @@ def fitted(words: str, width: float, size: float) -> str:
     while length < len(words) and (left := left - size * _em(words[length])) >= 0.0:
         length += 1
     return _cut(words, length) + ELLIPSIS
+
+
+def fitted_apart(names: Sequence[str], width: float, size: float) -> list[str]:
+    """Return names shortened to a width: those that would look the same, without the beginning that they share."""
+    short = [fitted(name, width, size) for name in names]
+    alike: dict[str, list[list[str]]] = {}
+    for name, words in zip(names, short, strict=True):
+        alike.setdefault(words, []).append(_PARTS.split(name))
+    found = []
+    for name, words in zip(names, short, strict=True):
+        shared = list(takewhile(lambda parts: len(set(parts)) == 1, zip(*alike[words], strict=False)))
+        rest = _PARTS.split(name)[len(shared) :]
+        stays = len(alike[words]) == 1 or not (shared and rest)
+        found.append(words if stays else fitted(ELLIPSIS + "".join(rest), width, size))
+    return found
 
 
 def wrapped(words: str, width: float, size: float, most: int = 2) -> list[str]:
