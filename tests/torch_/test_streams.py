@@ -6,6 +6,7 @@ import itertools
 import json
 import operator
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -265,6 +266,41 @@ def test_two_processes_have_the_batches_of_one(kind, workers):
     parts = [batches(stream(kind, rank=rank, world_size=2, batch_size=4), 24, workers=workers) for rank in range(2)]
     for whole, *halves in zip(alone, *parts, strict=True):
         assert sorted(functools.reduce(operator.iadd, halves, [])) == sorted(whole)
+
+
+class Sharing(InOrder):
+    """Samples whose epoch is in memory that workers share, and is asked for late, as Hugging Face's is."""
+
+    def __init__(self, name, size):
+        super().__init__(name, size)
+        self.epoch = torch.tensor(0).share_memory_()
+
+    def set_epoch(self, epoch):
+        self.epoch += epoch - self.epoch
+
+    def __iter__(self):
+        time.sleep(0.01)
+        yield from (f"{self.name}/{k}" for k in np.random.default_rng(int(self.epoch)).permutation(self.size))
+
+
+class Around(InOrder):
+    """A source that hands on what it is told."""
+
+    def __init__(self, inner):
+        self.inner, inner.outer = inner, self
+
+    def set_epoch(self, epoch):
+        self.inner.set_epoch(epoch)
+
+    def __iter__(self):
+        return iter(self.inner)
+
+
+@pytest.mark.parametrize("around", [lambda source: source, Around], ids=["itself", "around it"])
+def test_workers_do_not_move_the_epoch_of_others(around):
+    sources = {name: around(Sharing(name, 3)) for name in SIZES}
+    found = [batches(MixtureStream(sources, SHARES, batch_size=4), 12, workers=n) for n in (0, 3, 3)]
+    assert found[0] == found[1] == found[2]
 
 
 def test_a_loader_that_spawns_has_the_same_batches():

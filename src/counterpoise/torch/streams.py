@@ -356,6 +356,16 @@ def _alone() -> Iterator[None]:
         workers._worker_info = info
 
 
+def _set_apart(source: Any, done: set[int]) -> None:
+    """Give a source its own epoch in this worker: Hugging Face keeps it in memory that all workers share."""
+    done.add(id(source))
+    for name, value in list(getattr(source, "__dict__", {}).items()):
+        if isinstance(value, torch.Tensor) and value.numel() == 1 and value.is_shared():
+            setattr(source, name, value.clone())
+        elif hasattr(value, "set_epoch") and id(value) not in done:
+            _set_apart(value, done)
+
+
 class _Numbered:
     """Samples by their number, shuffled anew in each epoch."""
 
@@ -378,6 +388,8 @@ class _InOrder:
     def __init__(self, source: Any, name: Any) -> None:
         self._source, self._name, self._next, self._epoch = source, name, 0, 0
         if hasattr(source, "set_epoch"):
+            if get_worker_info() is not None:
+                _set_apart(source, set())
             source.set_epoch(0)
         with _alone():
             self._samples: Iterator[Any] = iter(source)
