@@ -4,6 +4,8 @@ import math
 import os
 import subprocess
 import sys
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -131,8 +133,11 @@ def mixture(rank=None):
         nn.Sequential(nn.Embedding(5, 6), nn.Dropout(0.2), nn.Linear(6, 5)), sources, held_out, steps=4
     )
 
+    def made():
+        return MixtureController({"a": 3e6, "b": 2e6, "c": 1e6}, radius=1.0, reference_losses=references)
+
     def start():
-        controller = MixtureController({"a": 3e6, "b": 2e6, "c": 1e6}, radius=1.0, reference_losses=references)
+        controller = made()
         parts = {} if rank is None else {"rank": rank, "world_size": 2}
         return controller, MixtureStream(sources, controller, **parts)
 
@@ -153,7 +158,7 @@ def mixture(rank=None):
             controller.load_state_dict(states[0])
             stream.load_state_dict(states[1])
             batches = iter(DataLoader(stream, 8 if rank is None else 4))
-    given = start()[0]
+    given = made()
     for losses in ([0.3, 0.7, 0.2], [0.1, 0.9, 1.7]):
         given.update(losses, tokens=[7, 3, 11])
     return {
@@ -164,6 +169,20 @@ def mixture(rank=None):
         "model": model.state_dict(),
         "refused": all(refuses(given, losses) for losses in ([math.nan, 1.0, 1.0], [1.0, math.inf, 1.0])),
     }
+
+
+def patient(rank):
+    """Train proxies, the first of which takes longer than processes of the default group wait for each other."""
+
+    def slow(model, batch):
+        if rank == 0:
+            time.sleep(0.2)
+        return next_token_loss(model, batch)
+
+    text = {name: [torch.zeros(2, 4, dtype=torch.long)] for name in "abc"}
+    sources = {name: [one[0] for one in batches] for name, batches in text.items()}
+    model = nn.Sequential(nn.Embedding(5, 6), nn.Linear(6, 5))
+    return list(proxy_losses(model, sources, text, steps=8, batch_size=2, batch_loss=slow).values())
 
 
 def refuses(controller, losses):
@@ -186,6 +205,10 @@ def main(rank, rendezvous, file):
         found["guard"] = guarded(rank, None if rank == 0 else ONE_EACH)
         found["held-out"] = by_held_out(rank)
         found["mixture"] = mixture(rank)
+        distributed.destroy_process_group()
+        options = {"init_method": f"{rendezvous}_again", "timeout": timedelta(seconds=2)}
+        distributed.init_process_group("gloo", rank=rank, world_size=2, **options)
+        found["patient"] = torch.tensor(patient(rank))
         torch.save(found, file)
     finally:
         distributed.destroy_process_group()
@@ -223,6 +246,11 @@ def test_two_processes_are_one_with_the_whole_batch(both, kind, split):
         for name in ("state", "model"):
             for key, value in alone[name].items():
                 torch.testing.assert_close(part[name][key], value, rtol=1e-5, atol=1e-6)
+
+
+def test_processes_wait_for_proxies_of_others(both):
+    assert torch.equal(both[0]["patient"], both[1]["patient"])
+    assert (both[0]["patient"] > 0.0).all()
 
 
 def test_two_processes_follow_the_held_out_rows_of_both(both):

@@ -378,12 +378,19 @@ def rank_and_world() -> tuple[int, int]:
     return (distributed.get_rank(), distributed.get_world_size()) if are_several() else (0, 1)
 
 
-def summed(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the sum of arrays over all processes that train one model, the same on each."""
+def summed(values: np.ndarray[Any, Any], group: Any = None) -> np.ndarray[Any, Any]:
+    """Return the sum of arrays over all processes that train one model, the same on each.
+
+    Parameters
+    ----------
+    values : ndarray
+    group : ProcessGroup, optional
+        Another group of all processes than the default one.
+    """
     if not are_several():
         return values
     reduced = torch.as_tensor(values, device="cuda" if distributed.get_backend() == "nccl" else "cpu")
-    distributed.all_reduce(reduced)
+    distributed.all_reduce(reduced, group=group)
     return reduced.cpu().numpy()
 
 

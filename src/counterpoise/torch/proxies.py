@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize
-from torch import nn
+from torch import distributed, nn
 from torch.utils.data import DataLoader
 
 from counterpoise.contexts import shown
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.torch.losses import rank_and_world, summed
+from counterpoise.torch.losses import are_several, rank_and_world, summed
 from counterpoise.torch.streams import MixtureStream
 from counterpoise.torch.text import (
     BatchLoss,
@@ -85,10 +87,11 @@ def proxy_losses(
     proxies = _Proxies(sources, held_out, steps, batch_size, optimizer, batch_loss, collate_fn, seed, device)
     rank, world = rank_and_world()
     found = np.zeros(len(sources))
-    for k, name in enumerate(sources):
-        if k % world == rank:
-            found[k] = proxies.trained(model, name)[0]
-    losses = dict(zip(sources, summed(found).tolist(), strict=True))
+    with _patient_group() as group:
+        for k, name in enumerate(sources):
+            if k % world == rank:
+                found[k] = proxies.trained(model, name)[0]
+        losses = dict(zip(sources, summed(found, group).tolist(), strict=True))
     for name, loss in losses.items():
         _check_loss(name, loss)
     return losses
@@ -120,6 +123,19 @@ def proxy_models(
         models[name] = copy.deepcopy(unwrapped(model))
         models[name].load_state_dict(parameters)
     return models
+
+
+@contextmanager
+def _patient_group() -> Iterator[Any]:
+    """Have a group of all processes in which some may wait while others train copies; None for a single process."""
+    if not are_several():
+        yield None
+        return
+    group = distributed.new_group(timeout=timedelta(days=1))
+    try:
+        yield group
+    finally:
+        distributed.destroy_process_group(group)
 
 
 @dataclass(frozen=True)
