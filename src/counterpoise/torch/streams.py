@@ -360,7 +360,7 @@ def _set_apart(source: Any, done: set[int]) -> None:
     """Give a source its own epoch in this worker: Hugging Face keeps it in memory that all workers share."""
     done.add(id(source))
     for name, value in list(getattr(source, "__dict__", {}).items()):
-        if isinstance(value, torch.Tensor) and value.numel() == 1 and value.is_shared():
+        if isinstance(value, torch.Tensor) and value.numel() == 1 and value.is_shared():  # type: ignore[no-untyped-call]
             setattr(source, name, value.clone())
         elif hasattr(value, "set_epoch") and id(value) not in done:
             _set_apart(value, done)
