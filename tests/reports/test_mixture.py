@@ -234,6 +234,9 @@ def test_other_mixes_are_judged_by_the_last_update():
     # The worst mix of the first update, which was another one.
     then = dict(zip(cells["mix"], numbers(cells["at the first update"]), strict=True))
     assert then["worst plausible"] == pytest.approx(controller.history["worst_excess"][0], abs=6e-4)
+    first = np.array([controller.history[f"loss[{name}]"][0] for name in TOKENS]) - controller.references
+    for name in ("proportional", "uniform"):
+        assert then[name] == pytest.approx(mixes[name] @ first, abs=6e-4)
     assert plausible["proportional"] == "yes"
     assert plausible["uniform"] == "no"
     most = dict(zip(cells["mix"], cells["most epochs to train on it"], strict=True))

@@ -84,6 +84,14 @@ def test_a_budget_that_uses_every_epoch_leaves_one_mix():
     np.testing.assert_allclose(one.probabilities, one.tokens / 93, rtol=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_budget_of_every_epoch_may_be_rounded_up(seed):
+    tokens = np.random.default_rng(seed).uniform(1.0, 1e9, 5)
+    one = controller(dict(enumerate(tokens)), budget=4.0 * tokens.sum() * (1.0 + 5e-10))
+    one.update([1.0, 2.0, 3.0, 4.0, 5.0])
+    np.testing.assert_allclose(one.probabilities, tokens / tokens.sum(), rtol=1e-6)
+
+
 def test_budgets_that_cannot_be_are_named():
     with pytest.raises(InvalidInputError, match=r"more than 4 epochs of all sources.*Lower the budget"):
         controller(budget=4.1e10)
@@ -154,6 +162,20 @@ def test_they_can_begin_elsewhere(tmp_path):
 
 
 # --- where they come to rest ------------------------------------------------------------------------------------
+
+
+def test_steps_are_in_units_of_the_largest_mean_loss_of_late():
+    calm, late = controller(), controller()
+    calm.update([4.0, 4.0, 4.0])
+    late.update([1.0, 1.0, 1.0])
+    for one in (calm, late):
+        before = one.probabilities
+        one.update([1.0, 1.0, 1.5])
+        move = np.log(one.probabilities / before)
+        unit = max(0.9 * (4.0 if one is calm else 1.0), 1.0 + 0.5 / 3)
+        # What is forgotten is the same share of the logarithms, for which the last two sources stand.
+        forgotten = np.log(before[2] / before[1]) * 0.1
+        assert move[2] - move[1] == pytest.approx(0.1 * 30.0 * 0.5 / unit - forgotten, rel=1e-9)
 
 
 @settings(max_examples=15, deadline=None)

@@ -48,6 +48,22 @@ def test_a_proxy_learns_its_source_alone():
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
+def test_a_proxy_is_judged_while_it_learns_by_heart():
+    few, held = {"noise": list(text(12, 5))}, {"noise": held_out()["noise"]}
+    seen = []
+
+    def watched(parameters):
+        seen.append(list(parameters))
+        return fast(seen[-1])
+
+    found = proxy_losses(Bigram(), few, held, steps=64, batch_size=12, optimizer=watched)["noise"]
+    before, after = Bigram(), Bigram()
+    with torch.no_grad():
+        for parameter, value in zip(after.parameters(), seen[0], strict=True):
+            parameter.copy_(value)
+    assert found < min(source_losses(one, held)[0]["noise"] for one in (before, after)) - 0.05
+
+
 def test_proxies_are_no_worse_than_the_model_they_come_from():
     held = {name: [torch.stack(rows[:8])] for name, rows in sources().items()}
     before, _ = source_losses(Bigram(), held)

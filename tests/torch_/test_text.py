@@ -32,6 +32,22 @@ def by_hand(model, tokens, counts):
     return total, number
 
 
+class Talking(torch.nn.parallel.DistributedDataParallel):
+    """One that would talk to other processes in every batch."""
+
+    def __init__(self, module):
+        torch.nn.Module.__init__(self)
+        self.module = module
+
+    def forward(self, *_):
+        raise AssertionError("other processes may have fewer batches")
+
+
+def test_a_model_of_several_processes_is_judged_without_them():
+    model, held_out = Bigram(), {"a": [text(5, 1)]}
+    assert source_losses(Talking(model), held_out) == source_losses(model, held_out)
+
+
 def test_losses_are_those_of_the_next_tokens():
     model, tokens = Bigram().eval(), text(5, 1)
     total, number = next_token_loss(model, tokens)
