@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_wor
 
 from counterpoise.contexts import shown  # noqa: E402
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
-from counterpoise.torch import MixtureController, MixtureStream  # noqa: E402
+from counterpoise.torch import MixtureController, MixtureStream, streams  # noqa: E402
 
 SIZES = {"web": 50, "code": 20, "papers": 7}
 SHARES = {"web": 0.55, "code": 0.3, "papers": 0.15}
@@ -145,6 +145,56 @@ def test_numbered_samples_are_shuffled_anew_in_each_epoch():
     assert all(one != other for one, other in itertools.pairwise(epochs))
     plain = [sample for sample in first(stream(shuffle=False), 600) if sample.startswith("code")]
     assert plain[:40] == numbered()["code"] * 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(size=st.integers(1, 5000), seed=st.integers(0, 2**32))
+def test_a_shuffle_without_a_table_holds_each_sample_once(size, seed):
+    order = streams.without_table(np.arange(size), size, [seed])
+    assert sorted(order.tolist()) == list(range(size))
+    # Any places can be asked for, in any order.
+    places = np.arange(size)[::-3]
+    assert streams.without_table(places, size, [seed]).tolist() == order[places].tolist()
+
+
+@pytest.mark.parametrize("size", [4096, 100_003])
+def test_a_shuffle_without_a_table_leaves_no_trace_of_the_order(size):
+    order = streams.without_table(np.arange(size), size, [7])
+    other = streams.without_table(np.arange(size), size, [8])
+    # Five standard errors of what a random order has.
+    bound = 5.0 / np.sqrt(size)
+    assert abs(np.corrcoef(np.arange(size), order)[0, 1]) < bound
+    assert abs(np.corrcoef(order[1:], order[:-1])[0, 1]) < bound
+    assert abs(np.corrcoef(order, other)[0, 1]) < bound
+    # In a random order one sample is followed by the next one in the file about once, and one stays in place.
+    assert (np.diff(order) == 1).sum() < 8
+    assert (order == np.arange(size)).sum() < 8
+
+
+def test_large_sources_are_shuffled_as_small_ones_are(monkeypatch):
+    monkeypatch.setattr(streams, "_LARGEST_TABLE", 10)
+    own = [sample for sample in first(stream(), 600) if sample.startswith("code")]
+    epochs = [own[k : k + 20] for k in range(0, 100, 20)]
+    assert all(sorted(one) == sorted(numbered()["code"]) for one in epochs)
+    assert len(set(map(tuple, epochs))) == 5
+    assert batches(stream(batch_size=4), 90, workers=2) == batches(stream(), 90)
+
+
+class Endless:
+    """More samples than any table holds."""
+
+    def __len__(self):
+        return 10**14
+
+    def __getitem__(self, k):
+        return k
+
+
+def test_a_source_of_any_size_is_shuffled_at_once():
+    found = first(MixtureStream({"web": Endless()}, [1.0]), 2000)
+    assert len(set(found)) == 2000
+    assert abs(np.mean(found) / 10**14 - 0.5) < 0.05
+    assert 0 <= min(found) <= max(found) < 10**14
 
 
 def test_it_is_a_function_of_the_seed():

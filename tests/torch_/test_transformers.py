@@ -210,6 +210,14 @@ def test_what_will_not_go_as_it_is_meant_is_said_before_training(every, options,
         run.train()
 
 
+def test_more_rounds_than_a_stream_keeps_are_refused_before_training(tmp_path):
+    callback = parts(every=1)
+    most = callback.rounds.stream.most_changes
+    with pytest.raises(InvalidInputError, match=rf"shares would change {most + 1:,} times.*Make rounds less often"):
+        trainer(tmp_path, callback, steps=most).train()
+    assert not callback.rounds.controller.n_updates
+
+
 @pytest.mark.parametrize("length", [0, 3])
 def test_samples_of_several_lengths_are_not_counted_by_one(length, tmp_path):
     callback = parts(every=3)

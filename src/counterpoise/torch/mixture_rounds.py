@@ -126,7 +126,7 @@ class MixtureRounds:
             )
 
     def foresee(self, remaining: float, n_samples: int) -> None:
-        """Warn of what will not go as it seems to be meant.
+        """Warn of what will not go as it seems to be meant, and raise where training would end with an error.
 
         Parameters
         ----------
@@ -149,6 +149,12 @@ class MixtureRounds:
         if math.isinf(remaining):
             _warn("training has no last step, as the stream has no end. Pass max_steps, unless something else ends it.")
             return
+        rounds = (self.steps + remaining) // self.every - self.steps // self.every
+        if (changes := self.stream.n_changes + rounds) > (most := self.stream.most_changes):
+            raise InvalidInputError(
+                f"every = {self.every:,} steps, shares would change {changes:,.0f} times, and a stream of "
+                f"{len(self.stream.sources):,} sources keeps {most:,}. Make rounds less often."
+            )
         if not controller.n_updates and (steps := self.steps + remaining) <= self.every:
             _warn(
                 f"training ends after {steps:,.0f} steps, before shares move: every = {self.every:,}. Lower it to have "

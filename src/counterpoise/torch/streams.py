@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,13 +23,19 @@ Counts = NDArray[np.int64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """The golden ratio's fraction, of 2**64: its multiples are spread more evenly than those of any other number."""
 
-_MOST_CHANGES, _MOST_BYTES = 1 << 16, 1 << 24
-"""Changes of the shares that a stream keeps, and the memory for them."""
+_MOST_CHANGES, _MOST_BYTES = 1 << 16, 1 << 25
+"""Changes of the shares that a stream keeps, and the memory for them: half of what containers share by default."""
 
 _MOST_WORKERS = 1023
 
 _AT_ONCE = 1024
 """Samples of a reader whose sources are worked out together."""
+
+_LARGEST_TABLE = 1 << 20
+"""Samples of a source whose order is kept as a table: every process and worker has one."""
+
+_ROUNDS = 6
+"""Of the network that shuffles a source without a table."""
 
 
 class MixtureStream(IterableDataset[Any]):
@@ -135,6 +141,11 @@ class MixtureStream(IterableDataset[Any]):
     def n_changes(self) -> int:
         """Changes of the shares that are known, the first included."""
         return int(self._counters[0])
+
+    @property
+    def most_changes(self) -> int:
+        """Changes of the shares that a stream of so many sources can keep."""
+        return len(self._changes)
 
     @property
     def version(self) -> int:
@@ -266,10 +277,12 @@ class MixtureStream(IterableDataset[Any]):
             own &= since // (self.world_size * self.batch_size) % parts == part
             done = at_once
             found = np.flatnonzero(own)
-            for k, code, number in zip(*(one.tolist() for one in (found, codes[found], numbers[found])), strict=True):
+            mine = codes[found]
+            samples = _samples(readers, mine, numbers[found])
+            for k, code, sample in zip(found.tolist(), mine.tolist(), samples.tolist(), strict=True):
                 # The place is taken before others are asked whether shares have changed for it.
                 reached[slot] = place + k + 1
-                yield readers[code].take(number)
+                yield readers[code].take(sample)
                 if counters[2] != version:
                     done = k + 1
                     break
@@ -338,6 +351,44 @@ def is_numbered(source: Any) -> bool:
     return hasattr(source, "__getitem__") and hasattr(source, "__len__") and not isinstance(source, IterableDataset)
 
 
+def without_table(places: NDArray[np.intp], size: int, seed: Sequence[int]) -> NDArray[np.intp]:
+    """Return the samples at some places of a random order of so many, without a table of all.
+
+    A Feistel network permutes all numbers of an even number of bits. A number beyond the last sample is permuted again
+    until it is not, which leaves a permutation of the samples.
+    """
+    half = max((size - 1).bit_length() + 1, 2) // 2
+    mask, bits = np.uint64((1 << half) - 1), np.uint64(half)
+    keys = np.random.default_rng(list(seed)).integers(1 << 64, size=_ROUNDS, dtype=np.uint64)
+    found = places.astype(np.uint64)
+    beyond = np.arange(len(found))
+    while len(beyond):
+        left, right = found[beyond] >> bits, found[beyond] & mask
+        for key in keys:
+            left, right = right, left ^ (_mixed(right + key) & mask)
+        found[beyond] = left << bits | right
+        beyond = beyond[found[beyond] >= size]
+    return found.astype(np.intp)
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return words in each bit of which every bit of the given ones has a say (the last steps of SplitMix64)."""
+    words = (words ^ words >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ words >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return words ^ words >> np.uint64(31)
+
+
+def _samples(
+    readers: Sequence[_Numbered | _InOrder], codes: NDArray[np.intp], numbers: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Return which sample of its source each one is, of those with these numbers since the beginning."""
+    found = np.empty_like(numbers)
+    for code in np.unique(codes):
+        of_source = codes == code
+        found[of_source] = readers[code].order(numbers[of_source])
+    return found
+
+
 def _earlier(codes: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return for each code how often it occurs before."""
     counts = np.bincount(codes)
@@ -371,15 +422,27 @@ class _Numbered:
 
     def __init__(self, source: Any, seed: list[int] | None) -> None:
         self._source, self._seed, self._size = source, seed, len(source)
-        self._epoch, self._order = -1, np.zeros(0, dtype=np.intp)
+        self._epoch, self._table = -1, np.zeros(0, dtype=np.intp)
+
+    def order(self, numbers: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return which samples are the ones with these numbers since the beginning."""
+        epochs, places = np.divmod(numbers, self._size)
+        if self._seed is None:
+            return places
+        for epoch in np.unique(epochs):
+            of_epoch = epochs == epoch
+            places[of_epoch] = self._shuffled(places[of_epoch], int(epoch), [*self._seed, int(epoch)])
+        return places
+
+    def _shuffled(self, places: NDArray[np.intp], epoch: int, seed: list[int]) -> NDArray[np.intp]:
+        if self._size > _LARGEST_TABLE:
+            return without_table(places, self._size, seed)
+        if epoch != self._epoch:
+            self._epoch, self._table = epoch, np.random.default_rng(seed).permutation(self._size)
+        return self._table[places]
 
     def take(self, k: int) -> Any:
-        epoch, place = divmod(k, self._size)
-        if self._seed is None:
-            return self._source[place]
-        if epoch != self._epoch:
-            self._epoch, self._order = epoch, np.random.default_rng([*self._seed, epoch]).permutation(self._size)
-        return self._source[int(self._order[place])]
+        return self._source[k]
 
 
 class _InOrder:
@@ -393,6 +456,10 @@ class _InOrder:
             source.set_epoch(0)
         with _alone():
             self._samples: Iterator[Any] = iter(source)
+
+    def order(self, numbers: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the numbers: there is no other order."""
+        return numbers
 
     def take(self, k: int) -> Any:
         # Samples before it are those of other processes.
