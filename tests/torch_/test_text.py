@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
-from counterpoise.torch import next_token_loss, source_losses  # noqa: E402
+from counterpoise.torch import next_token_loss, sample_losses, source_losses  # noqa: E402
 from counterpoise.torch.text import to_device  # noqa: E402
 from tests.torch_.bigrams import LENGTH, WORDS, Bigram, text  # noqa: E402
 
@@ -84,6 +84,40 @@ def test_losses_of_sources_are_means_over_tokens_and_not_over_batches():
     assert losses["code"] == pytest.approx(total / number, rel=1e-5)
 
 
+def test_token_numbers_may_be_small_integers():
+    model, tokens = Bigram().eval(), text(5, 1)
+    expected = next_token_loss(model, tokens)
+    for kind in (torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32):
+        for batch in (tokens.to(kind), {"input_ids": tokens.to(kind)}):
+            assert next_token_loss(model, batch) == expected
+
+
+@pytest.mark.parametrize("kind", ["plain", "mask"])
+def test_losses_of_samples_are_those_of_each_alone(kind):
+    tokens = [text(4, 1), text(2, 2)]
+    model, batches = Bigram(), tokens
+    if kind == "mask":
+        model = WithMask()
+        batches = [
+            {"input_ids": one, "attention_mask": torch.ones_like(one).index_fill(1, torch.tensor([4, 5]), 0)}
+            for one in tokens
+        ]
+    found = sample_losses(model, batches)
+    rows = [
+        row[None] if kind == "plain" else {name: value[k : k + 1] for name, value in batch.items()}
+        for batch in batches
+        for k, row in enumerate(batch if kind == "plain" else batch["input_ids"])
+    ]
+    alone = source_losses(model, {k: [row] for k, row in enumerate(rows)})[0]
+    assert found.tolist() == pytest.approx(list(alone.values()), rel=1e-6)
+    assert model.training
+    with pytest.raises(InvalidInputError, match="no batches to judge"):
+        sample_losses(model, [])
+    none = {"input_ids": text(2, 0), "attention_mask": torch.ones(2, LENGTH), "labels": torch.full((2, LENGTH), -100)}
+    with pytest.raises(InvalidInputError, match="no token of sample 0"):
+        sample_losses(WithMask(), [none])
+
+
 def test_modes_and_random_numbers_are_as_before():
     model = Bigram().train()
     model.norm.eval()
@@ -101,7 +135,8 @@ def test_modes_and_random_numbers_are_as_before():
 @pytest.mark.parametrize(
     ("batches", "words"),
     [
-        ([], "for code. Pass a list of batches"),
+        ([], "no batches of code. Pass some, or leave the source out"),
+        (torch.utils.data.TensorDataset(torch.zeros(0)), "for code. Pass a list of batches"),
         (iter([]), "not a generator"),
         (None, "None for code. Pass a list"),
         ({"input_ids": [1]}, "for code. Pass a list of batches"),
@@ -156,6 +191,13 @@ def test_models_that_return_no_logits_are_refused():
         source_losses(WithLoss(), {"web": [text(2, 0)]})
     with pytest.raises(InvalidInputError, match="held_out is"):
         source_losses(Bigram(), [text(2, 0)])
+
+
+def test_what_a_batch_loss_has_to_return_is_said():
+    with pytest.raises(
+        InvalidInputError, match=r"batch_loss returns tensor\(1.*the sum of the losses.* and their number"
+    ):
+        source_losses(Bigram(), {"web": [text(2, 0)]}, batch_loss=lambda model, batch: torch.tensor(1.0))
 
 
 def test_batches_may_be_lists():

@@ -18,7 +18,7 @@ from counterpoise.torch.proxies import extrapolated_losses, proxy_losses, proxy_
 from counterpoise.torch.references import reference_risks
 from counterpoise.torch.sampling import ContextBatchSampler
 from counterpoise.torch.streams import MixtureStream
-from counterpoise.torch.text import next_token_loss, source_losses
+from counterpoise.torch.text import next_token_loss, sample_losses, source_losses
 from counterpoise.torch.training import History, fit
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "proxy_models",
     "read_mix",
     "reference_risks",
+    "sample_losses",
     "source_losses",
     "zero_one",
 ]
