@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.contexts import Contexts, encode
+from counterpoise.contexts import Contexts, encode, shown
 from counterpoise.core.objective import ReferenceRisks
 from counterpoise.exceptions import InvalidInputError, RenamedParameterError
 from counterpoise.sets import ContextSet, KLBall, Mix, RadiusMethod, confidence_radius, draws_in_groups
@@ -195,6 +195,14 @@ class Robustness(Criterial):
                 raise InvalidInputError(
                     f"mix is a set over {self.mix.p_hat.size} contexts; the data have {len(counts)}. Pass one with a "
                     "probability for each context, in the order of their labels."
+                )
+            named = self.mix.labels
+            words = None if labels is None else list(map(shown, labels))
+            if named is not None and words is not None and list(map(shown, named)) != words:
+                raise InvalidInputError(
+                    f"mix is a set over {', '.join(map(shown, named)):.80}, in this order; the data have "
+                    f"{', '.join(words):.80}. Make it in the order of the data, or state what is known by label: a "
+                    "mapping to bounds, or a Mix."
                 )
             return self.mix
         if isinstance(self.radius, str):

@@ -125,7 +125,7 @@ def within_kl_and_bounds(p_hat: Array, eps: float, low: Array, high: Array, shar
         some = np.flatnonzero((far - near > 1e-15 * np.abs(far)) & (slack > 1e-14))
         if some.size == 0:
             break
-        with np.errstate(invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             guess = (near[some] * -under[some] + far[some] * over[some]) / (over[some] - under[some])
         halves = 0.5 * (near[some] + far[some])
         guess = np.where((guess > near[some]) & (guess < far[some]) & (step % 4 < 3), guess, halves)

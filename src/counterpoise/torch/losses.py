@@ -417,7 +417,7 @@ def plausible_mixes(
     if not (isinstance(radius, str) or (number and float(bits) >= 0.0)):
         raise InvalidInputError(f"radius = {radius!r}; pass 'types', 'agrawal' or 'chi2', or 0 bits or more.")
     names = range(len(counts)) if labels is None else labels
-    mixes = KLBall(counts / counts.sum(), float(radius)) if mix is None else robustness.mixes(counts, names)
+    mixes = KLBall(counts / counts.sum(), float(radius)) if mix is None else robustness.mixes(counts, labels)
     return mixes, robustness.unseen(names).risks.tolist()
 
 
@@ -448,10 +448,10 @@ def check_shapes(losses: Tensor, contexts: Tensor) -> None:
         )
 
 
-def positive_number(value: Any, name: str) -> float:
-    """Return a value that must be a positive number."""
+def positive_number(value: Any, name: str, may_be_infinite: bool = False) -> float:
+    """Return a value that must be a positive number, finite unless infinity is allowed."""
     number = isinstance(value, Real) and not isinstance(value, bool)
-    if not (number and 0.0 < value < math.inf):
+    if not (number and value > 0.0 and (value < math.inf or may_be_infinite)):
         raise InvalidInputError(f"{name} = {value!r:.60}; pass a positive number.")
     return float(value)
 
