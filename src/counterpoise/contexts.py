@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -145,6 +146,13 @@ def one_each(units: NDArray[np.intp], size: NDArray[Any]) -> tuple[NDArray[np.in
 def shown(label: Any) -> str:
     """Return a label in words; the parts of a crossed one side by side."""
     return " x ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def nearest(label: Any, labels: Iterable[Any]) -> str:
+    """Ask whether the label with the nearest name was meant, if any is near."""
+    by_words = {shown(one).lower(): one for one in labels}
+    close = difflib.get_close_matches(shown(label).lower(), list(by_words), n=1)
+    return f" Did you mean {by_words[close[0]]!r:.60}?" if close else ""
 
 
 def encode(

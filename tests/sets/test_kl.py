@@ -601,7 +601,7 @@ def test_smallest_probability_has_a_finite_divergence():
         (None, "p_hat"),
         (["a", "b"], "must be numbers"),
         ([0.5, 0.6], "sums to 1.1, not 1"),
-        ([3, 7], "counts.sum"),
+        ([3, 7], "sums to 10, not 1. Divide each by the sum"),
         ([1.5, -0.5], r"p_hat\[1\] = -0.5"),
         ([0.5, math.nan], r"p_hat\[1\] = nan"),
         ([0.5, math.inf], r"p_hat\[1\] = inf"),

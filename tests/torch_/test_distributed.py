@@ -287,6 +287,8 @@ def test_two_processes_keep_the_same_network(both):
             torch.testing.assert_close(found["model"][name], value, rtol=1e-4, atol=1e-5)
 
 
+# A few steps of training are ahead of proxies that had fewer.
+@pytest.mark.filterwarnings("ignore:the held-out loss of . is .* far below its reference")
 def test_two_processes_train_on_the_mixture_of_one(both):
     alone = mixture()
     first, second = (found["mixture"] for found in both)

@@ -29,6 +29,8 @@ SETS = {
     "towards the worst": {"sharpness": math.inf, "radius": 0.3, "budget": 2e10},
 }
 each_set = pytest.mark.parametrize("options", SETS.values(), ids=SETS)
+# Properties hold with any references, also with those that are doubted.
+any_references = pytest.mark.filterwarnings("ignore:the held-out loss of .* far below its reference")
 losses_of_three = st.lists(st.floats(0.01, 12.0), min_size=3, max_size=3)
 
 
@@ -113,6 +115,7 @@ def test_budgets_that_cannot_be_are_named():
         (TOKENS, {"step_size": 1.5}, "1 at most"),
         ({"web": list(range(1000))}, {}, r"^.{1,120}$"),
         (TOKENS, {"sharpness": 0.0}, "sharpness"),
+        (TOKENS, {"sharpness": np.array([1.0, 2.0])}, "sharpness"),
         (TOKENS, {"reference_losses": {"web": 1.0, "news": 1.0}}, "news is no source"),
         (TOKENS, {"reference_losses": {}}, "are missing"),
         (TOKENS, {"reference_losses": {"web": math.nan}}, "not finite"),
@@ -178,6 +181,7 @@ def test_steps_are_in_units_of_the_largest_mean_loss_of_late():
         assert move[2] - move[1] == pytest.approx(0.1 * 30.0 * 0.5 / unit - forgotten, rel=1e-9)
 
 
+@any_references
 @settings(max_examples=15, deadline=None)
 @given(
     losses=losses_of_three, sharpness=st.floats(0.5, 5.0), references=st.lists(st.floats(0, 2), min_size=3, max_size=3)
@@ -193,6 +197,7 @@ def test_on_the_simplex_they_rest_at_the_tempered_excess(losses, sharpness, refe
     np.testing.assert_allclose(one.probabilities, expected / expected.sum(), rtol=1e-6, atol=1e-6)
 
 
+@any_references
 @each_set
 def test_a_factor_of_all_losses_changes_nothing(options):
     references = np.array([1.0, 0.5, 2.0])
@@ -495,6 +500,36 @@ def test_references_of_a_state_take_the_place_of_others_not_in_silence():
     assert other.references.tolist() == [1.0, 2.0, 1.5]
 
 
+def test_shares_may_be_rounded():
+    for shares in (torch.softmax(torch.arange(3.0).half(), 0), np.float32([0.1, 0.2, 0.7]), [0.333, 0.333, 0.333]):
+        found = controller(initial_shares=shares).probabilities
+        assert found.sum() == pytest.approx(1.0, abs=1e-15)
+        np.testing.assert_allclose(found, list(map(float, shares)), atol=1e-3)
+    learnt = torch.softmax(torch.zeros(3, requires_grad=True), 0)
+    assert list(controller(initial_shares=learnt).shares.values()) == pytest.approx([1 / 3] * 3)
+
+
+def test_a_set_that_names_other_contexts_is_refused():
+    bounds = ShareBounds([0.6, 0.0, 0.0], [0.9, 0.4, 0.4], labels=("code", "web", "papers"))
+    for mix in (bounds, bounds & KLBall([0.7, 0.2, 0.1], 0.5)):
+        with pytest.raises(
+            InvalidInputError, match="over code, web, papers, in this order; the data have web, code, pap"
+        ):
+            controller(mix=mix)
+    ordered = {name: TOKENS[name] for name in ("code", "web", "papers")}
+    assert controller(ordered, mix=bounds).shares["code"] == pytest.approx(0.6)
+
+
+def test_names_that_are_one_in_words_are_refused():
+    for made in (
+        lambda: controller({1: 2.0, "1": 3.0}),
+        lambda: MixtureStream({1: [1], "1": [2]}, [0.5, 0.5]),
+        lambda: controller({1: 1.0, 2: 2.0}).update({1: 1.0, "1": 9.0, 2: 3.0}),
+    ):
+        with pytest.raises(InvalidInputError, match="have the same name in words, 1"):
+            made()
+
+
 def test_tokens_are_not_taken_for_draws_in_silence():
     with pytest.warns(CounterpoiseWarning, match=r"confidence = 0\.95 takes every token for a draw"):
         controller(confidence=0.95)
@@ -525,9 +560,30 @@ def test_a_stream_that_does_not_follow_is_told_of():
     assert one.n_updates == 4
 
 
+def test_references_in_another_unit_are_doubted_once():
+    losses = {"web": 3.0, "code": 2.0, "papers": 2.5}
+    one = controller(reference_losses={name: math.exp(loss - 0.3) for name, loss in losses.items()})
+    with pytest.warns(CounterpoiseWarning, match=r"web is 3, far below its reference of 14\.88.*nats per token"):
+        one.update(losses)
+    one.update(losses)
+    in_bits = controller(reference_losses={name: (loss - 0.1) / math.log(2.0) for name, loss in losses.items()})
+    with pytest.warns(CounterpoiseWarning, match="far below its reference"):
+        in_bits.update(losses)
+    # A little ahead, noise and transfer may bring any model.
+    controller(reference_losses={name: loss + 0.2 for name, loss in losses.items()}).update(losses)
+
+
 # --- what is handed on ------------------------------------------------------------------------------------------
 
-ODD = {"web, crawl": 6e9, 'a "quoted": name': 3e16, "naïve ☃ 😀": 1e-5, "null": 7.0, "12": 3.0, "#no": 1.0}
+ODD = {
+    "web, crawl": 6e9,
+    "\x7f\x85\u2028\ud800": 5.0,
+    'a "quoted": name': 3e16,
+    "naïve ☃ 😀": 1e-5,
+    "null": 7.0,
+    "12": 3.0,
+    "#no": 1.0,
+}
 
 
 @pytest.mark.parametrize("tokens", [TOKENS, ODD], ids=["plain", "odd names"])
@@ -632,6 +688,8 @@ SHORT = {"at": 1.0, "worst_excess": 1.0, "loss": [1.0, 2.0], "share": [0.5, 0.5]
     [
         {"rounds": [{}]},
         {"rounds": [SHORT]},
+        {"rounds": [SHORT | {"loss": [1.0, "x", 1.0], "share": [0.5, 0.5, 0.0]}]},
+        {"rounds": []},
         {"sources": None},
         {"unit": [math.nan]},
         {"share_sums": [math.nan] * 3},

@@ -73,7 +73,7 @@ def test_proxies_are_no_worse_than_the_model_they_come_from():
     # A huge step learns the regular source by chance, and nothing of noise.
     assert wild["noise"] == pytest.approx(before["noise"])
     assert wild["regular"] <= before["regular"]
-    with pytest.raises(InvalidInputError, match="optimizer is an optimiser"):
+    with pytest.raises(InvalidInputError, match=r"optimizer is of type SGD\. Pass what makes one"):
         proxy_losses(Bigram(), sources(), held, steps=3, optimizer=torch.optim.SGD(Bigram().parameters()))
     broken = Bigram()
     torch.nn.init.constant_(broken.table.weight, math.nan)
@@ -123,6 +123,8 @@ def test_proxies_need_sources_by_name(given):
         proxy_losses(Bigram(), given, held_out(), steps=3)
     with pytest.raises(InvalidInputError, match="batch_size = 0"):
         proxy_losses(Bigram(), sources(), held_out(), steps=3, batch_size=0)
+    with pytest.raises(InvalidInputError, match="no parameter of the model is to be trained"):
+        proxy_losses(Bigram().requires_grad_(False), sources(), held_out(), steps=np.int64(3))
 
 
 @settings(max_examples=25, deadline=None)
@@ -153,6 +155,8 @@ def test_losses_that_do_not_fall_are_taken_as_they_are():
         ([1e6, 1e7, 1e8], [3.0, 2.0], 1e9, "losses of web"),
         ([1e6, 1e7, 1e8], [3.0, math.nan, 1.0], 1e9, "losses of web"),
         ([1e6, 1e7, 1e8], [3.0, 2.0, 1.0], 0.0, "at = "),
+        ([1e6, 1e7, 1e8], [3.0, 2.0, 1.0], "x", "at = "),
+        ([1e6, 1e7, 1e8], [3.0, 2.0, 1.0], None, "at = "),
     ],
 )
 def test_curves_that_say_nothing_are_refused(tokens, losses, at, words):

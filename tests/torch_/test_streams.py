@@ -480,9 +480,11 @@ def test_a_controller_must_know_every_source():
 @pytest.mark.parametrize(
     ("shares", "words"),
     [
-        ({"news": 1.0}, "news is no source of the stream, whose sources are web, code, papers"),
-        ([0.5, 0.5], "2 shares for 3"),
-        ([0.5, 0.5, 0.5], "sums to"),
+        ({"news": 1.0}, "news is no source; the sources are web, code, papers"),
+        ([0.5, 0.5], r"shape \(2,\) for 3 sources"),
+        ({"web": 0.5, "Code": 0.5}, "Did you mean 'code'"),
+        ([0.5, 0.5, 0.5], "sums to 1.5, not 1"),
+        ([0.5, 0.25, 0.247], "sums to 0.997, not 1"),
         ("x", "numbers"),
     ],
 )
@@ -497,7 +499,13 @@ def test_shares_that_are_none_are_refused(shares, words):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"rank": 2, "world_size": 2}, "rank 2 of 2"), ({"batch_size": 0}, "batch_size"), ({"rank": -1}, "rank -1")],
+    [
+        ({"rank": 2, "world_size": 2}, "rank 2 of 2"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"rank": -1}, "rank -1"),
+        ({"rank": "0"}, "whole numbers"),
+        ({"rank": 0.5, "world_size": 2}, "rank = 0.5"),
+    ],
 )
 def test_settings_out_of_range_are_refused(options, words):
     with pytest.raises(InvalidInputError, match=words):

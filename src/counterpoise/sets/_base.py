@@ -419,12 +419,12 @@ def checked_distribution(p: ArrayLike, name: str) -> Array:
     if bad := _first(~np.isfinite(values) | (values < 0)):
         k = bad[0]
         raise InvalidInputError(
-            f"{name}[{k}] = {values[k]}; probabilities must be finite and not negative. Pass counts / counts.sum()."
+            f"{name}[{k}] = {values[k]}; probabilities must be finite and not negative. Pass shares that sum to 1."
         )
     with np.errstate(over="ignore"):
         total = values.sum()
     if abs(total - 1.0) > NORMALISATION_TOLERANCE:
-        raise InvalidInputError(f"{name} sums to {total:.12g}, not 1. Pass counts / counts.sum().")
+        raise InvalidInputError(f"{name} sums to {total:.12g}, not 1. Divide each by the sum.")
     values /= total
     values.flags.writeable = False
     return values

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterpoise.contexts import plain, shown
+from counterpoise.contexts import nearest, plain, shown
 from counterpoise.exceptions import EmptyContextError, EmptySetError, InvalidInputError
 from counterpoise.sets._base import Ball, ContextSet
 from counterpoise.sets.chi2 import Chi2Ball
@@ -382,7 +381,7 @@ class _Names:
         """Say that some contexts have no rows, and what to do."""
         listed = ", ".join(_name(label) for label in strange[:5])
         more = f" and {len(strange) - 5} more" if len(strange) > 5 else ""
-        near = _nearest(strange[0], self.labels[: self.n_seen])
+        near = nearest(strange[0], self.labels[: self.n_seen])
         which = f"context {listed} has" if len(strange) == 1 else f"contexts {listed}{more} have"
         return (
             f"mix: {which} no training samples but a part in {what} (the data have "
@@ -393,14 +392,7 @@ class _Names:
 
 def _unknown(label: Any, labels: Sequence[Any]) -> str:
     """Say that there is no such context."""
-    return f"there is no context {_name(label)} (there are {_some(labels)}).{_nearest(label, labels)}"
-
-
-def _nearest(label: Any, labels: Sequence[Any]) -> str:
-    """Ask for the nearest name, if any is near."""
-    by_words = {shown(one).lower(): one for one in labels}
-    close = difflib.get_close_matches(shown(label).lower(), list(by_words), n=1)
-    return f" Did you mean {_name(by_words[close[0]])}?" if close else ""
+    return f"there is no context {_name(label)} (there are {_some(labels)}).{nearest(label, labels)}"
 
 
 def _some(labels: Sequence[Any], most: int = 6) -> str:

@@ -16,7 +16,15 @@ SUFFIXES = (".json", ".yaml", ".yml")
 
 def mix_text(content: Mapping[str, Any], suffix: str) -> str:
     """Return the text of a file with two levels of mappings."""
-    return (json.dumps(content, indent=2, ensure_ascii=False) if suffix == ".json" else _yaml(content)) + "\n"
+    if suffix != ".json":
+        return _yaml(content) + "\n"
+    is_plain = all(map(_is_plain, (name for part in content.values() if isinstance(part, Mapping) for name in part)))
+    return json.dumps(content, indent=2, ensure_ascii=not is_plain) + "\n"
+
+
+def _is_plain(name: str) -> bool:
+    """Tell whether a name can be written as it is: YAML forbids control characters, and UTF-8 half a surrogate pair."""
+    return name.isprintable()
 
 
 def read_mix(path: str | PathLike[str]) -> dict[str, float]:
@@ -37,11 +45,15 @@ def _yaml(content: Mapping[str, Any]) -> str:
     lines = []
     for name, part in content.items():
         if isinstance(part, Mapping):
-            words = (f"  {json.dumps(key, ensure_ascii=False)}: {_scalar(value)}" for key, value in part.items())
+            words = (f"  {_word(key)}: {_scalar(value)}" for key, value in part.items())
             lines += [f"{name}:", *words]
         else:
             lines.append(f"{name}: {_scalar(part)}")
     return "\n".join(lines)
+
+
+def _word(name: str) -> str:
+    return json.dumps(name, ensure_ascii=not _is_plain(name))
 
 
 def _scalar(value: float | None) -> str:

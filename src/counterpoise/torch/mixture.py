@@ -23,7 +23,7 @@ from counterpoise.torch.budget import within_budget
 from counterpoise.torch.held_out import largest_of_late, scores_of, tempered_step
 from counterpoise.torch.losses import plausible_mixes, positive_number, summed
 from counterpoise.torch.mix_files import SUFFIXES, mix_text
-from counterpoise.torch.source_numbers import source_numbers
+from counterpoise.torch.source_numbers import names_of, source_numbers, source_shares
 
 Array = NDArray[np.float64]
 
@@ -35,6 +35,9 @@ _RATE = 30.0
 
 _ROUND = ("at", "worst_excess", "loss", "share")
 """What is recorded of an update."""
+
+_FAR_AHEAD = 0.25
+"""How far a loss may be below its reference, in units of the mean loss, before that is said: too far for chance."""
 
 _PARTS = (8, 64)
 """Parts of a step within a curved set, at least and at most, each pulled back into it: by one whole step shares would
@@ -129,8 +132,7 @@ class MixtureController:
         if not (isinstance(tokens, Mapping) and tokens):
             raise InvalidInputError(f"tokens are {tokens!r:.60}; pass a mapping from each source to its tokens.")
         self.sources = tuple(tokens)
-        if len(set(map(shown, self.sources))) < len(self.sources):
-            raise InvalidInputError("two sources have the same name in words. Give each another name.")
+        names_of(self.sources)
         self.tokens = np.array([positive_number(count, f"tokens of {shown(name)}") for name, count in tokens.items()])
         self.mixes, unseen = plausible_mixes(self.tokens, confidence, radius, draws, mix, self.sources)
         if unseen or len(self.mixes.p_hat) != len(self.tokens):
@@ -147,7 +149,7 @@ class MixtureController:
         self.step_size: float = positive_number(step_size, "step_size")
         if self.step_size > 1.0:
             raise InvalidInputError(f"step_size = {step_size!r:.60}; pass a share of the way, 1 at most.")
-        self.sharpness: float = math.inf if sharpness == math.inf else positive_number(sharpness, "sharpness")
+        self.sharpness: float = positive_number(sharpness, "sharpness", may_be_infinite=True)
         follows_draws = Robustness(confidence, radius, draws, mix=mix).counts_draws and confidence < 1.0
         if draws is not None and not follows_draws:
             raise InvalidInputError(
@@ -164,9 +166,7 @@ class MixtureController:
         self.set_references(np.zeros(len(self.tokens)) if reference_losses is None else reference_losses)
         begin = self.tokens
         if initial_shares is not None:
-            begin = checked_distribution(
-                source_numbers(initial_shares, "initial_shares", self._names), "initial_shares"
-            )
+            begin = source_shares(initial_shares, "initial_shares", self._names)
         self.probabilities: Array = self.allowed.likeliest(begin).distribution
         self.first_probabilities = self.probabilities
         self.share_sums = np.zeros(len(self.tokens))
@@ -175,6 +175,7 @@ class MixtureController:
         self.held_out_tokens = np.zeros(len(self.tokens))
         self._rounds: list[dict[str, Any]] = []
         self._followed: int | None = None
+        self._has_doubted = False
 
     def __repr__(self) -> str:
         now = ", ".join(f"{shown(name)} {share:.3f}" for name, share in self.shares.items())
@@ -266,6 +267,8 @@ class MixtureController:
                 "is missing. Lower the learning rate, or leave the source out of losses."
             )
         self.check_references(seen)
+        mean = float(found[seen] @ weights[seen] / weights.sum())
+        self._doubt_references(found, seen, mean)
         if self._followed is not None and self._followed < self.n_updates:
             self._followed = None
             warnings.warn(
@@ -280,7 +283,7 @@ class MixtureController:
             self.share_sums = self.share_sums + self.probabilities
             scores = scores_of(self.excess, weights, ())
             if not self.allowed.is_point:
-                self.unit = largest_of_late(self.unit, float(found[seen] @ weights[seen] / weights.sum()))
+                self.unit = largest_of_late(self.unit, mean)
                 self.probabilities = self._moved(scores)
             worst = float(self.mixes.worst_case(scores).value)
         except BaseException:
@@ -322,6 +325,20 @@ class MixtureController:
                 "leave its held-out text out."
             )
 
+    def _doubt_references(self, losses: Array, seen: NDArray[np.bool_], mean: float) -> None:
+        """Warn, once, of a source that is much better than what is said to be the least that can be reached."""
+        ahead = np.where(seen, self.references - losses, -math.inf)
+        k = int(ahead.argmax())
+        if not self._has_doubted and ahead[k] > _FAR_AHEAD * abs(mean):
+            self._has_doubted = True
+            warnings.warn(
+                f"the held-out loss of {self._names[k]} is {losses[k]:.4g}, far below its reference of "
+                f"{self.references[k]:.4g}, so that the source gets next to no share. Are both in nats per token, on "
+                "the same text? If so, estimate the reference again.",
+                CounterpoiseWarning,
+                stacklevel=3,
+            )
+
     def _scores(self) -> Array | None:
         if not self.held_out_tokens.any():
             return None
@@ -351,7 +368,9 @@ class MixtureController:
             )
         try:
             arrays = {name: np.array(state[name], dtype=np.float64) for name in _STATE}
-            rounds = [{name: one[name] for name in _ROUND} for one in state["rounds"]]
+            rounds = [
+                {name: _numbers(np.array(one[name], dtype=np.float64)) for name in _ROUND} for one in state["rounds"]
+            ]
             sizes = {len(one[name]) for one in rounds for name in ("loss", "share")} - {len(self.tokens)}
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(f"this is no state of a controller: {error!r:.80}.") from error
@@ -360,6 +379,10 @@ class MixtureController:
         finite = [arrays[name] for name in ("share_sums", "unit", "held_out_tokens")]
         if not all(np.isfinite(one).all() for one in finite) or np.isnan(arrays["references"]).all():
             raise InvalidInputError("the state has numbers that are not finite. Is the file whole?")
+        if not math.isclose(arrays["share_sums"].sum(), len(rounds), rel_tol=1e-6, abs_tol=1e-9):
+            raise InvalidInputError(
+                f"the state has {len(rounds):,} rounds and sums of shares of others. Is the file whole?"
+            )
         for name in ("first_probabilities", "probabilities"):
             checked_distribution(arrays[name], f"{name} of the state")
         if not self.allowed.contains(arrays["probabilities"]):
@@ -425,8 +448,10 @@ def _time(at: Any) -> float:
     return when
 
 
-def _numbers(values: Array) -> list[float | None]:
-    """Return numbers as JSON has them: it knows no NaN."""
+def _numbers(values: Array) -> Any:
+    """Return a number or several as JSON has them: it knows no NaN."""
+    if values.ndim == 0:
+        return float(values) if math.isfinite(values) else None
     return [value if math.isfinite(value) else None for value in values.tolist()]
 
 

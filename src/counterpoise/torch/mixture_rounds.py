@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from counterpoise.contexts import shown
 from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError
 from counterpoise.torch.mixture import MixtureController
+from counterpoise.torch.source_numbers import whole_number
 from counterpoise.torch.streams import MixtureStream, is_numbered
 from counterpoise.torch.text import BatchLoss, check_held_out, next_token_loss, source_losses
 
@@ -53,8 +54,7 @@ class MixtureRounds:
         every: int = 100,
         batch_loss: BatchLoss = next_token_loss,
     ) -> None:
-        if not (isinstance(every, int) and not isinstance(every, bool) and every >= 1):
-            raise InvalidInputError(f"every = {every!r}; pass a whole number of steps, 1 or more.")
+        self.every = whole_number(every, "every")
         for what, one, kind in (("controller", controller, MixtureController), ("stream", stream, MixtureStream)):
             if not isinstance(one, kind):
                 raise InvalidInputError(f"{what} is {one!r:.60}; pass a {kind.__name__}.")
@@ -67,7 +67,7 @@ class MixtureRounds:
                 raise InvalidInputError(f"{what} and the controller have different sources: {others:.80}.")
         controller.check_references(np.array([shown(name) in judged for name in controller.sources]))
         self.controller, self.stream, self.held_out = controller, stream, held_out
-        self.every, self.batch_loss = every, batch_loss
+        self.batch_loss = batch_loss
         self.steps, self.consumed = 0, stream.start
         self._state: tuple[Any, dict[str, Any]] = (None, {})
         self._is_resumed = False

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from torch.utils.data import DataLoader
 from counterpoise.contexts import shown
 from counterpoise.exceptions import InvalidInputError
 from counterpoise.torch.losses import are_several, rank_and_world, summed
+from counterpoise.torch.source_numbers import whole_number
 from counterpoise.torch.streams import MixtureStream
 from counterpoise.torch.text import (
     BatchLoss,
@@ -159,12 +161,13 @@ class _Proxies:
                 "takes it."
             )
         if not callable(self.optimizer):
-            raise InvalidInputError("optimizer is an optimiser; pass what makes one of parameters, such as a class.")
+            raise InvalidInputError(
+                f"optimizer is of type {type(self.optimizer).__name__}. Pass what makes one of parameters: a class "
+                "such as torch.optim.AdamW, or a function."
+            )
         check_held_out(self.held_out)
         for name in ("steps", "batch_size"):
-            value = getattr(self, name)
-            if not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-                raise InvalidInputError(f"{name} = {value!r}; pass a whole number, 1 or more.")
+            whole_number(getattr(self, name), name)
         lacking = [shown(name) for name in self.sources if name not in self.held_out]
         if lacking:
             raise InvalidInputError(f"held_out has no batches of {lacking[0]}. Pass some for every source.")
@@ -177,6 +180,8 @@ class _Proxies:
         with torch.random.fork_rng(range(torch.cuda.device_count())):
             torch.manual_seed(self.seed)
             own = copy.deepcopy(unwrapped(model)).to(place).train()
+            if not any(parameter.requires_grad for parameter in own.parameters()):
+                raise InvalidInputError("no parameter of the model is to be trained. Call model.requires_grad_(True).")
             descent = self.optimizer(own.parameters())
             stream = MixtureStream({name: self.sources[name]}, [1.0], seed=self.seed)
             least, best = self._judged(own, name, place), copy.deepcopy(own.state_dict()) if keeps else {}
@@ -228,8 +233,8 @@ def extrapolated_losses(
         sizes = np.zeros(0)
     if sizes.ndim != 1 or len(np.unique(sizes)) < 3 or not (np.isfinite(sizes).all() and (sizes > 0).all()):
         raise InvalidInputError(f"tokens = {tokens!r:.80}; pass three different positive numbers or more.")
-    if not at > 0.0:
-        raise InvalidInputError(f"at = {at!r}; pass a positive number of tokens.")
+    if not (isinstance(at, Real) and at > 0.0):
+        raise InvalidInputError(f"at = {at!r:.60}; pass a positive number of tokens.")
     if not isinstance(losses, Mapping):
         raise InvalidInputError(f"losses are {losses!r:.60}; pass a mapping from each source to its losses.")
     scale = float(np.exp(np.log(sizes).mean()))

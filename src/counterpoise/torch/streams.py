@@ -14,8 +14,8 @@ from torch.utils.data._utils import worker as workers
 
 from counterpoise.contexts import shown
 from counterpoise.exceptions import InvalidInputError
-from counterpoise.sets._base import checked_distribution
 from counterpoise.torch.mixture import MixtureController
+from counterpoise.torch.source_numbers import names_of, source_shares
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -104,6 +104,9 @@ class MixtureStream(IterableDataset[Any]):
                 )
             if is_numbered(source) and not len(source):
                 raise InvalidInputError(f"source {shown(name)} has no samples. Leave it out.")
+        names_of(sources)
+        if not (isinstance(rank, int | np.integer) and isinstance(world_size, int | np.integer)):
+            raise InvalidInputError(f"rank = {rank!r} and world_size = {world_size!r}; pass whole numbers.")
         if not 0 <= rank < world_size:
             raise InvalidInputError(f"rank {rank} of {world_size} processes; ranks count from 0.")
         if not (isinstance(batch_size, int | np.integer) and batch_size >= 1):
@@ -111,7 +114,7 @@ class MixtureStream(IterableDataset[Any]):
         if not (isinstance(seed, int | np.integer) and seed >= 0):
             raise InvalidInputError(f"seed = {seed!r}; pass a whole number, 0 or more.")
         self.sources, self.seed, self.shuffle = dict(sources), int(seed), shuffle
-        self.batch_size, self.rank, self.world_size = int(batch_size), rank, world_size
+        self.batch_size, self.rank, self.world_size = int(batch_size), int(rank), int(world_size)
         rows = min(_MOST_CHANGES, max(_MOST_BYTES // (8 * (1 + len(sources))), 1024))
         self._changes = torch.zeros(rows, 1 + len(sources), dtype=torch.float64)
         self._counters = torch.zeros(3, dtype=torch.int64)
@@ -190,19 +193,7 @@ class MixtureStream(IterableDataset[Any]):
         if is_controller and len(given) < len(self.sources):
             lacking = next(name for name in self._names if name not in map(shown, given))
             raise InvalidInputError(f"the controller does not know {lacking}, a source of the stream. Leave it out.")
-        if isinstance(given, Mapping):
-            # A mix that was read from a file names its sources in words.
-            named = {shown(name): share for name, share in given.items()}
-            strange = [name for name in named if name not in self._names]
-            if strange:
-                known = ", ".join(self._names[:8])
-                raise InvalidInputError(f"shares: {strange[0]} is no source of the stream, whose sources are {known}.")
-            given = [named.get(name, 0.0) for name in self._names]
-        found = checked_distribution(given, "shares")
-        if len(found) != len(self.sources):
-            raise InvalidInputError(
-                f"there are {len(found)} shares for {len(self.sources)} sources. Pass one for each."
-            )
+        found = source_shares(given, "shares", self._names, missing=0.0)
         if after is None and (self.world_size > 1 or bool(self._reached[1:].any())):
             raise InvalidInputError(
                 "workers or other processes read the stream too. Pass after=, the number of samples of all processes "
