@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from counterpoise import KLBall
+from counterpoise import KLBall, Mix
 from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError
 from counterpoise.reports.mixture import save, written
 from counterpoise.reports.mixture_run import MixtureRun
@@ -169,12 +169,21 @@ def test_caps_of_the_budget_are_shown():
     assert len(re.findall('class="band"', page)) == 2 * len(TOKENS)
     held = [name for name, cap in caps.items() if controller.shares[name] > 0.999 * cap]
     assert "Bible" in held
-    (note,) = re.findall(r"([^<>]*) (?:is|are) at the largest shares? that the budget allows: 4 epochs", page)
+    (note,) = re.findall(r"([^<>]*) (?:is|are) held at the largest shares? that the budget allows: 4 epochs", page)
     assert set(re.split(", | and ", note.strip())) == set(held)
     free = written(trained(budget=None))
     assert "epochs" not in columns_of(free, "source")[0]
     assert set(columns_of(free, "source")[0]["allowed"]) == {"any"}
     assert 'class="band"' not in free
+
+
+def test_a_source_at_a_limit_of_the_plausible_mixes_is_said_to_be():
+    worst = max(trained().excess)
+    name = next(one for one, excess in zip(TOKENS, trained().excess, strict=True) if excess == worst)
+    controller = trained(budget=None, n_updates=60, mix=Mix(bounds={name: (0.0, 0.1)}, ball=None))
+    assert controller.shares[name] == pytest.approx(0.1)
+    assert f"{name} is held at the largest share that the set of plausible mixes allows." in written(controller)
+    assert "is held at" not in written(trained(budget=None))
 
 
 def test_a_cap_far_above_the_share_leaves_the_share_to_be_seen():
@@ -240,7 +249,7 @@ def test_other_mixes_are_judged_by_the_last_update():
         assert then[name] == pytest.approx(mixes[name] @ first, abs=6e-4)
     assert plausible["proportional"] == "yes"
     assert plausible["uniform"] == "no"
-    most = dict(zip(cells["mix"], cells["most epochs to train on it"], strict=True))
+    most = dict(zip(cells["mix"], cells["most epochs if trained on it"], strict=True))
     assert most["uniform"] == f"{controller.budget / len(TOKENS) / TOKENS['Bible']:.0f} (Bible)"
     # All are read as often.
     assert float(most["proportional"]) == pytest.approx(controller.budget / sum(TOKENS.values()), abs=6e-3)

@@ -93,7 +93,7 @@ def _facts(run: MixtureRun) -> dict[str, Any]:
     times = {} if run.is_numbered else {"first and last update at": f"{number(run.at[0])} and {number(run.at[-1])}"}
     spent = {} if control.budget is None else {"budget": f"{number(control.budget)} tokens"}
     if control.budget is not None:
-        spent |= {"epochs at most": f"{control.max_epochs:g}", "mixes to sample by": _where(control.allowed)}
+        spent |= {"epochs at most": f"{control.max_epochs:g}", "mixes allowed in training": _where(control.allowed)}
     return {
         "updates": f"{run.n_updates:,}",
         **times,

@@ -96,6 +96,8 @@ def moved_chart(run: MixtureRun) -> Html:
         title=f"{run.what.capitalize()} of each source, first and last",
         x_label=run.unit,
         alt="; ".join(told),
+        # How far it is from 0 matters of an excess.
+        reaches=[0.0] if run.has_references else [],
     )
 
 

@@ -95,7 +95,7 @@ def mix_table(run: MixtureRun) -> Html:
             "now": f"mean {run.what}",
             "first": "at the first update",
             "plausible": "plausible at use",
-            "epochs": "most epochs to train on it",
+            "epochs": "most epochs if trained on it",
         },
         caption=f"The present model under other mixes at use, {run.unit}",
     )

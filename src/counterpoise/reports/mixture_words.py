@@ -90,8 +90,8 @@ def notes(run: MixtureRun) -> list[str]:
     if run.has_references and ahead:
         are, it = ("is", "its reference") if len(ahead) == 1 else ("are", "their references")
         notes.append(
-            f"{_several(run, ahead)} {are} ahead of {it}: more can be reached than was thought. Find references anew, "
-            "with a longer training or a larger model."
+            f"{_several(run, ahead)} {are} ahead of {it}: more can be reached than was thought. Estimate references "
+            "again, with a longer training or a larger model."
         )
     missing = [k for k in run.order if math.isnan(run.controller.losses[k])]
     if missing:
@@ -105,14 +105,19 @@ def notes(run: MixtureRun) -> list[str]:
             "References, or the plausible mixes, were changed during the run. All excess on this page counts from what "
             "holds now; the shares followed what held then."
         )
-    held = [k for k in run.order if run.caps[k] < 1.0 and run.shares[-1][k] >= run.caps[k] * (1.0 - 1e-6)]
-    if held:
-        are = "is at the largest share" if len(held) == 1 else "are at the largest shares"
-        notes.append(
-            f"{_several(run, held)} {are} that the budget allows: {run.controller.max_epochs:g} "
-            f"epoch{'s' * (run.controller.max_epochs != 1.0)}."
-        )
+    epochs = f"the budget allows: {run.controller.max_epochs:g} epoch{'s' * (run.controller.max_epochs != 1.0)}"
+    of_budget = run.caps <= run.allowed[:, 1] * (1.0 + 1e-6)
+    for limit, capped in ((epochs, of_budget), ("the set of plausible mixes allows", ~of_budget)):
+        low, high = run.allowed.T
+        held = [k for k in run.order if capped[k] and low[k] < high[k] < 1.0 and _is_at(run.shares[-1][k], high[k])]
+        if held:
+            are = "is held at the largest share" if len(held) == 1 else "are held at the largest shares"
+            notes.append(f"{_several(run, held)} {are} that {limit}.")
     return notes
+
+
+def _is_at(share: float, limit: float) -> bool:
+    return share >= limit * (1.0 - 1e-6)
 
 
 def _several(run: MixtureRun, sources: list[int]) -> str:

@@ -95,6 +95,7 @@ def dot_chart(
     title: str,
     x_label: str,
     alt: str,
+    reaches: Sequence[float] = (),
     id: str | None = None,
 ) -> Picture:
     """Draw, for each row, a dot of each series on one horizontal line, with the series named on top.
@@ -108,6 +109,8 @@ def dot_chart(
     title, x_label : str
     alt : str
         What the picture shows, for those who cannot see it.
+    reaches : sequence of float
+        Numbers that have a place on the axis whether or not a dot is there.
     id : str, optional
         Unique in the page; None derives it from the content.
     """
@@ -115,7 +118,7 @@ def dot_chart(
     colours = colours or {}
     names = [name for name in colours if name in present] + [name for name in present if name not in colours]
     coloured = {name: colours.get(name, CYCLE[k % len(CYCLE)]) for k, name in enumerate(names)}
-    values = [value for row in rows[:MOST_ROWS] for value in row.values.values()]
+    values = [*reaches, *(value for row in rows[:MOST_ROWS] for value in row.values.values())]
     words: dict[str, Any] = {"title": title, "alt": alt, "id": id, "x_label": x_label}
 
     def drawn(width: int, end: str) -> Html:
