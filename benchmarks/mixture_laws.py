@@ -171,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cells = {rule: pairs.mean(0) for rule, pairs in found.items()}
         worst[name] = [f"{best.mean():.2f}", *(f"{above:.3f}" for above, _ in cells.values())]
         means[name] = [f"{mean:.3f}" for _, mean in cells.values()]
-    table("worst excess above the best mix", ["best mix", *RULES], worst)
+    table("worst excess above the best mix", ["best mix: excess", *RULES], worst)
     table("mean excess by tokens", list(RULES), means)
     return 0
 
