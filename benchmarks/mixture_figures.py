@@ -16,6 +16,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from mixture_tables import MISLED, by_method, measures, sizes_of
 
@@ -23,6 +24,9 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 """Okabe and Ito's, which colour-blind readers can tell apart."""
 
 _ACROSS = 4
+
+_NEAR = 1.1
+"""Worst excess of methods that are shown by themselves, as a multiple of the least."""
 
 
 def shares(results: dict[str, Any], size: str) -> Figure:
@@ -57,11 +61,14 @@ def shares(results: dict[str, Any], size: str) -> Figure:
 
 
 def front(results: dict[str, Any], sizes: Sequence[str]) -> Figure:
-    """Return a panel for each size with worst excess against mean excess: a point for each seed, and the median."""
-    # A single panel is as wide as the names of methods need.
-    figure = Figure(figsize=(max(4.2 * len(sizes), 6.4), 4.9), layout="constrained")
+    """Return a panel for each size with worst excess against mean excess: a point for each seed, and the median.
+
+    A single size has a second panel, of the best methods, which lie side by side.
+    """
+    views = [(size, False) for size in sizes] + [(size, True) for size in sizes if len(sizes) == 1]
+    figure = Figure(figsize=(4.2 * len(views), 4.9), layout="constrained")
     known: dict[str, tuple[str, str]] = {}
-    for axes, size in zip(figure.subplots(1, len(sizes), squeeze=False)[0], sizes, strict=True):
+    for axes, (size, is_near) in zip(figure.subplots(1, len(views), squeeze=False)[0], views, strict=True):
         judges = measures(np.array(results[size]["text"]), np.array(results[size]["references"]["judged"]))
         points = {
             name: np.array(
@@ -74,27 +81,35 @@ def front(results: dict[str, Any], sizes: Sequence[str]) -> Figure:
             colour, marker = known.setdefault(name, _look(name, list(known.values())))
             axes.plot(x, y, marker, color=colour, markersize=3, alpha=0.4)
             axes.plot(np.median(x), np.median(y), marker, color=colour, markersize=7, label=name)
-        axes.set_title(f"{results[size]['parameters'] / 1e6:.2g} million parameters", fontsize=9)
+        axes.set_title(
+            f"{results[size]['parameters'] / 1e6:.2g} million parameters{', the best' * is_near}", fontsize=9
+        )
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
+        if is_near:
+            least = min(np.median(y) for _, y in points.values())
+            _zoom(axes, [both for both in points.values() if np.median(both[1]) < _NEAR * least])
+            continue
         far = points.pop("group DRO", np.zeros((2, 1)))
         # It would leave the others a corner.
-        low, high = (change(np.concatenate([*points.values()], 1), 1) for change in (np.min, np.max))
-        if (np.median(far, 1) > high).all():
-            edge = 0.06 * (high - low)
-            axes.set(xlim=(low[0] - edge[0], high[0] + edge[0]), ylim=(low[1] - edge[1], high[1] + edge[1]))
+        if (np.median(far, 1) > np.max(np.concatenate([*points.values()], 1), 1)).all():
+            _zoom(axes, [*points.values()])
             where = "group DRO: beyond, at {:.2f} and {:.2f}".format(*np.median(far, 1))
             axes.annotate(where, (0.98, 0.03), xycoords="axes fraction", ha="right", va="bottom", fontsize=7.5)
     handles = {
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    ncols = 3 if len(sizes) == 1 else 4
-    figure.legend(
-        handles.values(), handles.keys(), loc="outside upper center", ncols=ncols, fontsize=7.5, frameon=False
-    )
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, fontsize=7.5, frameon=False)
     figure.supxlabel("mean excess by tokens (nats)", fontsize=9)
     figure.supylabel("excess of the worst source (nats)", fontsize=9)
     return figure
+
+
+def _zoom(axes: Axes, points: Sequence[np.ndarray]) -> None:
+    """Show these points, with an edge around them."""
+    low, high = (change(np.concatenate(points, 1), 1) for change in (np.min, np.max))
+    edge = 0.06 * (high - low)
+    axes.set(xlim=(low[0] - edge[0], high[0] + edge[0]), ylim=(low[1] - edge[1], high[1] + edge[1]))
 
 
 def _look(name: str, taken: Sequence[tuple[str, str]]) -> tuple[str, str]:
