@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_wor
 
 from counterpoise.contexts import shown  # noqa: E402
 from counterpoise.exceptions import InvalidInputError  # noqa: E402
-from counterpoise.torch import MixtureController, MixtureStream, streams  # noqa: E402
+from counterpoise.torch import MixtureController, MixtureStream, source_readers  # noqa: E402
 
 SIZES = {"web": 50, "code": 20, "papers": 7}
 SHARES = {"web": 0.55, "code": 0.3, "papers": 0.15}
@@ -150,17 +150,17 @@ def test_numbered_samples_are_shuffled_anew_in_each_epoch():
 @settings(max_examples=60, deadline=None)
 @given(size=st.integers(1, 5000), seed=st.integers(0, 2**32))
 def test_a_shuffle_without_a_table_holds_each_sample_once(size, seed):
-    order = streams.without_table(np.arange(size), size, [seed])
+    order = source_readers.shuffled_without_table(np.arange(size), size, [seed])
     assert sorted(order.tolist()) == list(range(size))
     # Any places can be asked for, in any order.
     places = np.arange(size)[::-3]
-    assert streams.without_table(places, size, [seed]).tolist() == order[places].tolist()
+    assert source_readers.shuffled_without_table(places, size, [seed]).tolist() == order[places].tolist()
 
 
 @pytest.mark.parametrize("size", [4096, 100_003])
 def test_a_shuffle_without_a_table_leaves_no_trace_of_the_order(size):
-    order = streams.without_table(np.arange(size), size, [7])
-    other = streams.without_table(np.arange(size), size, [8])
+    order = source_readers.shuffled_without_table(np.arange(size), size, [7])
+    other = source_readers.shuffled_without_table(np.arange(size), size, [8])
     # Five standard errors of what a random order has.
     bound = 5.0 / np.sqrt(size)
     assert abs(np.corrcoef(np.arange(size), order)[0, 1]) < bound
@@ -172,7 +172,7 @@ def test_a_shuffle_without_a_table_leaves_no_trace_of_the_order(size):
 
 
 def test_large_sources_are_shuffled_as_small_ones_are(monkeypatch):
-    monkeypatch.setattr(streams, "_LARGEST_TABLE", 10)
+    monkeypatch.setattr(source_readers, "_LARGEST_TABLE", 10)
     own = [sample for sample in first(stream(), 600) if sample.startswith("code")]
     epochs = [own[k : k + 20] for k in range(0, 100, 20)]
     assert all(sorted(one) == sorted(numbered()["code"]) for one in epochs)

@@ -15,7 +15,8 @@ from counterpoise.contexts import shown
 from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError
 from counterpoise.torch.mixture import MixtureController
 from counterpoise.torch.source_numbers import whole_number
-from counterpoise.torch.streams import MixtureStream, is_numbered
+from counterpoise.torch.source_readers import is_numbered
+from counterpoise.torch.streams import MixtureStream
 from counterpoise.torch.text import BatchLoss, check_held_out, next_token_loss, source_losses
 
 _ABOVE = 1.05
