@@ -17,24 +17,18 @@ from counterpoise.core.robustness import Mixes, Robustness
 from counterpoise.exceptions import CounterpoiseWarning, InvalidInputError
 from counterpoise.files import check_output, whole
 from counterpoise.sets import RadiusMethod, ShareBounds
-from counterpoise.sets._base import checked_distribution
 from counterpoise.table import Table
 from counterpoise.torch.budget import within_budget
 from counterpoise.torch.held_out import largest_of_late, scores_of, tempered_step
 from counterpoise.torch.losses import plausible_mixes, positive_number, summed
 from counterpoise.torch.mix_files import SUFFIXES, mix_text
+from counterpoise.torch.mixture_state import ROUND, STATE, checked_state, plain_numbers
 from counterpoise.torch.source_numbers import names_of, source_numbers, source_shares
 
 Array = NDArray[np.float64]
 
-_STATE = ("references", "first_probabilities", "probabilities", "share_sums", "unit", "losses", "held_out_tokens")
-"""Arrays that a checkpoint holds."""
-
 _RATE = 30.0
 """How far a whole step goes where nothing is forgotten, per excess in units of the mean loss."""
-
-_ROUND = ("at", "worst_excess", "loss", "share")
-"""What is recorded of an update."""
 
 _FAR_AHEAD = 0.25
 """How far a loss may be below its reference, in units of the mean loss, before that is said: too far for chance."""
@@ -150,19 +144,7 @@ class MixtureController:
         if self.step_size > 1.0:
             raise InvalidInputError(f"step_size = {step_size!r:.60}; pass a share of the way, 1 at most.")
         self.sharpness: float = positive_number(sharpness, "sharpness", may_be_infinite=True)
-        follows_draws = Robustness(confidence, radius, draws, mix=mix).counts_draws and confidence < 1.0
-        if draws is not None and not follows_draws:
-            raise InvalidInputError(
-                f"draws = {draws:g} sizes no set here: it does so by a confidence below 1, which is {confidence:g}, "
-                "unless a radius in bits or a mix gives the size. Pass confidence=, or leave draws out."
-            )
-        if follows_draws and draws is None:
-            warnings.warn(
-                f"confidence = {confidence:g} takes every token for a draw of the mix at use, which leaves shares no "
-                "room. Pass draws=, how many independent draws the tokens are worth, or radius= in bits.",
-                CounterpoiseWarning,
-                stacklevel=2,
-            )
+        _check_draws(confidence, radius, draws, mix)
         self.set_references(np.zeros(len(self.tokens)) if reference_losses is None else reference_losses)
         begin = self.tokens
         if initial_shares is not None:
@@ -223,7 +205,7 @@ class MixtureController:
 
         Shares are those that the update found, for the tokens after it.
         """
-        columns: dict[str, Any] = {name: np.array([one[name] for one in self._rounds]) for name in _ROUND[:2]}
+        columns: dict[str, Any] = {name: np.array([one[name] for one in self._rounds]) for name in ROUND[:2]}
         for what in ("loss", "share"):
             for k, name in enumerate(self.sources):
                 columns[f"{what}[{shown(name)}]"] = np.array([one[what][k] for one in self._rounds], dtype=np.float64)
@@ -277,7 +259,7 @@ class MixtureController:
                 CounterpoiseWarning,
                 stacklevel=2,
             )
-        before = {name: getattr(self, name) for name in _STATE}
+        before = {name: getattr(self, name) for name in STATE}
         try:
             self.losses, self.held_out_tokens = found, weights
             self.share_sums = self.share_sums + self.probabilities
@@ -290,7 +272,7 @@ class MixtureController:
             vars(self).update(before)
             raise
         self._rounds.append(
-            {"at": when, "worst_excess": worst, "loss": _numbers(found), "share": self.probabilities.tolist()}
+            {"at": when, "worst_excess": worst, "loss": plain_numbers(found), "share": self.probabilities.tolist()}
         )
 
     def _moved(self, scores: Array) -> Array:
@@ -350,7 +332,7 @@ class MixtureController:
         """Return all that a checkpoint needs to go on to the last bit: plain numbers, which JSON keeps exactly."""
         return {
             "sources": list(self._names),
-            **{name: _numbers(getattr(self, name)) for name in _STATE},
+            **{name: plain_numbers(getattr(self, name)) for name in STATE},
             "rounds": [dict(one) for one in self._rounds],
         }
 
@@ -359,32 +341,7 @@ class MixtureController:
 
         References are those of the state: set others after it.
         """
-        if not isinstance(state, Mapping):
-            raise InvalidInputError(f"the state is {state!r:.60}; pass what state_dict returned.")
-        if list(state.get("sources") or ()) != list(self._names):
-            raise InvalidInputError(
-                f"the state is of {state.get('sources')!r:.80}, and the controller of {list(self._names)!r:.80}. "
-                "Make it with the same sources in the same order."
-            )
-        try:
-            arrays = {name: np.array(state[name], dtype=np.float64) for name in _STATE}
-            rounds = [
-                {name: _numbers(np.array(one[name], dtype=np.float64)) for name in _ROUND} for one in state["rounds"]
-            ]
-            sizes = {len(one[name]) for one in rounds for name in ("loss", "share")} - {len(self.tokens)}
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInputError(f"this is no state of a controller: {error!r:.80}.") from error
-        if sizes or any(values.shape != getattr(self, name).shape for name, values in arrays.items()):
-            raise InvalidInputError("the state has arrays of other sizes than the controller. Is the file whole?")
-        finite = [arrays[name] for name in ("share_sums", "unit", "held_out_tokens")]
-        if not all(np.isfinite(one).all() for one in finite) or np.isnan(arrays["references"]).all():
-            raise InvalidInputError("the state has numbers that are not finite. Is the file whole?")
-        if not math.isclose(arrays["share_sums"].sum(), len(rounds), rel_tol=1e-6, abs_tol=1e-9):
-            raise InvalidInputError(
-                f"the state has {len(rounds):,} rounds and sums of shares of others. Is the file whole?"
-            )
-        for name in ("first_probabilities", "probabilities"):
-            checked_distribution(arrays[name], f"{name} of the state")
+        arrays, rounds = checked_state(state, self._names, {name: getattr(self, name).shape for name in STATE})
         if not self.allowed.contains(arrays["probabilities"]):
             arrays["probabilities"] = self.allowed.likeliest(arrays["probabilities"]).distribution
         if self.references.any() and not np.allclose(self.references, arrays["references"], 1e-6, equal_nan=True):
@@ -430,12 +387,29 @@ class MixtureController:
         parts: dict[str, Any] = {"mix": chosen, "tokens": self.tokens, "held_out_loss": self.losses}
         parts["reference_loss"] = self.references
         content: dict[str, Any] = {
-            part: dict(zip(self._names, _numbers(values), strict=True)) for part, values in parts.items()
+            part: dict(zip(self._names, plain_numbers(values), strict=True)) for part, values in parts.items()
         }
         content |= {"updates": len(self._rounds), "budget": self.budget}
         content["max_epochs"] = None if self.budget is None else self.max_epochs
         whole(place, lambda part: part.write_text(mix_text(content, place.suffix), encoding="utf-8"))
         return place
+
+
+def _check_draws(confidence: float, radius: RadiusMethod | float, draws: float | None, mix: Mixes | None) -> None:
+    """Raise where draws size nothing, and warn where every token would be taken for one."""
+    follows_draws = Robustness(confidence, radius, draws, mix=mix).counts_draws and confidence < 1.0
+    if draws is not None and not follows_draws:
+        raise InvalidInputError(
+            f"draws = {draws:g} sizes no set here: it does so by a confidence below 1, which is {confidence:g}, "
+            "unless a radius in bits or a mix gives the size. Pass confidence=, or leave draws out."
+        )
+    if follows_draws and draws is None:
+        warnings.warn(
+            f"confidence = {confidence:g} takes every token for a draw of the mix at use, which leaves shares no "
+            "room. Pass draws=, how many independent draws the tokens are worth, or radius= in bits.",
+            CounterpoiseWarning,
+            stacklevel=3,
+        )
 
 
 def _time(at: Any) -> float:
@@ -446,13 +420,6 @@ def _time(at: Any) -> float:
     if not math.isfinite(when):
         raise InvalidInputError(f"at = {at!r:.40}; pass a number of steps or tokens.")
     return when
-
-
-def _numbers(values: Array) -> Any:
-    """Return a number or several as JSON has them: it knows no NaN."""
-    if values.ndim == 0:
-        return float(values) if math.isfinite(values) else None
-    return [value if math.isfinite(value) else None for value in values.tolist()]
 
 
 def _over_processes(sums: Array, counts: Array) -> tuple[Array, Array]:
