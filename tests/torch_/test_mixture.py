@@ -35,7 +35,8 @@ losses_of_three = st.lists(st.floats(0.01, 12.0), min_size=3, max_size=3)
 
 
 def controller(tokens=TOKENS, **options):
-    return MixtureController(tokens, **options)
+    # Zeros say that losses themselves are meant.
+    return MixtureController(tokens, **{"reference_losses": np.zeros(len(tokens)), **options})
 
 
 def snapshot(one):
@@ -558,6 +559,35 @@ def test_a_stream_that_does_not_follow_is_told_of():
     # Once is enough, and nobody has to draw by a stream.
     one.update([2.0, 3.0, 1.0])
     assert one.n_updates == 4
+
+
+@pytest.mark.parametrize("options", [{}, {"budget": 2e10}, {"radius": 3.0, "sharpness": math.inf}])
+def test_a_source_that_losses_starve_is_told_of_once(options):
+    def learn(one):
+        for _ in range(40):
+            one.update({"web": 3.2, "code": 1.2, "papers": 2.8})
+
+    meant, silent = controller(**options), MixtureController(TOKENS, **options)
+    with pytest.warns(CounterpoiseWarning, match=r"share of code has fallen from 0\.3 to 0\.00.*No reference losses"):
+        learn(silent)
+    # Once is enough, and where losses are meant nobody has to be told.
+    learn(silent)
+    learn(meant)
+    learn(meant)
+    assert silent.shares == meant.shares
+    assert silent.shares["code"] < 0.003
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"mix": {"code": (0.01, 1.0)}}, {"reference_losses": [2.6, 0.8, 2.2]}, {"radius": 0.1}],
+    ids=["floor", "references", "radius"],
+)
+def test_nobody_is_told_of_starving_where_nothing_starves(options):
+    one = MixtureController(TOKENS, **options)
+    for _ in range(40):
+        one.update({"web": 3.2, "code": 1.2, "papers": 2.8})
+    assert one.shares["code"] > 0.003
 
 
 def test_references_in_another_unit_are_doubted_once():

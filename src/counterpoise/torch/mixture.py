@@ -33,6 +33,9 @@ _RATE = 30.0
 _FAR_AHEAD = 0.25
 """How far a loss may be below its reference, in units of the mean loss, before that is said: too far for chance."""
 
+_STARVED = 0.01
+"""The part of its first share that a source has left when it is said that losses, not excess, took the rest."""
+
 _PARTS = (8, 64)
 """Parts of a step within a curved set, at least and at most, each pulled back into it: by one whole step shares would
 rest elsewhere."""
@@ -85,7 +88,8 @@ class MixtureController:
     reference_losses : mapping from source to number, or sequence in the order of ``tokens``, optional
         The least loss that can be had in each source, on the same held-out text: see :func:`proxy_losses` and
         :func:`extrapolated_losses`. A mapping may leave out sources without held-out text. Without references, excess
-        is loss itself, which favours sources that are hard to predict for every model.
+        is loss itself, which favours sources that are hard to predict for every model; a warning tells of a source that
+        loses its share by that.
     initial_shares : mapping from source to share, or sequence in the order of ``tokens``, optional
         The shares to begin with, such as those that a smaller model was left with: see :func:`read_mix`.
     step_size : float
@@ -158,6 +162,7 @@ class MixtureController:
         self._rounds: list[dict[str, Any]] = []
         self._followed: int | None = None
         self._has_doubted = False
+        self._may_starve = reference_losses is None
 
     def __repr__(self) -> str:
         now = ", ".join(f"{shown(name)} {share:.3f}" for name, share in self.shares.items())
@@ -274,6 +279,7 @@ class MixtureController:
         self._rounds.append(
             {"at": when, "worst_excess": worst, "loss": plain_numbers(found), "share": self.probabilities.tolist()}
         )
+        self._warn_of_starved()
 
     def _moved(self, scores: Array) -> Array:
         rate = self.step_size * (_RATE if math.isinf(self.sharpness) else self.sharpness)
@@ -298,6 +304,7 @@ class MixtureController:
         if not (given.any() and np.isfinite(found[given]).all()):
             raise InvalidInputError("reference_losses are missing or not finite. Pass numbers by source.")
         self.references: Array = found
+        self._may_starve = False
 
     def check_references(self, seen: NDArray[np.bool_]) -> None:
         """Raise unless each source that has held-out text has a reference."""
@@ -317,6 +324,26 @@ class MixtureController:
                 f"the held-out loss of {self._names[k]} is {losses[k]:.4g}, far below its reference of "
                 f"{self.references[k]:.4g}, so that the source gets next to no share. Are both in nats per token, on "
                 "the same text? If so, estimate the reference again.",
+                CounterpoiseWarning,
+                stacklevel=3,
+            )
+
+    def _warn_of_starved(self) -> None:
+        """Warn, once, of a source that has lost its share where losses themselves are compared."""
+        part = np.divide(
+            self.probabilities,
+            self.first_probabilities,
+            out=np.ones(len(self.tokens)),
+            where=self.first_probabilities > 0.0,
+        )
+        k = int(part.argmin())
+        if self._may_starve and part[k] < _STARVED:
+            self._may_starve = False
+            warnings.warn(
+                f"the share of {self._names[k]} has fallen from {self.first_probabilities[k]:.2g} to "
+                f"{self.probabilities[k]:.2g}. No reference losses were given, so sources that are easy to predict for "
+                "every model get next to nothing. Pass reference_losses= (see proxy_losses), or a mix with floors; "
+                "zeros for references say that losses are meant.",
                 CounterpoiseWarning,
                 stacklevel=3,
             )
