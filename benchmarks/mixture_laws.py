@@ -135,7 +135,7 @@ RULES: dict[str, Callable[[World, Array], Rule]] = {
     "proportional": lambda world, references: Rule(world.tokens),
     "uniform": lambda world, references: Rule(np.ones_like(world.tokens)),
     "dynamic loading": lambda world, references: DynamicLoading(world.tokens, references),
-    "ours, sharpness 10": _ours(sharpness=10.0),
+    "ours, sharpness 30": _ours(sharpness=30.0),
     "ours": _ours(),
     "ours, sharpness 100": _ours(sharpness=100.0),
     "ours, sharpness inf": _ours(sharpness=np.inf),

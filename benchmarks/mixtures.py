@@ -61,7 +61,7 @@ SIZES = {
     "large": Plan(Shape(640, 10), 1000, rate=1e-3, compiled=True),
 }
 
-COSTLY = ("tempered .3", "ours, from equal shares", "ours, sharpness 10")
+COSTLY = ("tempered .3", "ours, from equal shares", "ours, sharpness 100")
 """Methods that large models are not trained by."""
 
 
@@ -114,7 +114,8 @@ class Study:
         ours: dict[str, dict[str, Any]] = {
             "ours, 4 epochs": caps,
             "ours, from equal shares": {**caps, "initial_shares": np.full(count, 1.0 / count)},
-            "ours, sharpness 10": {**caps, "sharpness": 10.0},
+            "ours, sharpness 30": {**caps, "sharpness": 30.0},
+            "ours, sharpness 100": {**caps, "sharpness": 100.0},
             "ours, sharpness inf": {**caps, "sharpness": np.inf},
             "ours, 0.3 bits, sharpness inf": {"radius": 0.3, "sharpness": np.inf},
             "ours, 0.1 bits, sharpness inf": {"radius": 0.1, "sharpness": np.inf},

@@ -25,7 +25,7 @@ def trained(
     """Return a controller after updates of losses that fall where a source has had much of the text."""
     rng, names = np.random.default_rng(seed), list(tokens)
     least = rng.uniform(1.5, 3.0, len(names))
-    given = dict(zip(names, least, strict=True)) if references else None
+    given = dict(zip(names, least if references else np.zeros(len(names)), strict=True))
     controller = MixtureController(tokens, budget=budget, reference_losses=given, **settings)
     had = np.zeros(len(names))
     for k in range(n_updates):

@@ -179,7 +179,7 @@ def test_steps_are_in_units_of_the_largest_mean_loss_of_late():
         unit = max(0.9 * (4.0 if one is calm else 1.0), 1.0 + 0.5 / 3)
         # What is forgotten is the same share of the logarithms, for which the last two sources stand.
         forgotten = np.log(before[2] / before[1]) * 0.1
-        assert move[2] - move[1] == pytest.approx(0.1 * 30.0 * 0.5 / unit - forgotten, rel=1e-9)
+        assert move[2] - move[1] == pytest.approx(0.1 * 60.0 * 0.5 / unit - forgotten, rel=1e-9)
 
 
 @any_references
@@ -257,7 +257,7 @@ def test_within_a_set_they_rest_at_the_best_of_excess_and_entropy(options, step_
         np.testing.assert_allclose(one.probabilities, expected, atol=4e-3)
 
 
-@pytest.mark.parametrize(("sharpness", "step_size"), [(30.0, 0.3), (math.inf, 0.1), (math.inf, 1.0)])
+@pytest.mark.parametrize(("sharpness", "step_size"), [(30.0, 0.3), (60.0, 0.1), (math.inf, 0.1), (math.inf, 1.0)])
 def test_large_steps_within_a_ball_end_near_the_best(sharpness, step_size):
     one = controller(radius=0.3, sharpness=sharpness, step_size=step_size)
     losses = np.array([1.2, 5.6, 3.1])  # nothing is known to count from
@@ -273,15 +273,15 @@ def test_large_steps_within_a_ball_end_near_the_best(sharpness, step_size):
 def test_without_forgetting_they_move_until_excess_is_equal():
     own, slope = np.array([0.3, 0.1, 0.5]), np.array([0.2, 0.3, 0.4])
     found = {}
-    for sharpness in (10.0, 30.0, math.inf):
+    for sharpness in (10.0, 60.0, math.inf):
         one = controller(sharpness=sharpness, reference_losses=[2.0, 2.0, 2.0])
         for _ in range(400):
             excess = own - slope * np.log(one.probabilities)  # the more of a source, the less
             one.update(2.0 + excess)
         found[sharpness] = excess
     assert np.ptp(found[math.inf]) < 1e-6
-    assert found[math.inf].max() < found[30.0].max() < found[10.0].max()
-    assert found[math.inf].mean() > found[30.0].mean() > found[10.0].mean()
+    assert found[math.inf].max() < found[60.0].max() < found[10.0].max()
+    assert found[math.inf].mean() > found[60.0].mean() > found[10.0].mean()
 
 
 @pytest.mark.parametrize("options", [{"radius": 0.3}, {"budget": 2.1e10}, {"mix": {"code": (0.1, 0.6)}}])
@@ -568,7 +568,7 @@ def test_a_source_that_losses_starve_is_told_of_once(options):
             one.update({"web": 3.2, "code": 1.2, "papers": 2.8})
 
     meant, silent = controller(**options), MixtureController(TOKENS, **options)
-    with pytest.warns(CounterpoiseWarning, match=r"share of code has fallen from 0\.3 to 0\.00.*No reference losses"):
+    with pytest.warns(CounterpoiseWarning, match=r"share of code has fallen from 0\.3 to .*No reference losses"):
         learn(silent)
     # Once is enough, and where losses are meant nobody has to be told.
     learn(silent)
@@ -580,7 +580,7 @@ def test_a_source_that_losses_starve_is_told_of_once(options):
 
 @pytest.mark.parametrize(
     "options",
-    [{"mix": {"code": (0.01, 1.0)}}, {"reference_losses": [2.6, 0.8, 2.2]}, {"radius": 0.1}],
+    [{"mix": {"code": (0.01, 1.0), "papers": (0.01, 1.0)}}, {"reference_losses": [2.6, 0.8, 2.2]}, {"radius": 0.1}],
     ids=["floor", "references", "radius"],
 )
 def test_nobody_is_told_of_starving_where_nothing_starves(options):

@@ -59,8 +59,13 @@ def remember(model, args, kwargs):
         model.seen.append(kwargs["input_ids"].clone())
 
 
+def controlled(tokens=1e6, **options):
+    # Zeros say that losses themselves are meant.
+    return MixtureController(dict.fromkeys(SOURCES, tokens), reference_losses=dict.fromkeys(SOURCES, 0.0), **options)
+
+
 def parts(every=3, stream=None, **options):
-    controller = MixtureController(dict.fromkeys(SOURCES, 1e6), budget=1.2e6, max_epochs=3.0)
+    controller = controlled(budget=1.2e6, max_epochs=3.0)
     stream = MixtureStream({name: samples(name) for name in SOURCES}, controller, **(stream or {}))
     return MixtureCallback(controller, stream, held_out(), every=every, **options)
 
@@ -204,7 +209,7 @@ def test_a_second_training_goes_on_in_the_stream(tmp_path):
 def test_what_will_not_go_as_it_is_meant_is_said_before_training(every, options, words, tmp_path):
     callback = parts(every)
     if "budget" in options:
-        callback.rounds.controller = MixtureController(dict.fromkeys(SOURCES, 1e3), budget=options["budget"])
+        callback.rounds.controller = controlled(1e3, budget=options["budget"])
     run = trainer(tmp_path, callback, gradient_accumulation_steps=options.get("accumulation", 1))
     with pytest.warns(CounterpoiseWarning, match=words):
         run.train()
@@ -221,7 +226,7 @@ def test_more_rounds_than_a_stream_keeps_are_refused_before_training(tmp_path):
 @pytest.mark.parametrize("length", [0, 3])
 def test_samples_of_several_lengths_are_not_counted_by_one(length, tmp_path):
     callback = parts(every=3)
-    callback.rounds.controller = MixtureController(dict.fromkeys(SOURCES, 1e3), budget=200.0)
+    callback.rounds.controller = controlled(1e3, budget=200.0)
     row = text("noise", 1, 0)[0][:length].tolist()
     callback.rounds.stream.sources["noise"][10] = {"input_ids": row, "labels": row}
     # It would read 384 tokens if all had the length of the first.
@@ -237,7 +242,7 @@ def test_samples_of_several_lengths_are_not_counted_by_one(length, tmp_path):
 def test_a_run_that_goes_on_counts_what_it_has_read(tmp_path):
     def begun():
         callback = parts(every=2)
-        callback.rounds.controller = MixtureController(dict.fromkeys(SOURCES, 1e3), budget=12.0 * BATCH * LENGTH)
+        callback.rounds.controller = controlled(1e3, budget=12.0 * BATCH * LENGTH)
         return callback
 
     trainer(tmp_path, begun(), 12, save_strategy="steps", save_steps=6).train()
@@ -261,7 +266,7 @@ def test_a_callback_beside_others_is_restored_with_them(tmp_path):
 def test_a_new_cap_holds_from_where_a_run_goes_on(tmp_path):
     trainer(tmp_path, parts(every=2), 6, save_strategy="steps", save_steps=6).train()
     again = parts(every=12)
-    again.rounds.controller = MixtureController(dict.fromkeys(SOURCES, 1e6), mix={"noise": (0.0, 0.1)})
+    again.rounds.controller = controlled(mix={"noise": (0.0, 0.1)})
     trainer(tmp_path, again, 12).train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
     # Before the first round of the run that goes on, too.
     (share,) = (row[2] for row in again.rounds.stream.state_dict(0)["changes"] if row[0] == 6 * BATCH)

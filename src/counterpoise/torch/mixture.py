@@ -62,7 +62,7 @@ class MixtureController:
 
     over the allowed shares, with the mean held-out loss :math:`\bar L` (the largest of late); where every mix is
     allowed that is :math:`p_c \propto \exp(s\,(L_c - L^*_c) / \bar L)`. So shares stop short of the worst mix, but not
-    always by much: a source that stays a quarter of the mean loss behind all others, whatever its share, is given 1,800
+    always by much: a source that stays a tenth of the mean loss behind all others, whatever its share, is given 400
     times the share of each. A ``budget``, floors or less ``sharpness`` prevent that; ``sharpness=inf`` forgets nothing,
     and shares then move towards the worst mix itself. They begin with those of the tokens, as plain training has them,
     or with the allowed mix that is nearest to these. Within a ball they come to rest within some thousandths of what is
@@ -95,8 +95,9 @@ class MixtureController:
     step_size : float
         The share of the way, in logarithms, that one update goes: with 0.1 about twenty updates get there.
     sharpness : float
-        :math:`s`: a source whose excess is higher by a thirtieth of the mean loss counts e times as much where it is
-        30. Smaller numbers give up some of the worst source for the mean over sources; ``inf`` gives up the mean.
+        :math:`s`: a source whose excess is higher by a sixtieth of the mean loss counts e times as much where it is 60.
+        Smaller numbers give up some of the worst source for the mean over sources, and suit references that are
+        doubtful; ``inf`` gives up the mean.
 
     Attributes
     ----------
@@ -125,7 +126,7 @@ class MixtureController:
         reference_losses: Any = None,
         initial_shares: Any = None,
         step_size: float = 0.1,
-        sharpness: float = 30.0,
+        sharpness: float = 60.0,
     ) -> None:
         if not (isinstance(tokens, Mapping) and tokens):
             raise InvalidInputError(f"tokens are {tokens!r:.60}; pass a mapping from each source to its tokens.")
