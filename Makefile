@@ -136,7 +136,7 @@ mixtures: $(VENV)/.test  ## mixes of text sources for small language models, bes
 	$(BIN)/python benchmarks/mixtures.py bench/mixtures --out bench/mixtures $(TOY)
 	$(BIN)/python benchmarks/mixture_figures.py bench/mixtures/results.json bench/mixtures
 
-mixture-laws: $(VENV)/.test  ## how near shares of text sources come to the best mix where losses follow known laws (10 seconds)
+mixture-laws: $(VENV)/.test  ## how near shares of text sources come to the best mix where losses follow known laws (half a minute)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/mixture_laws.py
 
 bench-cluster: $(VENV)/.test  ## fits on local workers: memory, passes, workers, a killed one, growth (10 minutes)

@@ -590,6 +590,14 @@ def test_nobody_is_told_of_starving_where_nothing_starves(options):
     assert one.shares["code"] > 0.003
 
 
+def test_nobody_is_told_of_starving_where_a_checkpoint_brought_references():
+    known, one = MixtureController(TOKENS, reference_losses=[0.2, 3.0, 2.6]), MixtureController(TOKENS)
+    one.load_state_dict(known.state_dict())
+    for _ in range(40):
+        one.update({"web": 3.2, "code": 3.2, "papers": 2.8})
+    assert one.shares["code"] < 0.003
+
+
 def test_references_in_another_unit_are_doubted_once():
     losses = {"web": 3.0, "code": 2.0, "papers": 2.5}
     one = controller(reference_losses={name: math.exp(loss - 0.3) for name, loss in losses.items()})

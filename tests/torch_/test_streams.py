@@ -147,30 +147,6 @@ def test_numbered_samples_are_shuffled_anew_in_each_epoch():
     assert plain[:40] == numbered()["code"] * 2
 
 
-@settings(max_examples=60, deadline=None)
-@given(size=st.integers(1, 5000), seed=st.integers(0, 2**32))
-def test_a_shuffle_without_a_table_holds_each_sample_once(size, seed):
-    order = source_readers.shuffled_without_table(np.arange(size), size, [seed])
-    assert sorted(order.tolist()) == list(range(size))
-    # Any places can be asked for, in any order.
-    places = np.arange(size)[::-3]
-    assert source_readers.shuffled_without_table(places, size, [seed]).tolist() == order[places].tolist()
-
-
-@pytest.mark.parametrize("size", [4096, 100_003])
-def test_a_shuffle_without_a_table_leaves_no_trace_of_the_order(size):
-    order = source_readers.shuffled_without_table(np.arange(size), size, [7])
-    other = source_readers.shuffled_without_table(np.arange(size), size, [8])
-    # Five standard errors of what a random order has.
-    bound = 5.0 / np.sqrt(size)
-    assert abs(np.corrcoef(np.arange(size), order)[0, 1]) < bound
-    assert abs(np.corrcoef(order[1:], order[:-1])[0, 1]) < bound
-    assert abs(np.corrcoef(order, other)[0, 1]) < bound
-    # In a random order one sample is followed by the next one in the file about once, and one stays in place.
-    assert (np.diff(order) == 1).sum() < 8
-    assert (order == np.arange(size)).sum() < 8
-
-
 def test_large_sources_are_shuffled_as_small_ones_are(monkeypatch):
     monkeypatch.setattr(source_readers, "_LARGEST_TABLE", 10)
     own = [sample for sample in first(stream(), 600) if sample.startswith("code")]

@@ -331,15 +331,10 @@ class MixtureController:
 
     def _warn_of_starved(self) -> None:
         """Warn, once, of a source that has lost its share where losses themselves are compared."""
-        part = np.divide(
-            self.probabilities,
-            self.first_probabilities,
-            out=np.ones(len(self.tokens)),
-            where=self.first_probabilities > 0.0,
-        )
-        k = int(part.argmin())
-        if self._may_starve and part[k] < _STARVED:
-            self._may_starve = False
+        starved = self.probabilities < _STARVED * self.first_probabilities
+        # A checkpoint may have brought references.
+        if self._may_starve and not self.references.any() and starved.any():
+            self._may_starve, k = False, int(starved.argmax())
             warnings.warn(
                 f"the share of {self._names[k]} has fallen from {self.first_probabilities[k]:.2g} to "
                 f"{self.probabilities[k]:.2g}. No reference losses were given, so sources that are easy to predict for "
