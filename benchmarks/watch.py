@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +61,17 @@ class Cell:
         if self.promised is not None:
             means = self.promised.means(self.n_contexts)
             rng = seeded(self.name, "held out", run)
-            codes = rng.choice(self.n_contexts, self.held_out, p=shares(self.n_contexts))
             settings |= (
-                {"held_out": (codes, self.promised.of(means[codes], None, rng))}
+                {"held_out": self.held_out_rows(rng)}
                 if self.held_out
                 else {"promised": dict(enumerate(means.tolist()))}
             )
         return cpo.Watch(self.mixes.ball, **settings)
+
+    def held_out_rows(self, rng: np.random.Generator) -> tuple[Any, ...]:
+        """Return contexts and losses of rows held out, and their groups where rows come in groups."""
+        codes, losses, groups = next(replace(self.stream(rng), rows=self.held_out).days(rng, 1))
+        return (codes, losses) if groups is None else (codes, losses, groups)
 
     def days(self, run: int, n_days: int) -> Iterator[Day]:
         """Return the days of one stream."""
@@ -155,6 +159,9 @@ def false_alarm_cells() -> list[Cell]:
         for name in ("0-1 losses", "lognormal losses"):
             some: dict[str, Any] = {"losses": LOSSES[name], "promised": LOSSES[name]}
             found.append(still(f"centre, {name}, groups related", ball, centre, groups="related", **some))
+            for kind in ("shared", "related", "unequal"):
+                words = f"centre, {name}, groups {kind}, promised from 4,000 rows"
+                found.append(still(words, ball, centre, groups=kind, held_out=4000, **some))
             everything = still(
                 f"all at once: one mix, {name}, 1% unseen",
                 Sized(n_contexts, 0),

@@ -10,6 +10,7 @@ from sklearn.linear_model import Ridge
 
 import counterpoise as cpo
 from counterpoise.exceptions import InvalidInputError
+from counterpoise.watch.promise import Promise
 
 LABELS = ["a", "b", "c"]
 SHARES = np.array([0.5, 0.3, 0.2])
@@ -115,6 +116,42 @@ def test_losses_as_promised_are_no_alarm(model, held_out):
     X, y, c = rows(rng, 300)
     given = {"held_out": (c, 0.5 * (y - model.predict(X)) ** 2)} if held_out else {}
     assert sum(watched(cpo.Watch(model, **given), rng, 60, model=model).alarm for _ in range(12)) <= 1
+
+
+def test_a_promise_of_groups_is_the_mean_over_rows_with_the_error_of_a_ratio():
+    rng = np.random.default_rng(16)
+    sizes = rng.geometric(0.1, 400)
+    groups = np.repeat(np.arange(400), sizes)
+    contexts = rng.choice(LABELS, 400, p=SHARES)[groups]
+    losses = rng.exponential(size=400)[groups] * rng.exponential(size=len(groups))
+    promise = Promise.of(BALL, LABELS, held_out=(contexts, losses, groups))
+    for k, label in enumerate(LABELS):
+        here = contexts == label
+        assert promise.risks[k] == pytest.approx(losses[here].mean())
+        drawn = [np.flatnonzero(groups == g) for g in np.unique(groups[here])]
+        means = []
+        for _ in range(400):
+            again = np.concatenate([drawn[j] for j in rng.integers(len(drawn), size=len(drawn))])
+            means.append(losses[again].mean())
+        assert promise.errors[k] == pytest.approx(np.std(means), rel=0.25)
+
+
+def test_losses_of_groups_as_promised_are_no_alarm():
+    rng = np.random.default_rng(17)
+
+    def drawn(n):
+        groups = np.repeat(np.arange(n), rng.geometric(0.1, n))
+        means = rng.exponential(size=n)
+        return rng.choice(LABELS, n, p=SHARES)[groups], means[groups] * rng.exponential(size=len(groups)), groups
+
+    alarms = 0
+    for _ in range(5):
+        watch = cpo.Watch(BALL, contexts=LABELS, held_out=drawn(2000))
+        for _ in range(60):
+            contexts, losses, groups = drawn(4)
+            watch.update(contexts, losses, groups)
+        alarms += watch.alarm
+    assert alarms == 0
 
 
 def test_risks_may_be_stated():

@@ -133,11 +133,16 @@ class Promise:
         known = (codes >= 0) & ~np.isnan(values)
         together = None if groups is None else encode(groups, len(values), role="groups").codes[known]
         units = Losses.of(codes[known], values[known], together)
-        n = np.bincount(units.codes, minlength=len(self.contexts)).astype(np.float64)
+        n_contexts = len(self.contexts)
+        total = units.sums(n_contexts, 0)
+        n = np.bincount(units.codes, minlength=n_contexts).astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
-            means = units.sums(len(n)) / n
-            spreads = np.sqrt(np.maximum(units.sums(len(n), 2) - n * means**2, 0.0) / (n - 1.0))
-            return self.with_risks(means, np.where(n > 1, spreads / np.sqrt(n), np.nan), n)
+            # A ratio of two sums over units, and its error; units of unequal sizes are worth fewer draws (Kish).
+            means = units.sums(n_contexts) / total
+            residuals = units.sizes * (units.values - means[units.codes])
+            errors = np.sqrt(np.bincount(units.codes, residuals**2, n_contexts) * n / (n - 1.0)) / total
+            draws = total**2 / np.bincount(units.codes, units.sizes**2, n_contexts)
+            return self.with_risks(means, np.where(n > 1, errors, np.nan), np.nan_to_num(draws))
 
 
 def checked_losses(losses: ArrayLike) -> Array:
