@@ -9,7 +9,7 @@ the set by them, and looks whether the true mix is in it.
 
 The first tables are about the settings that the estimate was made with; the last one is about others, which were not
 looked at before: persistence that differs by context, a rare context, sizes with a long tail, spells of fixed length,
-days whose shares scatter, and weather that alternates.
+days whose shares scatter, weather that alternates, and mixes that persist for weeks under the noise of days.
 
 Prints tables in markdown: coverage at .9 and at .99, by how the radius follows. Days counted as draws, and rows counted
 as draws, are beside it for the limit of chi-squared.
@@ -70,6 +70,8 @@ class Setting:
     scatter : float
         Where it is positive, a day's rows are drawn from shares that scatter around those of its weather, the more, the
         smaller it is.
+    chains : int
+        A day's mix is the mean of so many weathers that come and go on their own: it wanders.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Setting:
     mixed: float = 0.0
     spell: int = 1
     scatter: float = 0.0
+    chains: int = 1
 
     def weather(self, rng: np.random.Generator) -> Codes:
         """Return the weather of each day."""
@@ -105,9 +108,10 @@ class Setting:
     def drawn(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return the rows of each day in each context."""
         p, days = np.array(self.shares), np.arange(self.n_days)
-        weather, rows = self.weather(rng), self.rows(rng)
         own = np.zeros((self.n_days, len(p)))
-        own[days, weather] = 1.0
+        for _ in range(self.chains):
+            own[days, self.weather(rng)] += 1.0 / self.chains
+        rows = self.rows(rng)
         centre = (1.0 - self.mixed) * own + self.mixed * p
         if self.scatter:
             centre = np.maximum(rng.gamma(self.scatter * centre + 1e-9), 1e-300)
@@ -138,6 +142,13 @@ OTHERS = (
     Setting("shares of days scatter, stays .5", zipf(6), 100, 0.5, mixed=0.3, scatter=4.0),
     Setting("hardly any weather of the day", zipf(5), 50, 0.6, mixed=0.8),
     Setting("seven contexts, stays .55", (1 / 7,) * 7, 75, 0.55),
+    Setting("weather of 30 days, most rows drawn anew", zipf(4), 365, 1 - 1 / 30, mixed=0.8),
+    Setting("weather of 60 days, most rows drawn anew", zipf(4), 730, 1 - 1 / 60, mixed=0.8),
+    Setting("the same, days of unequal size", zipf(4), 730, 1 - 1 / 60, "unequal", 0.8),
+    Setting("mix wanders over 20 days", zipf(5), 365, 1 - 1 / 20, chains=6),
+    Setting("mix wanders over 40 days", zipf(5), 730, 1 - 1 / 40, chains=6),
+    Setting("mix wanders over 60 days, ten contexts", zipf(10), 730, 1 - 1 / 60, "unequal", chains=6),
+    Setting("mix wanders over 40 days, few rows", (0.7, 0.3), 1000, 1 - 1 / 40, mixed=0.5, chains=6),
 )
 
 

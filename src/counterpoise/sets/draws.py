@@ -29,6 +29,10 @@ _BIAS = 0.05
 """Share of the long-run variance that may be lost by averaging over low frequencies."""
 _MOST_COSINES = 64
 _LARGEST_CORRELATION = 0.97
+_CLEARLY = 2.5
+"""Standard errors above which an autocorrelation is taken for one."""
+_LONGEST_LAG = 32
+"""Groups: the mix of two halves of a season is no longer alike."""
 _WIDE = 2000
 """Contexts beyond which the evenness of the covariance is not looked at, and taken for that of independent draws."""
 
@@ -348,22 +352,33 @@ class _GroupTable:
         return estimate, evenness, n_cosines * evenness
 
     def _correlation(self) -> float:
-        """Return an upper limit of the correlation of neighbours, sizes taken out."""
-        m, moment = self.sizes, float(self.sizes @ self.sizes)
+        """Return an upper limit of the correlation of neighbours, sizes and the noise within groups taken out."""
         weights = self.weights(1.0 + self._ratio(1.0 / self.p, float(self._squares(1.0 / self.p).sum())))
-        variance = float(self._squares(weights).sum())
-        after, before = self.x[1:], self.x[:-1]
-        both = float((after.multiply(before) @ weights).sum())
-        own = weights * self.p
-        both -= float(m[:-1] @ (after @ own)) + float(m[1:] @ (before @ own))
-        both += float(m[1:] @ m[:-1]) * float(own @ self.p)
+        variance = float(self._squares(weights).sum()) / float(self.sizes @ self.sizes)
         if variance <= 0.0:
             return 0.0
-        found = (both / float(m[1:] @ m[:-1])) / (variance / moment)
+        found = self._lagged(1, weights) / variance
         # The first term is the bias of Marriott and Pope (1954).
         found += (1.0 + 3.0 * max(found, 0.0)) / self.n_equal
-        found += _UPPER * math.sqrt(max(1.0 - found**2, 0.05) / (self.n_equal * self._most_even(weights)))
+        known = self.n_equal * self._most_even(weights)
+        found += _UPPER * math.sqrt(max(1.0 - found**2, 0.05) / known)
+        # Noise within groups lowers the correlation at every lag alike; the ratio of two lags does not show it.
+        error = 1.0 / math.sqrt(known)
+        longest = min(_LONGEST_LAG, (len(self.sizes) - 1) // 2)
+        lags = [2**k for k in range(longest.bit_length())]
+        at = {lag: self._lagged(lag, weights) / variance for lag in (*lags, 2 * lags[-1])} if lags else {}
+        for lag in lags:
+            if at[lag] > _CLEARLY * error and at[2 * lag] > 0.0:
+                found = max(found, ((at[2 * lag] + error) / at[lag]) ** (1.0 / lag))
         return min(max(found, 0.0), _LARGEST_CORRELATION)
+
+    def _lagged(self, lag: int, weights: Array) -> float:
+        """Return the mean product of the deviations of groups so far apart, in units of the product of their sizes."""
+        m, after, before = self.sizes, self.x[lag:], self.x[:-lag]
+        own = weights * self.p
+        both = float((after.multiply(before) @ weights).sum())
+        both -= float(m[:-lag] @ (after @ own)) + float(m[lag:] @ (before @ own))
+        return both / float(m[lag:] @ m[:-lag]) + float(own @ self.p)
 
     def _n_cosines(self, correlation: float) -> int:
         """Return how many low frequencies to average over: as many as lose little to such a correlation."""
