@@ -160,6 +160,22 @@ def test_contexts_of_one_row_or_one_group_are_named_and_left_out():
     assert difference.mix_upper < 0
 
 
+def test_shares_that_are_rounded_to_one_or_above_are_those_of_a_single_unit():
+    losses, competitors, codes = rows([0.1, 0.5, 2.0], [40, 40, 20])
+    groups = np.where(codes == 2, 1000, np.arange(100))
+    above = 0
+    for seed in range(20):
+        weight = np.random.default_rng(seed).uniform(size=100)
+        above += np.sum(weight[codes == 2] / weight[codes == 2].sum()) > 1.0
+        found = excess_bounds(losses, competitors, codes, groups=groups, sample_weight=weight)
+        assert found.unjudged == (2,)
+    assert above
+    weight[-1] = 1e18
+    heavy = excess_bounds(losses, competitors, codes, sample_weight=weight)
+    assert heavy.unjudged == (2,)
+    assert np.isfinite(numbers(heavy)).all()
+
+
 def test_where_nothing_can_be_judged_nothing_is_said():
     found = excess_bounds([1.0, 2.0], [0.5, 1.0], ["a", "b"])
     assert np.isnan(numbers(found)).all()

@@ -118,7 +118,10 @@ class PairedMeans:
             The columns: which of the losses, and which are taken off; None for nothing.
         """
         units = Units.of(losses, pairs, codes, n_contexts, weight, groups)
-        n_units, event = units.counts, np.broadcast_to(event / units.size, len(pairs))
+        heaviest, event = np.zeros(n_contexts), np.broadcast_to(event / units.size, len(pairs))
+        np.maximum.at(heaviest, units.home, units.share)
+        # Next to a unit whose share is rounded to 1 no other counts.
+        n_units = np.where(heaviest < 1.0, units.counts, np.minimum(units.counts, 1))
         covariance, third = units.moments()
         with np.errstate(divide="ignore", invalid="ignore"):
             squares, fourth = (np.bincount(units.home, units.share**k, n_contexts) for k in (2, 4))

@@ -120,8 +120,9 @@ class Units:
     @cached_property
     def _lift(self) -> Array:
         """What the pull of a unit on its own mean hides of its influence; nothing is known from a single unit."""
-        with np.errstate(divide="ignore"):
-            return np.where(self.counts[self.home] == 1, 0.0, 1.0 / np.sqrt(1.0 - self.share))
+        # The share of a unit next to which the others weigh nothing is rounded to 1, or above: it hides nothing.
+        left = np.where(self.counts[self.home] == 1, 0.0, np.maximum(1.0 - self.share, 0.0))
+        return np.divide(1.0, np.sqrt(left), out=np.zeros(len(left)), where=left > 0.0)
 
     def values(self, k: int, at: Indices | slice = slice(None)) -> Array:
         """Return a column of some units; of groups their means."""
