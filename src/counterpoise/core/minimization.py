@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from counterpoise.core.objective import ReferenceRisks, RobustObjective
 from counterpoise.core.oracle import Bounds
 from counterpoise.core.oracle.callables import CallableOracle
 from counterpoise.core.robustness import Criterion
-from counterpoise.core.solvers import GoldenSection, InteriorPoint, Progress, Solution, Solver
+from counterpoise.core.solvers import GoldenSection, InteriorPoint, Progress, Solution, Solver, Status
 from counterpoise.core.solvers._base import not_certified, projected
 from counterpoise.exceptions import InvalidInputError, NotCertifiedWarning
 from counterpoise.sets import ContextSet, KLBall, RadiusMethod, confidence_radius
@@ -23,11 +24,6 @@ Array = NDArray[np.float64]
 
 _BOTTOMLESS = 1e12
 """How many times its starting size a risk may fall below zero before it is taken to have no minimum."""
-
-_NOTHING_PROVED = (
-    "convex=True alone bounds nothing from below where theta may go anywhere, so the lower bound is an estimate (scope "
-    "'local'). Pass hess=, or bounds= that are finite for every parameter, to have it proved."
-)
 
 
 def minimize(
@@ -86,8 +82,8 @@ def minimize(
         given (for risks that are not convex, the local minimum reached from ``theta0``).
     convex : bool, optional
         True says that every risk is convex. That is a proof with Hessians, with finite bounds on every parameter, or
-        with one parameter; otherwise nothing bounds the optimum from below, and a warning says so. False says that some
-        risks are not convex. By default Hessians, where given, are watched for signs of it.
+        with one parameter; otherwise nothing bounds the optimum from below, and ``status`` and a warning say so. False
+        says that some risks are not convex. By default Hessians, where given, are watched for signs of it.
     tol : float
         Largest gap, relative to the objective's scale.
     solver : Solver, optional
@@ -140,13 +136,11 @@ def minimize(
             raise InvalidInputError(
                 f"risks or their derivatives near theta0 are too large to compute with ({error}). Rescale them."
             ) from error
-    if solver is None or solver.certifies:
-        words = [] if not oracle.convex or oracle.is_rigorous else [_NOTHING_PROVED]
-        if not solution.success:
-            asked = tol if solver is None else solver.tol
-            words.append(not_certified(solution.status, solution.certificate, asked))
-        if words:
-            warnings.warn(" ".join(words), NotCertifiedWarning, stacklevel=2)
+    if solution.success and oracle.convex and not oracle.is_rigorous:
+        solution = replace(solution, status=Status.UNPROVED)
+    if not solution.success and (solver is None or solver.certifies):
+        asked = tol if solver is None else solver.tol
+        warnings.warn(not_certified(solution.status, solution.certificate, asked), NotCertifiedWarning, stacklevel=2)
     return solution
 
 

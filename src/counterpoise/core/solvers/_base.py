@@ -30,6 +30,10 @@ class Status(Enum):
     """How a solver ended, as a sentence with the next action in it."""
 
     CERTIFIED = "The gap is within the tolerance; what that proves, the certificate's scope says."
+    UNPROVED = (
+        "convex=True alone bounds nothing from below where theta may go anywhere, so the lower bound is an estimate "
+        "(scope 'local'). Pass hess=, or bounds= that are finite for every parameter, to have it proved."
+    )
     ITERATION_LIMIT = "The iterations ran out before the gap reached the tolerance. Raise max_iter, or tol."
     STALLED = "No step makes progress, and the gap is above the tolerance. Rescale the parameters, or raise tol."
     FINISHED = "The method ran its fixed number of steps; the gap says how good the result is."
@@ -78,7 +82,7 @@ class Solution:
 
     @property
     def success(self) -> bool:
-        """Whether the gap reached the tolerance."""
+        """Whether the gap reached the tolerance, with all the proof that was asked for."""
         return self.status is Status.CERTIFIED
 
 
