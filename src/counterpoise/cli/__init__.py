@@ -6,7 +6,7 @@ from io import TextIOWrapper
 # The order of the parts is that in which --help lists them.
 from counterpoise.cli import fit, predict, evaluate, watch, compare, explore, stock, reproduce  # isort: skip
 from counterpoise.cli._base import app, say
-from counterpoise.cli._stopping import terminable, told
+from counterpoise.cli._stopping import STOPS, terminable, told
 
 __all__ = ["app", "compare", "evaluate", "explore", "fit", "main", "predict", "reproduce", "stock", "watch"]
 
@@ -19,7 +19,7 @@ def main() -> None:
     try:
         with terminable():
             app()
-    except KeyboardInterrupt as stop:
+    except STOPS as stop:
         # Before a command had begun, or after its end.
         word, code = told(stop)
         say(word)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 import typer
 
 from counterpoise import __version__
-from counterpoise.cli._stopping import told, too_late
+from counterpoise.cli._stopping import STOPS, told, too_late
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError
 
 P = ParamSpec("P")
@@ -86,10 +86,10 @@ def spoken(when_interrupted: str) -> Callable[[Callable[P, None]], Callable[P, N
                     err=True,
                 )
                 raise typer.Exit(1) from None
-            except (KeyboardInterrupt, RuntimeError) as error:
+            except (*STOPS, RuntimeError) as error:
                 # Where a class is just being made, Python wraps Ctrl-C in an error of its own.
                 stop = error.__cause__ if isinstance(error, RuntimeError) else error
-                if not isinstance(stop, KeyboardInterrupt):
+                if not isinstance(stop, STOPS):
                     raise
                 word, code = told(stop)
                 # A terminal that was closed hears nothing.

@@ -11,18 +11,12 @@ from typing import Any
 _ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
-class Terminated(KeyboardInterrupt):
-    """Another signal than Ctrl-C that ends a command; whatever cleans up after Ctrl-C cleans up after it too.
+class Terminated(SystemExit):
+    """Another signal than Ctrl-C that ends a command, with the exit code that shells give to it.
 
-    Parameters
-    ----------
-    number : int
-        Of the signal.
+    Typer takes Ctrl-C for its own outside of commands, and does not tell signals apart; a call of ``sys.exit`` it lets
+    pass.
     """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 @contextmanager
@@ -51,9 +45,13 @@ def too_late() -> None:
 
 
 def _stop(number: int, frame: Any) -> None:
-    raise Terminated(number)
+    raise Terminated(128 + number)
 
 
-def told(stop: KeyboardInterrupt) -> tuple[str, int]:
+STOPS = (KeyboardInterrupt, Terminated)
+"""What is raised where a command is told to end."""
+
+
+def told(stop: KeyboardInterrupt | Terminated) -> tuple[str, Any]:
     """Return a word for what has stopped a command, and the exit code that shells give to it."""
-    return ("Terminated.", 128 + stop.number) if isinstance(stop, Terminated) else ("Interrupted.", 130)
+    return ("Terminated.", stop.code) if isinstance(stop, Terminated) else ("Interrupted.", 130)

@@ -35,8 +35,8 @@ class BlocksOnDisk:
             with undisturbed():
                 self._folder = Path(tempfile.mkdtemp(prefix="counterpoise-", dir=folder))
                 self._gone = weakref.finalize(self, _remove, str(self._folder))
-        except KeyboardInterrupt:
-            # It waited until the folder was there; nobody else will know of it.
+        except BaseException:
+            # What stops a program waited until the folder was there; nobody else will know of it.
             if hasattr(self, "_gone"):
                 self._gone()
             raise
