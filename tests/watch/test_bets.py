@@ -23,6 +23,12 @@ def test_all_at_once_is_the_plain_product():
     np.testing.assert_allclose(wealth.logs, factors.sum(axis=0))
 
 
+def test_a_lost_stake_is_not_won_back_and_proof_is_not_lost():
+    wealth = Wealth.none(2).after(np.array([-np.inf, np.inf]), Stakes("once"), 0)
+    wealth = wealth.after(np.array([np.inf, -np.inf]), Stakes("once"), 1)
+    assert wealth.logs.tolist() == [-np.inf, np.inf]
+
+
 def test_spread_stakes_are_the_sum_over_starting_updates():
     stakes, factors = Stakes("spread"), np.random.default_rng(1).normal(size=30)
     wealth = Wealth.none(1)

@@ -86,8 +86,8 @@ class Wealth:
         """
         with np.errstate(invalid="ignore"):
             logs = stakes.on(self.logs, update) + log_factors
-        # What the hypothesis rules out was proof, and stays it.
-        return type(self)(np.where(np.isposinf(self.logs), np.inf, logs))
+        # What the hypothesis rules out was proof, and stays it; a stake that is lost, nothing wins back.
+        return type(self)(np.where(np.isposinf(self.logs), np.inf, np.where(np.isnan(logs), -np.inf, logs)))
 
     def evidence(self, weights: Array, left: float) -> float:
         """Return the e-value of a mixture of the bets, with what is not staked yet."""
