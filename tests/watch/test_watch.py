@@ -1,6 +1,7 @@
 """A model in use: three questions, what to do, and a state that is never half written."""
 
 import datetime
+import json
 import multiprocessing
 
 import numpy as np
@@ -305,6 +306,78 @@ def test_a_damaged_file_is_named(tmp_path, damage):
     path.write_text(changed.get(damage, damage))
     with pytest.raises(InvalidInputError, match=r"watch\.json"):
         cpo.Watch.load(path)
+
+
+def _leaves(node, top=None):
+    """Yield every number and text but the checksum: the part of the state that it is in, what holds it, and where."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        if isinstance(value, (dict, list)):
+            yield from _leaves(value, top or key)
+        elif key != "sha256":
+            yield top or key, node, key
+
+
+@pytest.fixture(scope="module")
+def states(model, tmp_path_factory):
+    """Saved states, by name."""
+    path, rng = tmp_path_factory.mktemp("states") / "watch.json", np.random.default_rng(31)
+    found = {"set": watched(cpo.Watch(BALL, contexts=LABELS, unseen_share=0.02), rng, 20)}
+    found["model"] = watched(cpo.Watch(model), rng, 20, [0.1, 0.2, 0.7], model=model)
+    found["proof"] = watched(cpo.Watch(BALL, contexts=LABELS), rng, 5).update(["elsewhere"])
+    texts = {}
+    for name, watch in found.items():
+        watch.save(path)
+        texts[name] = path.read_text()
+    return texts
+
+
+ODD = (None, "inf", "x", [], -1, 0.5, 1e300, 2**70)
+
+
+@pytest.mark.parametrize("name", ["set", "model", "proof"])
+def test_a_state_that_was_changed_is_refused(states, tmp_path, name):
+    path, rng, text = tmp_path / "watch.json", np.random.default_rng(32), states[name]
+    for k in range(100):
+        card = json.loads(text)
+        every = list(_leaves(card))
+        _, node, key = every[rng.integers(len(every))]
+        odd = [one for one in ODD if one != node[key]]
+        node[key] = odd[rng.integers(len(odd))]
+        if k % 5 == 0:
+            del node[key]
+        # One in three loses a few letters instead.
+        at = int(rng.integers(text.index('"sha256"')))
+        path.write_text(json.dumps(card) if k % 3 else text[:at] + text[at + int(rng.integers(1, 9)) :])
+        with pytest.raises(InvalidInputError, match="is no state of a watch, or is damaged"):
+            cpo.Watch.load(path)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ["set", "model", "proof"])
+def test_a_state_of_earlier_versions_has_no_checksum_and_is_refused_where_it_cannot_be(states, tmp_path, name):
+    path, rng = tmp_path / "watch.json", np.random.default_rng(33)
+    card = json.loads(states[name])
+    card.pop("sha256", None)
+    text = json.dumps(card)
+    path.write_text(text)
+    whole = cpo.Watch.load(path)
+    assert whole.n_updates > 0
+    for _ in range(200):
+        card = json.loads(text)
+        parts = sorted(card)
+        top = parts[rng.integers(len(parts))]
+        own = [one for one in _leaves(card) if one[0] == top]
+        if own:
+            _, node, key = own[rng.integers(len(own))]
+            node[key] = ODD[rng.integers(len(ODD))]
+            path.write_text(json.dumps(card))
+            try:
+                watch = cpo.Watch.load(path)
+            except InvalidInputError:
+                continue
+            assert watch.alarm == whole.alarm
+            assert watch.e_value == pytest.approx(whole.e_value, rel=1e-3), (top, key, node)
+            assert watch.update(["a"] * 5 + ["b"] * 3 + ["c"]).json["e_value"] is not None
 
 
 def test_where_the_body_raises_the_file_stays_as_it_was(tmp_path):

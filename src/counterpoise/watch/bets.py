@@ -102,4 +102,4 @@ class Wealth:
     @classmethod
     def read(cls, part: Part, n_bets: int) -> Self:
         """Return the wealth that was written."""
-        return cls(part.numbers(n_bets))
+        return cls(part.numbers(n_bets, least=-math.inf))

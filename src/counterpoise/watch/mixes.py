@@ -208,5 +208,5 @@ class MixBets:
         return MixState(
             Wealth.read(part["following"], len(self.weights)),
             Wealth.read(part["one_update"], 1),
-            np.array([one.numbers(n, finite=True) for one in rows]),
+            np.array([one.numbers(n, finite=True, least=0.0) for one in rows]),
         )

@@ -89,9 +89,13 @@ class Period:
         parts = part.list
         if len(parts) != len(fields(cls)):
             part.refuse(f"a list of {len(fields(cls))} parts")
-        rows, losses, sums = (np.zeros(n_contexts) if one.is_null else one.numbers(n_contexts) for one in parts[4:7])
-        first, updates, unseen = (int(parts[k].finite) for k in (2, 3, 7))
-        return cls(parts[0].python, parts[1].python, first, updates, rows, losses, sums, unseen, parts[8].numbers(3))
+        rows, losses, sums = (
+            np.zeros(n_contexts) if one.is_null else one.numbers(n_contexts, finite=True, least=0.0)
+            for one in parts[4:7]
+        )
+        first, updates, unseen = (parts[k].count for k in (2, 3, 7))
+        e_values = parts[8].numbers(3, least=0.0)
+        return cls(parts[0].python, parts[1].python, first, updates, rows, losses, sums, unseen, e_values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -262,7 +262,7 @@ class RiskBets:
         """Return a state that was written."""
         n_contexts = len(self.promised)
         n, sums, squares, draws = (
-            part[name].numbers(n_contexts, finite=True) for name in ("n", "sums", "squares", "draws")
+            part[name].numbers(n_contexts, finite=True, least=0.0) for name in ("n", "sums", "squares", "draws")
         )
         return RiskState(n, sums, squares, draws, Wealth.read(part["logs"], n_contexts * len(_SHARES)))
 

@@ -22,7 +22,7 @@ from counterpoise.files import alone, whole
 from counterpoise.sets import ContextSet, share_intervals
 from counterpoise.sets.evidence import log_mixture
 from counterpoise.table import Table, jsonable, plain_rows, written
-from counterpoise.tables.tabular.card import CardError, Part, number_json, numbers_json, parsed, plain_json
+from counterpoise.tables.tabular.card import CardError, Part, digest, number_json, numbers_json, parsed, plain_json
 from counterpoise.times import as_times
 from counterpoise.watch.advice import Advice, Seen, advised
 from counterpoise.watch.bets import Stakes, Wealth
@@ -43,6 +43,8 @@ _MOST_BATCHES = 1000
 _MOST_NAMES = 100
 _MOST_INFLUENCES = 40
 """Contexts up to which the state keeps the influence of each on each."""
+_LARGEST_E_VALUE = 1e307
+"""From here on rounding may turn evidence into an infinite one."""
 
 
 @dataclass(frozen=True)
@@ -308,7 +310,7 @@ class Watch:
 
     def _after(self, state: _State, rows: _Rows) -> _State:
         """Return the state after one update."""
-        n, update, left = len(self.contexts), state.updates, self._stakes.left(state.updates)
+        n, update = len(self.contexts), state.updates
         places, known = rows.places[rows.codes], rows.known
         worth = np.full(len(places), self._promise.worth)
         if rows.groups is not None:
@@ -325,9 +327,7 @@ class Watch:
         risk = self._risk.after(state.risk, losses, self._stakes, update)
         unseen = _named(state.unseen, rows)
         strangers = state.unseen_rows + int(np.count_nonzero(~known))
-        e_unseen = self._unseen.evidence(wealth, strangers, left)
-        e_risk = float(self._risk.evidence(risk, left).max(initial=0.0)) / max(self._risk.n_asked, 1)
-        e_values = np.array([self._mix.evidence(mix, update), e_unseen, e_risk])
+        e_values = self._evidence(mix, wealth, strangers, risk, update)
         time, notes = self._clocked(state, rows.time)
         with_loss = sums = np.zeros(n)
         if rows.losses is not None:
@@ -350,6 +350,12 @@ class Watch:
             notes=tuple(dict.fromkeys((*state.notes, *notes))),
         )
         return replace(new, alarms=self._alarms(new))
+
+    def _evidence(self, mix: MixState, wealth: Wealth, strangers: int, risk: RiskState, update: int) -> Array:
+        """Return the e-values of all questions after an update."""
+        left = self._stakes.left(update)
+        e_risk = float(self._risk.evidence(risk, left).max(initial=0.0)) / max(self._risk.n_asked, 1)
+        return np.array([self._mix.evidence(mix, update), self._unseen.evidence(wealth, strangers, left), e_risk])
 
     def _alarms(self, state: _State) -> dict[str, _Alarm]:
         """Return the alarms so far, with those that this update raises."""
@@ -631,7 +637,9 @@ class Watch:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything into a file: all of it, or nothing."""
-        text = json.dumps(self._as_json, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        said = self._as_json
+        said["sha256"] = digest(said)
+        text = json.dumps(said, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         whole(Path(path), lambda part: part.write_text(text, encoding="utf-8"))
 
     @classmethod
@@ -646,7 +654,7 @@ class Watch:
         """
         path = Path(path)
         with _told(path):
-            part = Part(parsed(path.read_text(encoding="utf-8")))
+            part = _card(path)
             if model is None:
                 return cls._read(part, path, None)
             labels = [one.python for one in part["promise"]["contexts"].list]
@@ -673,7 +681,7 @@ class Watch:
             watch = fresh
             if path.exists():
                 with _told(path):
-                    watch = cls._read(Part(parsed(path.read_text(encoding="utf-8"))), path, fresh._promise)
+                    watch = cls._read(_card(path), path, fresh._promise)
             watch._check_settings(fresh, settings, path)
             yield watch
             watch.save(path)
@@ -689,6 +697,35 @@ class Watch:
                 f"{path} was begun with {own.words} and other promises or settings than are given now ({new.words}). "
                 "Leave them as they were, or begin anew in another file."
             )
+
+    def _check_whole(self) -> None:
+        """Refuse parts that contradict each other: files of earlier versions have no checksum."""
+        state, promise, n = self._state, self._promise, len(self.contexts)
+        begun, e_values = 0, state.e_values
+        for one in state.periods.all:
+            begun = begun + one.updates if one.first == begun else -1
+        counts = np.array([[*one.rows, one.unseen] for one in state.periods.all]).reshape(-1, n + 1).sum(axis=0)
+        if state.updates:
+            e_values = self._evidence(state.mix, state.unseen_wealth, state.unseen_rows, state.risk, state.updates - 1)
+        written_, again = (np.minimum(one, _LARGEST_E_VALUE) for one in (state.e_values, e_values))
+        alarms = [one for one, e in zip(QUESTIONS, self._weighted(state.largest), strict=True) if e >= self.threshold]
+        if not (
+            len(set(self.contexts.tolist())) == n == len(self.mixes.p_hat)
+            and 0.0 < promise.worth <= 1.0
+            and (promise.influence is None or len(promise.influence) == n)
+            and begun == state.updates
+            and np.array_equal(counts, [*state.rows, state.unseen_rows])
+            and (state.draws <= state.rows).all()
+            and (state.risk.draws <= state.risk.n).all()
+            and (state.risk.n <= state.rows).all()
+            and 0.0 <= state.unseen_draws <= state.unseen_rows
+            # Wealth is rounded where it is written.
+            and np.allclose(written_, again, rtol=1e-4, atol=1e-300)
+            and (state.largest >= state.e_values).all()
+            and sorted(state.alarms) == sorted(alarms)
+            and all(one.since <= one.at < state.updates for one in state.alarms.values())
+        ):
+            raise CardError("its numbers contradict each other")
 
     @property
     def _as_json(self) -> dict[str, Any]:
@@ -762,25 +799,24 @@ class Watch:
             promise,
         )
         n = len(promise.contexts)
-        alarms = {
-            one: _Alarm(*(int(number.finite) for number in value.list)) for one, value in part["alarms"].items.items()
-        }
+        alarms = {one: _Alarm(*(number.count for number in value.list)) for one, value in part["alarms"].items.items()}
         watch._state = _State(
-            part["rows"].numbers(n, finite=True),
-            part["draws"].numbers(n, finite=True),
-            int(part["unseen_rows"].finite),
+            part["rows"].numbers(n, finite=True, least=0.0),
+            part["draws"].numbers(n, finite=True, least=0.0),
+            part["unseen_rows"].count,
             part["unseen_draws"].finite,
-            {one.list[0].python: int(one.list[1].finite) for one in part["unseen"].list},
+            {label.python: rows.count for label, rows in (one.list for one in part["unseen"].list)},
             watch._mix.read(part["mix"]),
             Wealth.read(part["unseen_wealth"], watch._unseen.n_bets),
             watch._risk.read(part["risk"]),
-            part["e_values"].numbers(3),
-            part["largest"].numbers(3),
+            part["e_values"].numbers(3, least=0.0),
+            part["largest"].numbers(3, least=0.0),
             alarms,
             Periods(tuple(Period.read(one, n) for one in part["periods"].list)),
-            int(part["updates"].finite),
+            part["updates"].count,
             part["batches"].texts,
         )
+        watch._check_whole()
         return watch
 
 
@@ -814,6 +850,16 @@ class _Settings:
         """All settings."""
         length = "" if self.run_length is None else f", run_length={self.run_length:g}"
         return f"confidence={self.confidence:g}, unseen_share={self.unseen_share:g}{length}"
+
+
+def _card(path: Path) -> Part:
+    """Return what a file says, as it was written."""
+    card = parsed(path.read_text(encoding="utf-8"))
+    # Files of earlier versions have none.
+    said = card.pop("sha256", None)
+    if said is not None and said != digest(card):
+        raise CardError("it was changed after it was written")
+    return Part(card)
 
 
 def _read_promise(part: Part, fingerprint: str) -> Promise:

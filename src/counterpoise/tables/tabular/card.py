@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 _INFINITE = {"inf": math.inf, "-inf": -math.inf}
 
+_MOST = 2**53
+"""Whole numbers up to which a float tells neighbours apart."""
+
 
 class CardError(ValueError):
     """A part of a card is not what it must be; the message says which."""
@@ -136,12 +139,22 @@ class Part:
         except OverflowError:
             self.refuse("a number that a float can hold")
 
-    def numbers(self, n: int, *, finite: bool = False) -> NDArray[np.float64]:
-        """Return as many numbers as there must be."""
+    @property
+    def count(self) -> int:
+        """A whole number, 0 or more."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int) or not 0 <= self.value < _MOST:
+            self.refuse("a whole number, 0 or more")
+        return self.value
+
+    def numbers(self, n: int, *, finite: bool = False, least: float | None = None) -> NDArray[np.float64]:
+        """Return as many numbers as there must be, none of them below the least."""
         parts = self.list
         if len(parts) != n:
             raise CardError(f"{self.where} must hold {n} numbers, but it holds {len(parts)}")
-        return np.array([one.finite if finite else one.number for one in parts], dtype=np.float64)
+        found = np.array([one.finite if finite else one.number for one in parts], dtype=np.float64)
+        if least is not None and not (found >= least).all():
+            self.refuse(f"numbers, {least:g} or more")
+        return found
 
     @property
     def python(self) -> Any:
