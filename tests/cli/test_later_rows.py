@@ -77,6 +77,25 @@ def test_later_rows_alone_judge_without_folds(file):
     assert next(row["n"] for row in found["measures"] if row["context"] == "all") < N
 
 
+@pytest.mark.parametrize("folds", ["2", "0"])
+def test_contexts_that_models_had_no_rows_of_are_named(frame, tmp_path, folds):
+    path, last = tmp_path / "sales.csv", N - N // 3
+    labels = np.where(np.arange(N) < last, frame["site"], "new")
+    labels[:20] = "gone"
+    frame.assign(site=labels).to_csv(path, index=False)
+    options = ("--time", "day", "--cuts", "2", "--folds", folds)
+    code, out, _ = called("compare", path, *ROLES, *options, "--json")
+    assert code == 0
+    found = json.loads(out)
+    own = next(row for row in found.get("later", found)["contexts"] if row["context"] == "new")
+    assert own["excess"] is None
+    assert own["risk"] > 0.0
+    assert "Not judged, since models had no rows of it: new (" in found["verdict"]
+    code, out, _ = called("compare", path, *ROLES, *options)
+    assert code == 0
+    assert "Not judged, since models had no rows of it: new (" in out
+
+
 def test_the_model_is_the_one_that_later_rows_prefer_and_the_page_shows_both(file, tmp_path):
     code, out, said = called("fit", file, *ROLES, "--time", "day", "-o", tmp_path / "model")
     assert code == 0, said

@@ -46,3 +46,23 @@ def test_a_context_of_one_row_leaves_the_mean_to_all_rows():
     held_out = HeldOut.of(N, codes)
     compared = Compared.of(held_out, LOSSES, [("a", "b")])
     assert compared.mean("a", "b") == held_out.mean(LOSSES["a"], LOSSES["b"], may_be_errors=True)
+
+
+@pytest.mark.parametrize("losses", [LOSSES, ERRORS], ids=["losses", "errors"])
+def test_among_some_rows_a_context_without_any_is_not_judged(losses):
+    held_out = HeldOut.of(N, CODES)
+    compared = Compared.of(held_out, losses, [("a", other) for other in AGAINST])
+    chosen = (CODES != 3) & ((CODES != 1) | (np.arange(N) % 2 == 0))
+    some, rows = compared.among(chosen)
+    found = some.bounds("a", AGAINST, AGAINST)
+    assert found.unjudged == (3,)
+    np.testing.assert_array_equal(rows, np.flatnonzero(chosen | (CODES == 3)))
+    alone = HeldOut.of(chosen.sum(), CODES[chosen]).excess_bounds(
+        losses["a"][chosen], np.column_stack([losses[name][chosen] for name in AGAINST]), AGAINST
+    )
+    np.testing.assert_allclose(found.by_context["excess"][:3], alone.by_context["excess"])
+    np.testing.assert_allclose(numbers(found), numbers(alone), atol=0.01)
+    nothing, rows = compared.among(np.zeros(N, dtype=bool))
+    assert np.isnan(numbers(nothing.bounds("a", AGAINST, AGAINST))).all()
+    assert len(rows) == N
+    assert compared.among(np.ones(N, dtype=bool))[0] is compared

@@ -100,4 +100,4 @@ def test_where_nothing_can_be_judged_it_is_said():
     found = cpo.headroom(X, y, codes, groups=codes)
     assert not found.something
     assert not found.nothing
-    assert "single group. Merge contexts" in found.verdict
+    assert "no model of its own. Merge contexts" in found.verdict

@@ -106,6 +106,70 @@ def test_contexts_that_only_the_past_or_only_the_future_has_are_judged_or_left_o
     assert "contexts not seen before" in found.drift.words
 
 
+def opposite(begins, cuts, **more):
+    """Two sites with opposite effects, of which the second begins some time after the first."""
+    rng, n = np.random.default_rng(21), 300
+    x, when = rng.standard_normal((n, 1)), np.arange(n)
+    site = np.where(when < begins, "A", rng.choice(["A", "B"], n))
+    site = np.where(when < begins, "A", "B") if more.pop("ends", False) else site
+    y = np.where(site == "A", 3.0, -3.0) * x[:, 0] + 0.3 * rng.standard_normal(n)
+    model = cpo.RobustLinearRegression()
+    return cpo.compare(x, y, site, estimator=model, methods=TWO, time=when, cuts=cuts, **more), site
+
+
+def test_a_context_that_no_past_model_has_seen_is_not_judged_by_excess():
+    found, site = opposite(200, 2)
+    later, n = found.forward, np.sum(site == "B")
+    row = next(one for one in later.by_context.rows() if (one["method"], one["context"]) == ("erm", "B"))
+    assert row["n"] == n
+    assert row["risk"] > 10.0
+    assert np.isnan([row["excess"], row["excess_low"], row["excess_high"]]).all()
+    assert later.by_context.note == "not judged: B"
+    assert later.headroom.bounds.unjudged == ("B",)
+    assert np.isnan(later.references["B"])
+    said = f"Not judged, since models had no rows of it: B ({n} rows)."
+    assert said in found.verdict
+    assert "One model is enough for all contexts that can be judged" in found.verdict
+    assert "One model is enough for all contexts:" not in found.verdict
+    # What is said of the other context does not depend on this one.
+    assert later.summary["worst_context"].tolist() == ["A", "A"]
+    assert later.headroom.negligible < 0.1
+    # Shuffled rows know both.
+    assert np.isfinite(found.by_context["excess"]).all()
+    assert "Not judged" not in found.remarks
+
+
+def test_where_models_have_seen_no_context_nothing_is_judged_and_that_is_said():
+    found, _ = opposite(150, 1, ends=True)
+    later = found.forward
+    assert np.isnan(later.by_context["excess"]).all()
+    assert np.isnan(later.summary["mix_excess"]).all()
+    assert not later.headroom.something
+    assert not later.headroom.nothing
+    assert "Not judged, since models had no rows of it: B (150 rows)." in found.verdict
+    assert "One model is enough" not in found.verdict
+    assert "Too little of the later rows can be judged" in found.agreement
+    assert later.kept == "To be kept: erm, since on later rows no other can be judged."
+
+
+def test_a_context_is_judged_from_the_rows_on_that_models_had_some_before():
+    found, site = opposite(120, 2, cv=None)
+    after = np.sum(site[200:] == "B")
+    row = next(one for one in found.by_context.rows() if (one["method"], one["context"]) == ("erm", "B"))
+    assert row["n"] == np.sum(site == "B") > after
+    assert row["competitor"] == "own"
+    assert row["excess_low"] > 1.0
+    assert dict(zip(found.brackets["context"], found.brackets["n"], strict=True))["B"] == after
+    assert f"Excess risk is that of {200 - np.sum(site[120:200] == 'B')} of 200 rows" in found.verdict
+    assert "Some context's own model is better" in found.verdict
+
+
+def test_a_splitter_that_holds_whole_contexts_out_leaves_nothing_to_judge():
+    site = np.repeat(["A", "B"], N // 2)
+    found = cpo.compare(X, Y, site, methods=TWO, cv=KFold(2))
+    assert "Not judged, since models had no rows of them: A (180 rows), B (180 rows)." in found.verdict
+
+
 def test_a_set_without_labels_cannot_be_judged_where_a_context_is_not():
     labels = C.astype(object)
     labels[:60] = "gone"
@@ -174,13 +238,19 @@ def _summary(low, high):
         ((1, 2), (1, 2), "does harm:"),
         ((-1, 1), (0.001, 0.01), "costs a little, less than matters in practice"),
         ((-1, 1), (-1, 1), "Neither shuffled rows nor later weeks"),
-        ((-2, -1), (np.nan, np.nan), "too few later weeks"),
+        ((-2, -1), (np.nan, np.nan), "Too little of the later weeks"),
     ],
 )
 def test_agreement_is_said_by_both_intervals(before, after, words):
     said = agreement(_summary(*before), _summary(*after), "later weeks", "90%", small=0.1)
     assert words in said
-    assert "(90% intervals)" in said or "too few" in said
+    assert "(90% intervals)" in said or "Too little" in said
+
+
+def test_a_gain_where_later_rows_judge_nothing_is_not_said_to_be_lost():
+    said = agreement(_summary(-2, -1), _summary(0, 0), "later weeks", "90%", unjudged=True)
+    assert "In later weeks it cannot be told whether the gain" in said
+    assert "did not carry over" in agreement(_summary(-2, -1), _summary(0, 0), "later weeks", "90%")
 
 
 @pytest.mark.parametrize(("days", "name"), [(0.2, "hours"), (3, "days"), (30, "weeks"), (90, "months"), (800, "years")])

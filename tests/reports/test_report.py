@@ -366,6 +366,23 @@ def test_later_rows_stand_beside_shuffled_ones():
     assert "drift" in metrics
 
 
+@pytest.mark.parametrize("begins", [240, 180])
+def test_contexts_that_models_had_no_rows_of_are_named_and_not_judged(begins):
+    X, y, c = rows(360)
+    labels = np.where(np.arange(360) < begins, c, "new")
+    report = Report(
+        RobustLinearRegression(), X, y, labels, time=np.arange(360), cuts=360 // (360 - begins) - 1, **QUICK
+    )
+    page = Page(report.html)
+    assert f"Not judged, since models had no rows of it: new ({360 - begins} rows)." in page.text
+    assert np.isnan(row_of(report.by_context, context="new")["excess"])
+    assert row_of(report.by_context, context="new")["risk"] > 0.0
+    assert json.loads(json.dumps(report.metrics, allow_nan=False))["headroom"]["verdict"] in page.text
+    assert "One model is enough for all contexts:" not in page.text
+    if begins == 180:
+        assert "on later rows no other can be judged" in report.advice
+
+
 def test_effects_on_a_logarithm_are_called_so_and_measures_are_of_the_target():
     X, y, c = rows()
     report = Report(RobustLinearRegression(), X, 0.1 * y, c, log_target=True, **QUICK)

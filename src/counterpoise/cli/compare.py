@@ -137,18 +137,27 @@ def _later(comparison: Comparison) -> dict[str, Any]:
 
 def _mixes(comparison: Comparison) -> dict[str, Any]:
     """Return what the set of plausible mixes is, and every share in the data, in the set and in its worst mix."""
+    import numpy as np
+
+    from counterpoise.inference.worst_mix import WorstMix
     from counterpoise.sets import KLBall, ball_of, radius_of, share_intervals
     from counterpoise.table import Table, jsonable, plain_rows
 
     mixes, rows = comparison.mixes, comparison.by_context.where(method="robust")
+    excess = rows["excess"]
+    known = np.isfinite(excess)
+    worst = np.full(len(excess), np.nan)
+    if known.any():
+        worst = WorstMix(mixes, known[:, None]).solve(excess[None, :, None])[1][0, :, 0]
     radius = jsonable(radius_of(mixes))
-    allowed = share_intervals(mixes)
+    # Contexts without judged rows follow the others.
+    allowed = share_intervals(mixes)[: len(excess)]
     shares = Table.of(
         context=rows["context"],
         share=rows["n"] / rows["n"].sum(),
         low=allowed[:, 0],
         high=allowed[:, 1],
-        worst=mixes.worst_case(rows["excess"]).distribution,
+        worst=worst,
     )
     return {
         "radius_bits": radius if isinstance(ball_of(mixes), KLBall) else None,

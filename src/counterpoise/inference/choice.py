@@ -48,7 +48,7 @@ class Choice:
         row = next((row for row in others if row["candidate"] == self.chosen), others[-1])
         one, other = (names.get(row[name], row[name]) for name in ("candidate", "against"))
         if np.isnan(row["change"]):
-            return f"{where} there are too few to judge any other"
+            return f"{where} no other can be judged"
         if row["change"] == row["error"] == 0.0:
             return f"{one} is no other model {where}"
         found = (

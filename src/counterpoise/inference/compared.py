@@ -52,6 +52,21 @@ class Compared:
         )
         return cls(held_out, losses, means, place)
 
+    def among(self, chosen: NDArray[np.bool_]) -> tuple[Compared, NDArray[np.intp]]:
+        """Return the same of chosen rows, and which rows these are.
+
+        A context of which none is chosen keeps its rows, without losses: it cannot be judged. One of a single unit
+        cannot be in any case, and stays as it is.
+        """
+        codes = self.held_out.contexts.codes
+        chosen = chosen | (self.means.n_units == 1)[codes]
+        lacks = np.bincount(codes[chosen], minlength=len(self.means.n_units)) == 0
+        rows = np.flatnonzero(chosen | lacks[codes])
+        if chosen.all():
+            return self, rows
+        losses = {name: np.where(chosen, one, np.nan)[rows] for name, one in self.losses.items()}
+        return Compared.of(self.held_out.where(rows), losses, self.place), rows
+
     def pairs(self, *columns: tuple[str, str]) -> PairedMeans:
         """Return the means of some of the differences."""
         return self.means.columns([self.place[pair] for pair in columns])

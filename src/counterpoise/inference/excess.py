@@ -438,8 +438,8 @@ def event_size(losses: Array) -> float:
     # A few rows show that there are many values, where there are.
     if len(np.unique(losses[: 10 * _FEW_VALUES])) > _FEW_VALUES:
         return 0.0
-    values = np.unique(losses)
-    return 1.0 if len(values) == 1 else float(values[-1] - values[0]) if len(values) <= _FEW_VALUES else 0.0
+    values = np.unique(losses[~np.isnan(losses)])
+    return 1.0 if len(values) == 1 else float(values[-1] - values[0]) if 1 < len(values) <= _FEW_VALUES else 0.0
 
 
 def _competitors(given: Any, n_rows: int) -> tuple[list[str], Array]:

@@ -117,7 +117,7 @@ def to_gain(p_value: float, upper: float, small: float, confidence: float, some_
     if np.isnan(p_value):
         return (
             "The data cannot tell whether any context's own model is better than the plain one: on held-out rows each "
-            "is a single row or a single group. Merge contexts, or take more rows."
+            "context is a single row or a single group, or has no model of its own. Merge contexts, or take more rows."
         )
     if p_value < 1.0 - confidence:
         return f"Some context's own model is better than the plain one (p = {p_value:.2g}): there is something to gain."

@@ -43,7 +43,7 @@ from counterpoise.judging.later import agreement, drift_of, later_rows
 from counterpoise.judging.measures import Measure, measures_of, task_of
 from counterpoise.judging.tabulated import blocks_of, brackets_of, cells_of, changes_of, measures_by_method, summary_of
 from counterpoise.judging.trials import AS_FEATURE, BASELINES, PER_CONTEXT, Field, Judge, Outcome
-from counterpoise.judging.verdict import SHUFFLED, best_baseline, headline, known_in_words, verdict, where
+from counterpoise.judging.verdict import SHUFFLED, best_baseline, headline, known_in_words, not_judged, verdict, where
 from counterpoise.sets import ContextSet
 from counterpoise.table import Table, written
 from counterpoise.validation import check_aligned, unwrapped
@@ -82,7 +82,9 @@ class Comparison:
         better in any context; see :func:`counterpoise.metrics.excess_bounds`.
     by_context : Table
         A row per method and context: rows ``n``, independent ``units`` among them, ``risk`` and ``excess`` with
-        intervals that hold for all contexts together, and the best ``competitor``.
+        intervals that hold for all contexts together, and the best ``competitor``. Excess is that of rows which
+        are judged by models fitted to rows of the same context; NaN in a context without any, which is left out of all
+        worst cases and of what is said about excess.
     brackets : Table
         A row per context: what is known of its least possible risk. ``in_sample``, that of the context's own model on
         the rows it was fitted to, is too low; ``held_out``, the lowest that a competitor reached, is too high.
@@ -531,12 +533,21 @@ class _Posed:
         # The Poisson loss of a perfect prediction differs from row to row by far more than models do.
         linear = minimises and self.field.judge.loss is None
         lowest = self.last.lowest_losses(y) if linear else np.zeros(len(y))
-        small = negligible(judged, outcomes["erm"].losses - lowest)
-        own = found.own.rows(rows)
-        comparison = self._tabulated(judged, y, outcomes, own, feature, fitted, plausible, small, validation, rows)
+        own, learnt = found.own.rows(rows), self._learnt(splits)[rows]
+        comparison = self._tabulated(
+            judged, y, outcomes, own, feature, fitted, plausible, lowest, learnt, validation, rows
+        )
         if progress is not None:
             progress(1.0)
         return comparison
+
+    def _learnt(self, splits: Sequence[Split]) -> NDArray[np.bool_]:
+        """Tell which rows are judged by models that were fitted to rows of the same context."""
+        codes = self.held_out.contexts.codes
+        learnt = np.ones(len(codes), dtype=bool)
+        for seen, held in splits:
+            learnt[held] &= np.isin(codes[held], codes[seen])
+        return learnt
 
     def _rows_judged(self, rows: NDArray[np.intp]) -> tuple[HeldOut, ContextSet]:
         """Return the rows that are judged with their contexts, and the plausible mixes, in which these come first."""
@@ -575,35 +586,40 @@ class _Posed:
         as_feature: Outcome | None,
         fitted: Array,
         plausible: ContextSet,
-        small: float,
+        lowest: Array,
+        learnt: NDArray[np.bool_],
         validation: str,
         rows: NDArray[np.intp],
     ) -> Comparison:
         """Turn losses and predictions of rows into tables and words.
 
         ``own`` and ``fitted`` are of each context's own model, on rows held out and on those it was fitted to;
-        ``small`` is the excess risk that does not matter.
+        ``lowest`` are losses of a perfect prediction; ``learnt`` are rows whose excess risk is judged.
         """
         labels, by_excess = held_out.contexts.labels, self.last.get_params()["criterion"] == "excess"
         compared, candidates = _compared(held_out, outcomes, own.losses)
         unlimited = replace(compared, held_out=replace(held_out, mix=None, n_unseen=0))
         risk = {name: unlimited.bounds(name, [NOTHING], [""]) for name in outcomes}
+        # Of a context that no model was fitted to rows of, the plain one would be its own competitor: an excess of 0.
+        judged, among = compared.among(learnt)
+        at = np.flatnonzero(learnt) if learnt.any() else among
+        small = negligible(held_out.where(at), (outcomes["erm"].losses - lowest)[at])
         against = [_OWN, *candidates] if by_excess else [NOTHING]
-        choice = choice_of(held_out, dict(zip(candidates, compared.excess(candidates, against), strict=True)))
-        headroom = Headroom(compared.bounds("erm", [_OWN], ["own"]), small)
-        excess = {name: compared.bounds(name, _AGAINST, COMPETITORS) for name in outcomes}
+        choice = choice_of(judged.held_out, dict(zip(candidates, judged.excess(candidates, against), strict=True)))
+        headroom = Headroom(judged.bounds("erm", [_OWN], ["own"]), small)
+        excess = {name: judged.bounds(name, _AGAINST, COMPETITORS) for name in outcomes}
         unchanged = ExcessDifference(*NO_CHANGE, *NO_CHANGE, held_out.confidence, ())
-        change = {name: unchanged if name == "erm" else compared.difference(name, "erm", _AGAINST) for name in outcomes}
+        change = {name: unchanged if name == "erm" else judged.difference(name, "erm", _AGAINST) for name in outcomes}
         summary = summary_of(compared, list(outcomes), excess, risk, change)
         cells = [cells_of(name, excess[name].by_context, risk[name].by_context) for name in outcomes]
         tolerated = float(np.nanmax([excess["erm"].estimate, small]))
-        brackets = brackets_of(held_out, own.losses, outcomes["erm"].losses, fitted, tolerated)
+        brackets = brackets_of(judged.held_out, judged.losses[_OWN], judged.losses["erm"], fitted[among], tolerated)
         measures = measures_of(task_of(self.last), outcomes["erm"].predicted)
         # From here on targets are in the unit in which they are read.
         y = np.exp(y) if self.field.judge.log_target else y
         changes = changes_of(held_out, y, outcomes, measures[0])
         best = best_baseline(summary)
-        other = compared.difference("robust", best, _AGAINST) if best else None
+        other = judged.difference("robust", best, _AGAINST) if best else None
         leading = headline(excess["erm"].by_context, changes, measures[0], validation, best)
         words = verdict(summary, brackets, best, other, small, held_out.confidence)
         known = None
@@ -614,9 +630,16 @@ class _Posed:
         n_rows = len(self.field.y)
         if len(rows) < n_rows and validation == SHUFFLED:
             words.append(f"Of {n_rows:,} rows {len(rows):,} are judged: the splitter tests no others.")
+        if len(among) < len(rows):
+            words.append(
+                f"Excess risk is that of {np.count_nonzero(learnt):,} of {len(rows):,} rows: models had no rows yet of "
+                "the contexts of the others."
+            )
         return Comparison(
             summary=summary,
-            by_context=Table({name: np.concatenate([one[name] for one in cells]) for name in cells[0]}),
+            by_context=Table(
+                {name: np.concatenate([one[name] for one in cells]) for name in cells[0]}, excess["erm"].by_context.note
+            ),
             brackets=brackets,
             references=dict(zip(labels.tolist(), brackets["held_out"].tolist(), strict=True)),
             confidence=held_out.confidence,
@@ -651,7 +674,12 @@ def _compared(held_out: HeldOut, outcomes: Mapping[str, Outcome], own: Array) ->
 def _combined(shuffled: Comparison, forward: Comparison, drift: Drift | None) -> Comparison:
     """Return the comparison on shuffled rows with that on later rows, which decides, beside it."""
     agreed = agreement(
-        shuffled.summary, forward.summary, forward.validation, shuffled.level, forward.headroom.negligible
+        shuffled.summary,
+        forward.summary,
+        forward.validation,
+        shuffled.level,
+        forward.headroom.negligible,
+        unjudged=bool(not_judged(forward.brackets)),
     )
     return replace(shuffled, forward=forward, agreement=agreed, drift=drift, headline=forward.headline)
 

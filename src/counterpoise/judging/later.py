@@ -32,7 +32,9 @@ def later_rows(times: Any, cuts: int) -> str:
     return f"later {next((name for name, least in _PERIODS if days >= least), 'hours')}"
 
 
-def agreement(shuffled: Table, forward: Table, later: str, level: str, small: float = 0.0) -> str:
+def agreement(
+    shuffled: Table, forward: Table, later: str, level: str, small: float = 0.0, unjudged: bool = False
+) -> str:
     """Say whether the gain that shuffled rows show in the worst plausible mix carries over to later rows.
 
     Parameters
@@ -45,6 +47,8 @@ def agreement(shuffled: Table, forward: Table, later: str, level: str, small: fl
         Of the intervals.
     small : float
         An excess risk that does not matter.
+    unjudged : bool
+        Whether some context cannot be judged by later rows; the gain may have been there.
     """
     before, after = (
         interval_in(next(row for row in one.rows() if row["method"] == "robust"), "mix_excess_change")
@@ -55,7 +59,7 @@ def agreement(shuffled: Table, forward: Table, later: str, level: str, small: fl
         f"{in_words(after)} in {later} ({level} intervals)"
     )
     if math.isnan(after.lower):
-        return f"There are too few {later} to tell whether anything carries over."
+        return f"Too little of the {later} can be judged to tell whether anything carries over."
     if before.upper < 0.0:
         if after.upper < 0.0:
             return f"The gain seen in shuffled rows carries over to {later}: {found}."
@@ -63,7 +67,7 @@ def agreement(shuffled: Table, forward: Table, later: str, level: str, small: fl
             return f"The gain seen in shuffled rows turns into a loss in {later}: {found}."
         # Later rows that cannot tell do not contradict; those must that are called to disagree.
         apart = math.hypot(before.upper - before.lower, after.upper - after.lower) / 2.0
-        if after.estimate - before.estimate > apart:
+        if after.estimate - before.estimate > apart and not unjudged:
             return f"The gain seen in shuffled rows did not carry over to {later}: {found}."
         return f"In {later} it cannot be told whether the gain seen in shuffled rows carries over: {found}."
     if after.upper < 0.0:

@@ -55,16 +55,16 @@ def summary_of(
 def _largest(by_context: Table) -> int:
     """Return the context with the largest excess, of those that can be judged where there are any."""
     judged = np.isfinite(by_context["low"])
-    excess = by_context["excess"]
-    return int(np.nanargmax(np.where(judged, excess, np.nan) if judged.any() else excess))
+    excess = np.nan_to_num(by_context["excess"], nan=-np.inf)
+    return int(np.argmax(np.where(judged, excess, -np.inf) if judged.any() else excess))
 
 
 def cells_of(method: str, excess: Table, risk: Table) -> dict[str, NDArray[Any]]:
-    """Return a row per context of one method."""
+    """Return a row per context of one method; its excess may be of fewer rows than its risk."""
     bounds = dict(zip(ENDS, ("excess", "low", "high"), strict=True))
     return {
         "method": np.repeat(method, excess.n_rows),
-        **{name: excess[name] for name in ("context", "n", "units")},
+        **{name: risk[name] for name in ("context", "n", "units")},
         **{f"risk{end}": risk[name] for end, name in bounds.items()},
         **{f"excess{end}": excess[name] for end, name in bounds.items()},
         "competitor": excess["competitor"],

@@ -181,11 +181,13 @@ def verdict(
     """
     rows = {row["method"]: row for row in summary.rows()}
     robust, erm = rows["robust"], rows["erm"]
+    unjudged = not_judged(brackets)
     if np.isnan(robust["mix_excess"]):
         return [
             "Robust does not clearly change anything that can be judged: every context is a single row or a single "
-            "group, and nobody knows what another would have been.",
+            "group, or one that models had no rows of.",
             f"On average its risk is {written(robust['nominal_risk'])} against {written(erm['nominal_risk'])}.",
+            *([unjudged] if unjudged else []),
         ]
     verb = change_in_words(robust["mix_excess_change_low"], robust["mix_excess_change_high"], small)
     mixed, worst, mean = (
@@ -201,7 +203,13 @@ def verdict(
         f"model{mix_change}.",
         f"In the worst single context it is {worst[0]} ({places[0]}) against {worst[1]} ({places[1]}){worst_change}.",
         f"On average its risk is {mean[0]} against {mean[1]}{mean_change}.",
-        to_gain(erm["p_value"], erm["worst_excess_high"], small, confidence, bool(brackets["too_small"].any())),
+        to_gain(
+            erm["p_value"],
+            erm["worst_excess_high"],
+            small,
+            confidence,
+            bool(unjudged) or bool(brackets["too_small"].any()),
+        ),
     ]
     if best is not None and difference is not None:
         words.append(_beside(best, rows[best]["mix_excess"], robust["mix_excess"], difference))
@@ -210,7 +218,14 @@ def verdict(
     small_ones = [row for row in brackets.rows() if row["too_small"]]
     if small_ones:
         words.append(f"Too small to judge: {_listed(small_ones)}.")
-    return words
+    return [*words, unjudged] if unjudged else words
+
+
+def not_judged(brackets: Table) -> str:
+    """Name the contexts that models had no rows of, where the plain one would be its own competitor; "" without any."""
+    rows = [row for row in brackets.rows() if np.isnan(row["held_out"])]
+    of = "it" if len(rows) == 1 else "them"
+    return f"Not judged, since models had no rows of {of}: {_listed(rows)}." if rows else ""
 
 
 def _beside(best: str, value: float, of_robust: float, difference: ExcessDifference) -> str:

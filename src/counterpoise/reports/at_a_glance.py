@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from counterpoise.contexts import objects, plain, shown
 from counterpoise.judging.comparison import Comparison
 from counterpoise.judging.measures import ALL, Measure, measures_of, task_of
-from counterpoise.judging.verdict import SHUFFLED, best_baseline
+from counterpoise.judging.verdict import SHUFFLED, best_baseline, not_judged
 from counterpoise.reports.methods import COLOURS, WORDS
 from counterpoise.reports.pages.document import table
 from counterpoise.reports.pages.rows import DotRow, dot_chart
@@ -274,6 +274,11 @@ class Glance:
             return ""
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return f"Too small to tell how much better they could be served: {', '.join(names[:3])}{more}."
+
+    @property
+    def not_judged(self) -> str:
+        """The contexts that models had no rows of, in words; empty where there are none."""
+        return not_judged(self.judged.brackets)
 
 
 def _moment(value: Any) -> str:

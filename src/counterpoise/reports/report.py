@@ -260,8 +260,9 @@ class Report:
     def advice(self) -> str:
         """Which model is kept, or would better be, and why."""
         kept, chosen = MODELS[self.kept], MODELS[self.comparison.chosen]
-        if self.kept != self.comparison.chosen:
-            *some, last = self.judged.choice.candidates["candidate"].tolist()
+        candidates = self.judged.choice.candidates
+        if self.kept != self.comparison.chosen and not np.isnan(candidates["worst_case"]).any():
+            *some, last = candidates["candidate"].tolist()
             of = f", of {', '.join(some)} and {last}"
             return f"{kept[:1].upper()}{kept[1:]} is kept, as asked; {self.judged.validation} speak for {chosen}{of}."
         asked = "" if self.keeps == BEST else ", as asked"
