@@ -33,6 +33,8 @@ _CLEARLY = 2.5
 """Standard errors above which an autocorrelation is taken for one."""
 _LONGEST_LAG = 32
 """Groups: the mix of two halves of a season is no longer alike."""
+_TELLING = 12
+"""Times the lag that there are groups, at the least: from fewer, chance correlations look like persistence."""
 _WIDE = 2000
 """Contexts beyond which the evenness of the covariance is not looked at, and taken for that of independent draws."""
 
@@ -364,12 +366,14 @@ class _GroupTable:
         found += _UPPER * math.sqrt(max(1.0 - found**2, 0.05) / known)
         # Noise within groups lowers the correlation at every lag alike; the ratio of two lags does not show it.
         error = 1.0 / math.sqrt(known)
-        longest = min(_LONGEST_LAG, (len(self.sizes) - 1) // 2)
+        longest = min(_LONGEST_LAG, len(self.sizes) // _TELLING)
         lags = [2**k for k in range(longest.bit_length())]
         at = {lag: self._lagged(lag, weights) / variance for lag in (*lags, 2 * lags[-1])} if lags else {}
         for lag in lags:
-            if at[lag] > _CLEARLY * error and at[2 * lag] > 0.0:
-                found = max(found, ((at[2 * lag] + error) / at[lag]) ** (1.0 / lag))
+            # What persists does so at all shorter distances.
+            if not (at[lag] > _CLEARLY * error and at[2 * lag] > 0.0):
+                break
+            found = max(found, ((at[2 * lag] + error) / at[lag]) ** (1.0 / lag))
         return min(max(found, 0.0), _LARGEST_CORRELATION)
 
     def _lagged(self, lag: int, weights: Array) -> float:
