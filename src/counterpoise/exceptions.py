@@ -49,5 +49,9 @@ class UnseenCategoryWarning(CounterpoiseWarning):
     """A category is none of those that a model was fitted to, so it counts as missing."""
 
 
+class StrayCellWarning(CounterpoiseWarning):
+    """A cell in a column of numbers is none, so it counts as missing."""
+
+
 class LearntByHeartWarning(CounterpoiseWarning):
     """A network has hardly any training risk left where its held-out risk is large, so weights by training risk err."""

@@ -533,3 +533,27 @@ def test_an_interrupted_prediction_writes_nothing(model, file, tmp_path, monkeyp
     assert code == 130
     assert "Nothing is left half written" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stray_cell_counts_as_missing_and_is_named(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.standard_normal(300).round(1).astype(str), "site": rng.choice(["a", "b"], 300)})
+    frame["y"] = 2.0 * frame["x"].astype(float) + rng.standard_normal(300)
+    clean, dirty = tmp_path / "clean.csv", tmp_path / "dirty.csv"
+    frame.to_csv(clean, index=False)
+    frame.loc[7, "x"] = "?"
+    frame.to_csv(dirty, index=False)
+    said = "column 'x' of dirty.csv has '?' in row 9, which counts as missing (299 of 300 cells are numbers)"
+    for arguments in (
+        ("fit", dirty, "--target", "y", "--context", "site", "--out", tmp_path / "model"),
+        ("predict", tmp_path / "model", dirty, "--out", tmp_path / "predicted.csv"),
+    ):
+        code, _, notes = called(*arguments)
+        assert code == 0
+        assert notes.count(said) == 1
+    assert saved_module.load(tmp_path / "model").columns.numbers == ("x",)
+    frame.loc[7, "y"] = "abc"
+    frame.to_csv(dirty, index=False)
+    code, _, error = called("fit", dirty, "--target", "y", "--context", "site", "--out", tmp_path / "other")
+    assert code == 2
+    assert "row 9 holds 'abc'" in error

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import typer
 
 from counterpoise import __version__
 from counterpoise.cli._stopping import STOPS, told, too_late
-from counterpoise.exceptions import CounterpoiseError, InvalidInputError
+from counterpoise.exceptions import CounterpoiseError, InvalidInputError, StrayCellWarning
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -191,6 +192,24 @@ class Speaker:
     @contextmanager
     def step(self, words: str) -> Iterator[Callable[[float], None]]:
         """Show what is being done while it is, and how much of it is done, by what is returned."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", StrayCellWarning)
+            with self._shown(words) as progress:
+                yield progress
+        columns: set[str] = set()
+        for one in caught:
+            if not issubclass(one.category, StrayCellWarning):
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+                continue
+            # Of a table that is read in pieces the first piece will do.
+            about = str(one.message).partition(" has ")[0]
+            if about not in columns | self.said:
+                columns.add(about)
+                self.note(str(one.message))
+        self.said.update(columns)
+
+    @contextmanager
+    def _shown(self, words: str) -> Iterator[Callable[[float], None]]:
         start = time.perf_counter()
         if self.quiet:
             yield _nobody

@@ -20,8 +20,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from counterpoise.exceptions import CounterpoiseError, InvalidInputError
-from counterpoise.tables.reading import DataFile, memory, read_table
+from counterpoise.exceptions import CounterpoiseError, InvalidInputError, StrayCellWarning
+from counterpoise.tables.reading import DataFile, cells, memory, read_table
 
 SALES = "date,weather,units,unit_cost\n2024-01-01,sun,3,1.5\n2024-01-02,rain,4,2\n2024-01-03,sun,5,0.25\n"
 ROLES = {"units": "--demand", "weather": "--context", "unit_cost": "--cost"}
@@ -678,3 +678,29 @@ def test_round_trip_of_dataframes(tmp_path, writer, rows):
     expected = [(x, word.strip() if text else word, n) for x, word, n in rows]
     same(read_table(tmp_path / "table", {"x": "", "word": "", "n": ""}), expected)
     same(read_table(tmp_path / "table"), expected)
+
+
+@pytest.mark.parametrize("cell", ["?", "abc", "inf", "$12.50", '"1,234"', "-"])
+def test_one_stray_cell_leaves_a_column_one_of_numbers(tmp_path, cell):
+    rng = np.random.default_rng(0)
+    values = [f"{one:.1f}" for one in rng.standard_normal(600)]
+    values[10] = cell
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["x,y", *(f"{one},1" for one in values)]), encoding="utf-8")
+    data = read_table(path)
+    assert cells.kind(data.feature("x")) == "numbers"
+    assert data.feature("x").null_count == 1
+    # As it is written, for whoever passes the column on.
+    assert cells.kind(data.table["x"]) == "text"
+    with pytest.warns(StrayCellWarning, match=r"'x' of table.csv has .* in row 12, .*\(599 of 600 cells are numbers\)"):
+        numbers = data.numbers("x", allow_missing=True, allow_strays=True)
+    assert np.isnan(numbers).tolist() == [k == 10 for k in range(600)]
+    with pytest.raises(InvalidInputError, match="row 12 holds"):
+        data.numbers("x", allow_missing=True)
+
+
+@pytest.mark.parametrize("words", [["a"] * 40, [f"V{k}" for k in range(12)]], ids=["too many", "codes"])
+def test_codes_beside_numbers_are_no_stray_cells(tmp_path, words):
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["x,y", *(f"{one},1" for one in [*map(str, range(400)), *words])]), encoding="utf-8")
+    assert cells.kind(read_table(path).feature("x")) == "text"

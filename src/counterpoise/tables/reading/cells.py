@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,10 @@ from counterpoise.exceptions import InvalidInputError
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _DECIMAL_COMMA = r"^[+-]?\d*,\d+([eE][+-]?\d+)?$"
 _THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
+_NEARLY = 0.95
+"""Share of the cells that are numbers from which a column is one of numbers, with stray cells in it."""
+_MOST_STRAYS = 10
+"""Different stray cells at the most: more of them are codes of some kind."""
 _NO_NUMBER = ("na", "n/a", "nan", "-nan", "null", "none", "#n/a", "<na>")
 # NA may be North America, and None an answer; these are nobody's label.
 _NO_LABEL = ("nan", "null", "#n/a", "<na>")
@@ -216,10 +221,13 @@ class Written:
         The type that suits all of them.
     comma : bool
         Whether decimals have a comma.
+    nearly : bool
+        Whether text is numbers but for a few stray cells.
     """
 
     type: Any
     comma: bool = False
+    nearly: bool = False
 
     def read(self, text: Any) -> Any:
         """Return a column of text, or a part of it, as this type."""
@@ -230,6 +238,30 @@ class Written:
         if pa.types.is_large_string(self.type):
             return text
         return _with_points(_without(text, _NO_NUMBER), self.comma).cast(self.type)
+
+    def read_feature(self, text: Any) -> Any:
+        """Return the same, but numbers where the text is nearly that; stray cells are missing."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not self.nearly:
+            return self.read(text)
+        text = _without(text, _NO_NUMBER)
+        return _where(pc.match_substring_regex(text, _NUMBER), text).cast(pa.float64())
+
+
+def are_strays(n: int, words: Collection[str], n_known: int) -> bool:
+    """Tell whether so many cells that are no numbers are strays in a column of numbers.
+
+    Parameters
+    ----------
+    n : int
+    words : collection of str
+        What they hold.
+    n_known : int
+        Cells that hold anything.
+    """
+    return 0 < n <= max(1.0, (1.0 - _NEARLY) * n_known) and 2 * n < n_known and len(set(words)) <= _MOST_STRAYS
 
 
 class TypeSearch:
@@ -247,6 +279,8 @@ class TypeSearch:
         self._commas = _Commas() if comma else None
         self._is_empty = True
         self._are_numbers, self._are_pointed = True, comma
+        self._n_known = self._n_strays = 0
+        self._strays: set[str] = set()
         self._types = [pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us")]
 
     def look(self, text: Any) -> None:
@@ -261,6 +295,11 @@ class TypeSearch:
         if self._commas is not None:
             self._commas.look(known)
             self._are_pointed = self._are_pointed and _are_numbers(pc.replace_substring(known, ",", "."))
+        self._n_known += len(known) - known.null_count
+        strays = known.filter(pc.invert(pc.match_substring_regex(known, _NUMBER)))
+        self._n_strays += len(strays)
+        if len(self._strays) <= _MOST_STRAYS:
+            self._strays |= set(pc.unique(strays).slice(0, _MOST_STRAYS + 1).to_pylist())
         # Arrow would also read 0x1A, and words such as inf.
         self._are_numbers = self._are_numbers and _are_numbers(known)
         for one in list(self._types):
@@ -281,7 +320,9 @@ class TypeSearch:
         comma = self._commas is not None and self._commas.are_decimal
         if comma:
             return Written(pa.float64() if self._are_pointed else pa.large_string(), comma)
-        return Written(self._types[0] if self._types else pa.large_string())
+        if self._types:
+            return Written(self._types[0])
+        return Written(pa.large_string(), nearly=are_strays(self._n_strays, self._strays, self._n_known))
 
 
 def _are_numbers(text: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoise.exceptions import CounterpoiseError, InvalidInputError
+from counterpoise.exceptions import CounterpoiseError, InvalidInputError, StrayCellWarning
 from counterpoise.tables.reading import cells
 
 
@@ -121,6 +122,13 @@ class DataFile:
             self._known[name] = self._spelt(name).read(text) if cells.kind(text) == "text" else text
         return self._known[name]
 
+    def feature(self, name: str) -> Any:
+        """Return a column with the type that it has as a feature: text that is nearly all numbers is numbers."""
+        text = self._text(name)
+        if self.delimiter is None or cells.kind(text) != "text":
+            return text
+        return self._spelt(name).read_feature(text)
+
     def _spelt(self, name: str) -> cells.Written:
         """Return how a column of text is written."""
         if self.written is not None:
@@ -152,7 +160,13 @@ class DataFile:
         return self._typed(find_column(self.path, self.names, name, role))
 
     def numbers(
-        self, name: str, role: str = "", *, least: float | None = None, allow_missing: bool = False
+        self,
+        name: str,
+        role: str = "",
+        *,
+        least: float | None = None,
+        allow_missing: bool = False,
+        allow_strays: bool = False,
     ) -> NDArray[np.float64]:
         """Return a column as finite floats, or name the cells that are in the way.
 
@@ -164,6 +178,8 @@ class DataFile:
             What a number must not be below.
         allow_missing : bool
             Whether empty cells become NaN.
+        allow_strays : bool
+            Whether a few cells that are no finite numbers do, with a warning.
         """
         import pyarrow as pa
 
@@ -179,6 +195,12 @@ class DataFile:
         except pa.ArrowException as error:
             raise InvalidInputError(f"{said} must be numbers, but it cannot be read as such: {error}.") from error
         wrong = np.flatnonzero(~np.isfinite(values) & ~missing)
+        if allow_strays and wrong.size:
+            known = int((~missing).sum())
+            words = [str(self.raw[found][int(k)].as_py()) for k in wrong[: max(known // 10, 1)]]
+            if cells.are_strays(wrong.size, words, known):
+                self._warn_of_strays(found, wrong, known)
+                return np.where(np.isfinite(values), values, np.nan)
         if wrong.size:
             cell = self.raw[found][int(wrong[0])].as_py()
             # A word has become NaN only now; infinity was written as such, or is 1e999.
@@ -197,6 +219,16 @@ class DataFile:
                 f"{self._and_more(low.size)}; {_thing(role, found)} {bound}."
             )
         return values
+
+    def _warn_of_strays(self, found: str, wrong: NDArray[np.intp], known: int) -> None:
+        cell = str(self.raw[found][int(wrong[0])].as_py())
+        others = f" ({known - wrong.size:,} of {known:,} cells are numbers)"
+        warnings.warn(
+            f"column {found!r} of {self.path.name} has {cell!r:.40} in {self.row_name(int(wrong[0]))}"
+            f"{self._and_more(wrong.size)}, which counts as missing{'' if self.is_piece else others}",
+            StrayCellWarning,
+            stacklevel=4,
+        )
 
     def labels(self, name: str, role: str = "") -> NDArray[Any]:
         """Return a column as plain Python values: the text in a text file, such as '007', else what the type says."""

@@ -80,7 +80,7 @@ class Columns:
             if name in made:
                 return made[name]
             if name in self.numbers:
-                return pa.array(sane(data, name, data.numbers(name, allow_missing=True)))
+                return pa.array(sane(data, name, data.numbers(name, allow_missing=True, allow_strays=True)))
             return codes(data, name) if name in self.coded else data.texts(name)
 
         return pa.table({name: column(name) for name in own})

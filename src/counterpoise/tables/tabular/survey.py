@@ -431,14 +431,14 @@ class Survey:
 
     def _plain(self, data: DataFile, name: str) -> Any:
         """Return a column as it is seen: as text where it is a category by choice."""
-        return codes(data, name) if self.columns[name].coded else cells.plain_types(data.table[name])
+        return codes(data, name) if self.columns[name].coded else data.feature(name)
 
     def _draw(self, data: DataFile, kept: NDArray[np.bool_], own: Mapping[str, Any]) -> None:
         """Draw rows by which single features are judged."""
         import pyarrow as pa
 
         usable = {name: column for name, column in own.items() if self.columns[name].is_usable}
-        rows = pa.table({**usable, self.asked.target: cells.plain_types(data.table[self.asked.target])})
+        rows = pa.table({**usable, self.asked.target: data.feature(self.asked.target)})
         self._sample.look(rows if kept.all() else rows.filter(kept))
 
     def _look_at_numbers(self, data: DataFile, kept: NDArray[np.bool_], made: Mapping[str, Any]) -> None:
@@ -454,7 +454,7 @@ class Survey:
                 matrix[:, k] = made[name].to_numpy()[kept]
                 continue
             try:
-                matrix[:, k] = sane(data, name, data.numbers(name, allow_missing=True))[kept]
+                matrix[:, k] = sane(data, name, data.numbers(name, allow_missing=True, allow_strays=True))[kept]
             except InvalidInputError as error:
                 # Whether it matters is known only when it is known whether the column is a feature.
                 self._errors[name] = error
