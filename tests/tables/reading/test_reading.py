@@ -530,6 +530,14 @@ def test_truncated_and_empty_typed_files(tmp_path, kind):
     assert refusal(path) == "sales.parquet has a header but no rows."
 
 
+@pytest.mark.parametrize("kind", TYPED)
+def test_a_column_name_that_is_not_utf_8_is_named(tmp_path, kind):
+    path = tmp_path / "sales.arrow"
+    TYPED[kind](pa.table({"caf?": [1.0, 2.0]}), path)
+    path.write_bytes(path.read_bytes().replace(b"caf?", b"caf\xe9"))
+    assert refusal(path).startswith(r"sales.arrow has a column whose name is not UTF-8: b'caf\xe9'. Rename the column")
+
+
 def test_a_text_file_called_parquet_is_refused(write):
     assert refusal(write(SALES, "sales.parquet")) == "sales.parquet is not a parquet file. If it is text, call it .csv."
 

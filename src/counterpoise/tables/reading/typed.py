@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoise.exceptions import InvalidInputError
+
 _PAGES = 1 << 16
 """Bytes of a column that are read at a time where rows are read piece by piece."""
 
@@ -39,11 +41,20 @@ class TypedFile:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        if kind == "parquet":
-            with pq.ParquetFile(path) as file:
-                return cls(path, kind, file.schema_arrow)
-        with pa.OSFile(str(path)) as source:
-            return cls(path, kind, _reader(source, kind).schema)
+        try:
+            if kind == "parquet":
+                schema = pq.read_schema(path)
+            else:
+                with pa.OSFile(str(path)) as source:
+                    schema = _reader(source, kind).schema
+            # Arrow decodes names only when they are asked for.
+            assert schema.names is not None
+        except UnicodeDecodeError as error:
+            raise InvalidInputError(
+                f"{path.name} has a column whose name is not UTF-8: {error.object!r:.60}. Rename the column, and write "
+                "the file again."
+            ) from None
+        return cls(path, kind, schema)
 
     @property
     def names(self) -> tuple[str, ...]:
