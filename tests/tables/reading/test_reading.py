@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from counterpoise.exceptions import CounterpoiseError, InvalidInputError, StrayCellWarning
-from counterpoise.tables.reading import DataFile, cells, memory, read_table
+from counterpoise.tables.reading import DataFile, cells, memory, open_table, read_table
 
 SALES = "date,weather,units,unit_cost\n2024-01-01,sun,3,1.5\n2024-01-02,rain,4,2\n2024-01-03,sun,5,0.25\n"
 ROLES = {"units": "--demand", "weather": "--context", "unit_cost": "--cost"}
@@ -530,6 +530,14 @@ def test_truncated_and_empty_typed_files(tmp_path, kind):
     assert refusal(path) == "sales.parquet has a header but no rows."
 
 
+@pytest.mark.parametrize("kind", TYPED)
+def test_a_column_name_that_is_not_utf_8_is_named(tmp_path, kind):
+    path = tmp_path / "sales.arrow"
+    TYPED[kind](pa.table({"caf?": [1.0, 2.0]}), path)
+    path.write_bytes(path.read_bytes().replace(b"caf?", b"caf\xe9"))
+    assert refusal(path).startswith(r"sales.arrow has a column whose name is not UTF-8: b'caf\xe9'. Rename the column")
+
+
 def test_a_text_file_called_parquet_is_refused(write):
     assert refusal(write(SALES, "sales.parquet")) == "sales.parquet is not a parquet file. If it is text, call it .csv."
 
@@ -613,6 +621,75 @@ def test_only_the_columns_that_are_read_must_fit(tmp_path, budget, kind):
         text = refusal(path, columns)
         assert "of sales take about" in text
         assert "100 kB can be used (half of what is free). Name fewer columns" in text
+
+
+def _viewed(word, n):
+    """Return views that are all of the same bytes."""
+    views = np.zeros((n, 4), dtype=np.int32)
+    views[:, 0], views[:, 1] = len(word), int.from_bytes(word[:4], "little")
+    return pa.Array.from_buffers(pa.string_view(), n, [None, pa.py_buffer(views.tobytes()), pa.py_buffer(word)])
+
+
+def _repeated(word, n):
+    return pa.DictionaryArray.from_arrays(np.zeros(n, dtype=np.int32), pa.array([word.decode()]))
+
+
+UNPACKED = {
+    "dictionary in parquet": (pq.write_table, _repeated),
+    "dictionary in arrow": (pyarrow.feather.write_feather, _repeated),
+    "text in parquet": (pq.write_table, lambda word, n: pa.array([word.decode()] * n)),
+    "bytes in parquet": (pq.write_table, lambda word, n: pa.array([word] * n)),
+    "views in arrow": (pyarrow.feather.write_feather, _viewed),
+}
+
+
+@pytest.mark.parametrize("case", UNPACKED)
+def test_a_word_counts_as_often_as_it_occurs(tmp_path, budget, case):
+    written, column = UNPACKED[case]
+    path = tmp_path / "sales"
+    written(pa.table({"units": range(1000), "note": column(b"x" * 9000, 1000)}), path)
+    assert path.stat().st_size < 40_000
+    assert open_table(path).size > 9_000_000
+    pieces = [one.raw.num_rows for one in open_table(path).chunks(100_000)]
+    assert sum(pieces) == 1000
+    assert max(pieces) <= 11
+    budget(1_000_000)
+    assert "of sales take about 9.0" in refusal(path)
+
+
+@pytest.mark.parametrize("case", UNPACKED)
+def test_a_word_longer_than_a_row_of_a_csv_may_be_is_refused(tmp_path, case):
+    written, column = UNPACKED[case]
+    path = tmp_path / "sales"
+    written(pa.table({"units": [1, 2], "note": column(b"x" * 5_000_000, 2)}), path)
+    text = refusal(path)
+    assert text.startswith("column 'note' of sales holds a text of 5 MB in row 1; 4.19 MB is the most that a cell may")
+    assert read_table(path, {"units": "--demand"}).n_rows == 2
+
+
+def test_words_in_lists_stay_in_memory_once(tmp_path):
+    path = tmp_path / "sales.parquet"
+    pq.write_table(pa.table({"units": range(1000), "tags": [["x" * 1000] * 5] * 1000}), path)
+    raw = read_table(path).raw
+    assert raw.nbytes < 100_000
+    assert raw["tags"][0].as_py() == ["x" * 1000] * 5
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", "PLAIN"])
+def test_words_are_the_same_in_every_encoding(tmp_path, encoding):
+    path, words = tmp_path / "sales.parquet", [f"word {k}" for k in range(1000)]
+    pq.write_table(pa.table({"note": words}), path, use_dictionary=False, column_encoding={"note": encoding})
+    assert read_table(path).labels("note").tolist() == words
+    assert open_table(path).size == sum(map(len, words)) + 8000
+
+
+def test_a_compressed_file_takes_what_it_unpacks_to(write, budget):
+    text = "id,units\n" + "1,2\n" * 500_000
+    plain, packed = write(text), write(gzip.compress(text.encode()), "sales.csv.gz")
+    assert packed.stat().st_size < len(text) / 500
+    assert open_table(packed).size == open_table(plain).size > len(text)
+    budget(1_000_000)
+    assert refusal(packed).startswith("all columns of sales.csv.gz take about 10 MB of memory, and 1 MB can be used")
 
 
 def test_a_csv_is_counted_as_it_grows(write, budget):

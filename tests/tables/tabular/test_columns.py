@@ -45,6 +45,7 @@ TYPED = {
     "up": (pa.array(range(5, 5 + N)), "a running number"),
     "down": (pa.array(range(2 * N, 0, -2), pa.uint64()), "a running number"),
     "names": (pa.array([f"patient {k}" for k in range(N)]), "different in most rows, like a name"),
+    "documents": (pa.array(cycle("a" * 2000, "b" * 2000)), "text of more than 1,000 bytes"),
     "dates": (pa.array(range(N), pa.date32()), DATE),
     "times of day": (pa.array(range(N), pa.time64("us")), DATE),
     "instants": (pa.array(range(N), pa.timestamp("ns", "UTC")), DATE),

@@ -77,10 +77,14 @@ class TableOnDisk:
     @cached_property
     def size(self) -> int:
         """About how many bytes of memory it would take."""
-        if self.is_text:
-            return sum(text_size(one.path, kind) for one, kind in zip(self.members, self.kinds, strict=True))
-        own = self._own(self.wanted)
-        return sum(file.size(own) for file in self._files)
+        own, size = self._own(self.wanted), 0
+        for k, (member, kind) in enumerate(zip(self.members, self.kinds, strict=True)):
+            with told(member.path):
+                if self.delimiter is not None:
+                    size += text_size(member.path, kind, self.delimiter)
+                else:
+                    size += self._files[k].size(own)
+        return size
 
     def only(self, names: Sequence[str]) -> TableOnDisk:
         """Return the table with fewer columns to be read."""
@@ -96,10 +100,8 @@ class TableOnDisk:
         import pyarrow as pa
 
         # Of text the size of some columns is not known before they are read, when it is counted as it grows.
-        if self.kinds[0] == "parquet" or (self.is_text and self.columns is None):
-            what = "all columns" if self.is_text else f"{len(self.wanted)} columns"
-            with told(self.members[0].path):
-                check_fits(self.path, self.size, what)
+        if not self.is_text or self.columns is None:
+            check_fits(self.path, self.size, "all columns" if self.is_text else f"{len(self.wanted)} columns")
         tables, parts = zip(*self._each(self._gathered), strict=True)
         raw = pa.concat_tables(tables)
         if raw.num_rows == 0:
@@ -129,7 +131,8 @@ class TableOnDisk:
             with told(member.path):
                 for batch, places in file.pieces(self._places(own), most):
                     raw = self._completed(pa.Table.from_batches([batch]), own, wanted, member)
-                    fit = int(raw.num_rows * min(1.0, most / max(raw.nbytes, 1)))
+                    # A dictionary would count in every piece; those of typed files have their size already.
+                    fit = int(raw.num_rows * min(1.0, most / max(raw.nbytes, 1))) if self.is_text else raw.num_rows
                     n = max(1, fit if rows is None else min(fit, rows))
                     for k in range(0, raw.num_rows, n):
                         found = True

@@ -28,6 +28,8 @@ _BLOCK = 1 << 22
 """Bytes read at a time; a row that is longer is taken for a quote that was never closed."""
 _SMALL_BLOCK = 1 << 20
 """The same where memory is short: the reader holds some twenty times as much."""
+_NUMBER = 8
+"""Bytes of a number."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,10 @@ class TextFile:
 
     @property
     def _unclosed(self) -> str:
-        return f"{self.path.name} has a quotation mark that is opened and never closed. Close it, or remove it."
+        return (
+            f"{self.path.name} has a quotation mark that is opened and never closed, or a row of more than a megabyte. "
+            "Close the mark, or shorten the row."
+        )
 
 
 def opened(path: Path, kind: str, action: Callable[[TextFile], T]) -> T:
@@ -174,9 +179,15 @@ def opened(path: Path, kind: str, action: Callable[[TextFile], T]) -> T:
     raise AssertionError("the last encoding reads everything or raises")
 
 
-def text_size(path: Path, kind: str) -> int:
-    """Return about how many bytes a text table takes; of a compressed one that is only a guess."""
-    return path.stat().st_size * (5 if kind == "gzip" else 1)
+def text_size(path: Path, kind: str, delimiter: str) -> int:
+    """Return about how many bytes a text table takes: all that it unpacks to, and a number for every cell."""
+    import pyarrow as pa
+
+    size, ends = 0, (delimiter.encode(), b"\n")
+    with pa.input_stream(str(path), compression="gzip" if kind == "gzip" else None) as file:
+        while block := file.read(_SAMPLE):
+            size += len(block) + _NUMBER * sum(map(block.count, ends))
+    return size
 
 
 def _encodings(path: Path, start: bytes) -> tuple[str, ...]:

@@ -27,6 +27,8 @@ _TOLD_BY = 1000
 """Rows by which most columns are known not to rename the contexts."""
 _DENSE = 1.5
 """How many times as many numbers as rows a running number may span, for the rows that are gone."""
+_LONGEST = 1000
+"""Bytes of a category at most; what is longer is a document."""
 _NAN = "not a number"
 """Stands for NaN, which equals nothing, not even itself."""
 _DATE = "a date or time; make features of it first, such as the month"
@@ -109,7 +111,7 @@ class SeenColumn:
     def __init__(self, most: float, n_codings: int, coded: bool = False) -> None:
         self.type: Any = None
         self.coded = coded
-        self.is_empty = True
+        self.is_empty, self.is_long = True, False
         self.n_rows = self.n_missing = 0
         self.words = WordCounts(most)
         self.pooled: Codes | None = None
@@ -160,6 +162,7 @@ class SeenColumn:
         self.n_missing += int(own.null_count)
         if self._is_word:
             known = own.drop_null()
+            self.is_long = self.is_long or _is_long(known)
             self.words.look(known)
             self._first += known[: _LOOKED_AT - len(self._first)].to_pylist()
         elif self.is_number:
@@ -210,6 +213,8 @@ class SeenColumn:
             return "", f"of type {self.type}"
         if self.running.holds:
             return "", "a running number"
+        if self.is_long:
+            return "", f"text of more than {_LONGEST:,} bytes"
         if self.distinct == 0:
             return "", "empty"
         if self.distinct == 1 and self.n_missing == 0:
@@ -223,6 +228,20 @@ class SeenColumn:
         if self.distinct > MOST_CATEGORIES and self.distinct > self.n_rows // 2:
             return "", "different in most rows, like a name"
         return "category", ""
+
+
+def short(column: Any) -> Any:
+    """Return a column with long texts cut where they are long enough to be told from categories."""
+    import pyarrow.compute as pc
+
+    return pc.utf8_slice_codeunits(column, 0, _LONGEST + 1) if _is_long(column) else column
+
+
+def _is_long(column: Any) -> bool:
+    import pyarrow.compute as pc
+    import pyarrow.types as is_
+
+    return bool(is_.is_large_string(column.type)) and (pc.max(pc.binary_length(column)).as_py() or 0) > _LONGEST
 
 
 def _equal_to_itself(values: list[Any]) -> list[Any]:

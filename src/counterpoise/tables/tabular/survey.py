@@ -24,7 +24,7 @@ from counterpoise.tables.tabular.encoding import told_apart
 from counterpoise.tables.tabular.labels import SeenLabels, alike
 from counterpoise.tables.tabular.medians import Medians
 from counterpoise.tables.tabular.row_sample import RowSample
-from counterpoise.tables.tabular.seen import Moments, SeenColumn
+from counterpoise.tables.tabular.seen import Moments, SeenColumn, short
 from counterpoise.tables.tabular.seen_groups import SeenGroups
 from counterpoise.tables.tabular.small_contexts import SmallContexts
 from counterpoise.tables.tabular.suspicions import Suspicions
@@ -431,14 +431,14 @@ class Survey:
 
     def _plain(self, data: DataFile, name: str) -> Any:
         """Return a column as it is seen: as text where it is a category by choice."""
-        return codes(data, name) if self.columns[name].coded else data.feature(name)
+        return short(codes(data, name) if self.columns[name].coded else data.feature(name))
 
     def _draw(self, data: DataFile, kept: NDArray[np.bool_], own: Mapping[str, Any]) -> None:
         """Draw rows by which single features are judged."""
         import pyarrow as pa
 
         usable = {name: column for name, column in own.items() if self.columns[name].is_usable}
-        rows = pa.table({**usable, self.asked.target: data.feature(self.asked.target)})
+        rows = pa.table({**usable, self.asked.target: short(data.feature(self.asked.target))})
         self._sample.look(rows if kept.all() else rows.filter(kept))
 
     def _look_at_numbers(self, data: DataFile, kept: NDArray[np.bool_], made: Mapping[str, Any]) -> None:
