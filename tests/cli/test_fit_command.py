@@ -537,7 +537,8 @@ def test_an_interrupted_prediction_writes_nothing(model, file, tmp_path, monkeyp
 
 def test_a_stray_cell_counts_as_missing_and_is_named(tmp_path):
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"x": rng.standard_normal(300).round(1).astype(str), "site": rng.choice(["a", "b"], 300)})
+    cells = rng.standard_normal(300).round(1).astype(str).astype(object)
+    frame = pd.DataFrame({"x": cells, "site": rng.choice(["a", "b"], 300)})
     frame["y"] = 2.0 * frame["x"].astype(float) + rng.standard_normal(300)
     clean, dirty = tmp_path / "clean.csv", tmp_path / "dirty.csv"
     frame.to_csv(clean, index=False)
@@ -552,6 +553,7 @@ def test_a_stray_cell_counts_as_missing_and_is_named(tmp_path):
         assert code == 0
         assert notes.count(said) == 1
     assert saved_module.load(tmp_path / "model").columns.numbers == ("x",)
+    frame = frame.astype({"y": object})
     frame.loc[7, "y"] = "abc"
     frame.to_csv(dirty, index=False)
     code, _, error = called("fit", dirty, "--target", "y", "--context", "site", "--out", tmp_path / "other")
