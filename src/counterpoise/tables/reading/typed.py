@@ -122,7 +122,8 @@ class TypedFile:
             sparing = {} if whole else {"pre_buffer": False, "buffer_size": _PAGES}
             with _parquet(self.path, **sparing) as file:
                 row = _parquet_size(file.metadata, set(wanted)) / max(file.metadata.num_rows, 1)
-                n = int(min(max(most / max(row, 1.0), 1), rows))
+                # Less than fits by this measure: what a batch has beyond a piece is a small piece of its own.
+                n = int(min(max(0.8 * most / max(row, 1.0), 1), rows))
                 for batch in file.iter_batches(n, columns=wanted, use_threads=whole):
                     yield batch.select(wanted)
             return
@@ -193,7 +194,7 @@ def _row_sizes(path: Path, batch: Any, n: int) -> NDArray[np.int64]:
         elif any(test(values.type) for test in texts):
             lengths = pc.add(pc.binary_length(values).cast(pa.int64()), _OFFSET)
         else:
-            lengths = pa.repeat(-(-values.nbytes // max(len(values), 1)), len(values))
+            lengths = pa.repeat(values.nbytes // max(len(values), 1), len(values))
         own = (lengths if values is column else lengths.take(column.indices)).fill_null(_OFFSET).to_numpy()
         if own.max() > _LONGEST and not is_.is_nested(values.type):
             k = int(own.argmax())
