@@ -776,6 +776,21 @@ def test_one_stray_cell_leaves_a_column_one_of_numbers(tmp_path, cell):
         data.numbers("x", allow_missing=True)
 
 
+def test_words_beside_few_numbers_are_codes(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["x,y", *(f"{one},1" for one in ["0"] * 97 + ["a", "b", "c"])]), encoding="utf-8")
+    assert cells.kind(read_table(path).feature("x")) == "text"
+
+
+def test_stray_cells_may_lie_together(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["x", *map(str, range(1000)), *["?"] * 30]), encoding="utf-8")
+    for most in (1e9, 100.0):
+        with pytest.warns(StrayCellWarning):
+            found = [one.numbers("x", allow_missing=True, allow_strays=True) for one in open_table(path).chunks(most)]
+        assert np.isnan(np.concatenate(found)).sum() == 30
+
+
 @pytest.mark.parametrize("words", [["a"] * 40, [f"V{k}" for k in range(12)]], ids=["too many", "codes"])
 def test_codes_beside_numbers_are_no_stray_cells(tmp_path, words):
     path = tmp_path / "table.csv"

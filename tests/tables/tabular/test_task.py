@@ -197,3 +197,12 @@ def test_the_preprocessing_marks_what_is_missing_and_knows_what_is_rare():
     imputed = encode.transform(pa.table({"age": [np.nan, np.median(known)], "blood": ["A", "A"]}))
     assert imputed[0, 0] == pytest.approx(imputed[1, 0])
     assert imputed[0, 1] != imputed[1, 1]
+
+
+def test_classes_beside_a_stray_cell_stay_as_they_are_written(tmp_path):
+    columns = patients(600)
+    columns["stage"] = [f"{k % 13:02}" for k in range(600)]
+    columns["stage"][10] = "XX"
+    path = save(columns, tmp_path / "patients.csv")
+    problem = posed_file(path, "stage", task="classification", drop=["ill", "days", "cost"])
+    assert problem.y.tolist() == columns["stage"]

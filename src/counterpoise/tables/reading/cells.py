@@ -19,6 +19,10 @@ _NEARLY = 0.95
 """Share of the cells that are numbers from which a column is one of numbers, with stray cells in it."""
 _MOST_STRAYS = 10
 """Different stray cells at the most: more of them are codes of some kind."""
+_VARIED = 10
+"""Different numbers for each different stray cell; 0 beside a, b and c is a code too."""
+_LOOK = 1 << 16
+"""Cells in which different ones are looked for at a time."""
 _NO_NUMBER = ("na", "n/a", "nan", "-nan", "null", "none", "#n/a", "<na>")
 # NA may be North America, and None an answer; these are nobody's label.
 _NO_LABEL = ("nan", "null", "#n/a", "<na>")
@@ -223,11 +227,14 @@ class Written:
         Whether decimals have a comma.
     nearly : bool
         Whether text is numbers but for a few stray cells.
+    has_strays : bool
+        Whether the same holds of a column that is known to be of numbers, however few different ones it has.
     """
 
     type: Any
     comma: bool = False
     nearly: bool = False
+    has_strays: bool = False
 
     def read(self, text: Any) -> Any:
         """Return a column of text, or a part of it, as this type."""
@@ -281,6 +288,7 @@ class TypeSearch:
         self._are_numbers, self._are_pointed = True, comma
         self._n_known = self._n_strays = 0
         self._strays: set[str] = set()
+        self._different: set[str] = set()
         self._types = [pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us")]
 
     def look(self, text: Any) -> None:
@@ -300,6 +308,9 @@ class TypeSearch:
         self._n_strays += len(strays)
         if len(self._strays) <= _MOST_STRAYS:
             self._strays |= set(pc.unique(strays).slice(0, _MOST_STRAYS + 1).to_pylist())
+        for k in range(0, len(known), _LOOK):
+            if len(self._different) <= _MOST_STRAYS * (_VARIED + 1):
+                self._different |= set(pc.unique(known[k : k + _LOOK].drop_null()).to_pylist())
         # Arrow would also read 0x1A, and words such as inf.
         self._are_numbers = self._are_numbers and _are_numbers(known)
         for one in list(self._types):
@@ -322,7 +333,9 @@ class TypeSearch:
             return Written(pa.float64() if self._are_pointed else pa.large_string(), comma)
         if self._types:
             return Written(self._types[0])
-        return Written(pa.large_string(), nearly=are_strays(self._n_strays, self._strays, self._n_known))
+        has_strays = are_strays(self._n_strays, self._strays, self._n_known)
+        varied = len(self._different) >= (_VARIED + 1) * len(self._strays)
+        return Written(pa.large_string(), nearly=has_strays and varied, has_strays=has_strays)
 
 
 def _are_numbers(text: Any) -> bool:

@@ -129,11 +129,15 @@ class DataFile:
             return text
         return self._spelt(name).read_feature(text)
 
+    @cached_property
+    def _spellings(self) -> dict[str, cells.Written]:
+        return dict(self.written or {})
+
     def _spelt(self, name: str) -> cells.Written:
         """Return how a column of text is written."""
-        if self.written is not None:
-            return self.written[name]
-        return cells.spelling(self._text(name), self._comma)
+        if name not in self._spellings:
+            self._spellings[name] = cells.spelling(self._text(name), self._comma)
+        return self._spellings[name]
 
     def _text(self, name: str) -> Any:
         return cells.plain_types(self.raw[name])
@@ -197,8 +201,13 @@ class DataFile:
         wrong = np.flatnonzero(~np.isfinite(values) & ~missing)
         if allow_strays and wrong.size:
             known = int((~missing).sum())
-            words = [str(self.raw[found][int(k)].as_py()) for k in wrong[: max(known // 10, 1)]]
-            if cells.are_strays(wrong.size, words, known):
+            if kind == "text" and self.delimiter is not None:
+                # All cells of the file decide, of which these may be some.
+                are_strays = self._spelt(found).has_strays
+            else:
+                words = [str(self.raw[found][int(k)].as_py()) for k in wrong[: max(known // 10, 1)]]
+                are_strays = cells.are_strays(wrong.size, words, known)
+            if are_strays:
                 self._warn_of_strays(found, wrong, known)
                 return np.where(np.isfinite(values), values, np.nan)
         if wrong.size:

@@ -438,7 +438,7 @@ class Survey:
         import pyarrow as pa
 
         usable = {name: column for name, column in own.items() if self.columns[name].is_usable}
-        rows = pa.table({**usable, self.asked.target: short(data.feature(self.asked.target))})
+        rows = pa.table({**usable, self.asked.target: short(cells.plain_types(data.table[self.asked.target]))})
         self._sample.look(rows if kept.all() else rows.filter(kept))
 
     def _look_at_numbers(self, data: DataFile, kept: NDArray[np.bool_], made: Mapping[str, Any]) -> None:

@@ -121,7 +121,9 @@ class TargetSearch:
 
     def look(self, data: DataFile) -> NDArray[np.bool_]:
         """See some rows, and return which of them have a target."""
-        column = cells.plain_types(data.feature(data.name(self._name, "--target")))
+        name = data.name(self._name, "--target")
+        # Classes are as they are written: 07 beside a stray cell is not 7.
+        column = cells.plain_types(data.column(name) if self._task == "classification" else data.feature(name))
         self._holds = cells.kind(column)
         if self._holds not in ("text", "numbers", "true and false"):
             raise InvalidInputError(f"{self._said(data.path)} holds {self._holds}; a target is a class or a number.")
