@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from counterpoise.exceptions import InvalidInputError
+from counterpoise.exceptions import InvalidInputError, StrayCellWarning
 from tests.tables.tabular.examples import FORMATS, patients, posed, posed_file, save
 
 N = 150
@@ -104,6 +104,48 @@ def test_text_is_read_for_what_it_is_written_as(tmp_path, case):
     column, expected = WRITTEN[case]
     problem = posed_file(save({**patients(), "new": column}, tmp_path / "patients.csv"))
     assert kind_of(problem.columns, "new").startswith(expected)
+
+
+MONEY = {
+    "dollars": ("${:.2f}", ","),
+    "euros behind": ("{:.2f} €", ";"),
+    "thousands": ("{:,.0f}", ","),
+    "thousands and cents": ("{:,.2f}", ";"),
+    "dollars of thousands": ("${:,.2f}", ","),
+}
+
+
+@pytest.mark.parametrize("cell", ["", "?"])
+@pytest.mark.parametrize("case", MONEY)
+def test_money_and_thousands_are_numbers(tmp_path, case, cell):
+    form, delimiter = MONEY[case]
+    amounts = [37.0 * (k * k % 601) for k in range(600)]
+    written = [form.format(one) for one in amounts]
+    written[99], amounts[99] = cell, np.nan
+    path = tmp_path / "patients.csv"
+    pd.DataFrame({**patients(600), "pay": written}).to_csv(path, index=False, sep=delimiter)
+    said = r"'\?' in row 101, which counts as missing" if cell else "which is read as"
+    with pytest.warns(StrayCellWarning, match=said):
+        problem = posed_file(path)
+    np.testing.assert_array_equal(problem.X["pay"].to_numpy(), amounts)
+
+
+def test_what_may_be_thousands_or_decimals_is_no_number(tmp_path):
+    path = tmp_path / "patients.csv"
+    pays = [f"{1 + k % 9},{k % 5}00" for k in range(N)]
+    pd.DataFrame({**patients(), "pay": pays}).to_csv(path, index=False, sep=";")
+    assert "pay" in posed_file(path).columns.categories
+
+
+def test_a_stray_cell_leaves_decimal_commas_numbers(tmp_path):
+    columns = patients(600)
+    ages = [str(age).replace(".", ",") for age in columns["age"].tolist()]
+    ages[10] = "?"
+    pd.DataFrame({**columns, "age": ages}).to_csv(tmp_path / "patients.csv", index=False, sep=";")
+    with pytest.warns(StrayCellWarning, match=r"'\?' in row 12"):
+        problem = posed_file(tmp_path / "patients.csv")
+    expected = np.where(np.arange(600) == 10, np.nan, columns["age"])
+    np.testing.assert_array_equal(problem.X["age"].to_numpy(), expected)
 
 
 def test_every_format_gives_the_same_features(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from counterpoise.exceptions import InvalidInputError
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _DECIMAL_COMMA = r"^[+-]?\d*,\d+([eE][+-]?\d+)?$"
 _THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
+_SIGNS = "$€£¥"
+_GROUPED = rf"{_NUMBER}|^[+-]?[{_SIGNS}]?\s?([1-9]\d{{0,2}}(,\d{{3}})+|\d+)(\.\d+)?\s?[{_SIGNS}]?$"
 _NEARLY = 0.95
 """Share of the cells that are numbers from which a column is one of numbers, with stray cells in it."""
 _MOST_STRAYS = 10
@@ -59,19 +62,21 @@ def kind(column: Any) -> str:
     return next((word for word, asked in tests.items() if any(test(column.type) for test in asked)), str(column.type))
 
 
-def numbers(column: Any, comma: bool) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def numbers(column: Any, comma: bool, grouped: bool = False) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return a column of text or numbers as floats, and where there is nothing; a cell that is no number is NaN.
 
     Parameters
     ----------
     comma : bool
         Whether decimals are written with a comma.
+    grouped : bool
+        Whether numbers are written like $1,234.50.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if kind(column) == "text":
-        values, column = _parsed(column, comma)
+        values, column = _parsed(column, comma, grouped)
     else:
         values = column.cast(pa.float64(), safe=False)
     missing = pc.is_null(column, nan_is_null=True).to_numpy()
@@ -79,7 +84,7 @@ def numbers(column: Any, comma: bool) -> tuple[NDArray[np.float64], NDArray[np.b
     return np.array(values.to_numpy(), dtype=np.float64), missing
 
 
-def _parsed(text: Any, comma: bool) -> tuple[Any, Any]:
+def _parsed(text: Any, comma: bool, grouped: bool) -> tuple[Any, Any]:
     """Return numbers, null where a cell is none, and the text, null where there is nothing."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -92,7 +97,7 @@ def _parsed(text: Any, comma: bool) -> tuple[Any, Any]:
     except pa.ArrowInvalid:
         pass
     text = _without(text, _NO_NUMBER)
-    pointed = _with_points(text, comma)
+    pointed = _with_points(text, comma, grouped)
     return _where(pc.match_substring_regex(pointed, _NUMBER), pointed).cast(pa.float64()), text
 
 
@@ -121,11 +126,21 @@ def _where(shown: Any, text: Any) -> Any:
     return pc.if_else(shown, text, pa.scalar(None, text.type))
 
 
-def _with_points(text: Any, comma: bool) -> Any:
-    """Return text with decimal points for decimal commas, if that is what the commas are."""
+def _with_points(text: Any, comma: bool, grouped: bool = False) -> Any:
+    """Return text with points for decimal commas, or without currencies and commas, if that is what they are."""
     import pyarrow.compute as pc
 
+    if grouped:
+        bare = pc.replace_substring_regex(text, rf"[,\s{_SIGNS}]", "")
+        return pc.if_else(pc.match_substring_regex(text, _GROUPED), bare, text)
     return pc.replace_substring(text, ",", ".") if comma else text
+
+
+def first_grouped(text: Any) -> int:
+    """Return the place of the first cell with a currency or a comma, -1 where there is none."""
+    import pyarrow.compute as pc
+
+    return int(pc.index(pc.match_substring_regex(text, f"[,{_SIGNS}]"), True).as_py())
 
 
 class _Commas:
@@ -133,13 +148,14 @@ class _Commas:
 
     def __init__(self) -> None:
         self.none, self.points = True, False
-        self.decimal, self.thousands = True, True
+        self.decimal, self.thousands, self.repeated = True, True, False
 
     def look(self, text: Any) -> None:
         import pyarrow.compute as pc
 
         commas = text.filter(pc.match_substring(text, ","))
         self.none &= len(commas) == 0
+        self.repeated |= bool(pc.any(pc.match_substring_regex(commas, r",\d{3}[,.]")).as_py())
         self.points |= bool(pc.any(pc.match_substring(text, ".")).as_py())
         self.decimal &= bool(pc.all(pc.match_substring_regex(commas, _DECIMAL_COMMA)).as_py())
         self.thousands &= bool(pc.all(pc.match_substring_regex(commas, _THOUSANDS)).as_py())
@@ -225,6 +241,8 @@ class Written:
         The type that suits all of them.
     comma : bool
         Whether decimals have a comma.
+    grouped : bool
+        Whether numbers are written like $1,234.50.
     nearly : bool
         Whether text is numbers but for a few stray cells.
     has_strays : bool
@@ -233,6 +251,7 @@ class Written:
 
     type: Any
     comma: bool = False
+    grouped: bool = False
     nearly: bool = False
     has_strays: bool = False
 
@@ -253,7 +272,7 @@ class Written:
 
         if not self.nearly:
             return self.read(text)
-        text = _without(text, _NO_NUMBER)
+        text = _with_points(_without(text, _NO_NUMBER), self.comma, self.grouped)
         return _where(pc.match_substring_regex(text, _NUMBER), text).cast(pa.float64())
 
 
@@ -268,7 +287,31 @@ def are_strays(n: int, words: Collection[str], n_known: int) -> bool:
     n_known : int
         Cells that hold anything.
     """
-    return 0 < n <= max(1.0, (1.0 - _NEARLY) * n_known) and 2 * n < n_known and len(set(words)) <= _MOST_STRAYS
+    return n <= max(1.0, (1.0 - _NEARLY) * n_known) and 2 * n < n_known and len(set(words)) <= _MOST_STRAYS
+
+
+class _Strays:
+    """The cells that are no numbers, by one way to write numbers.
+
+    Attributes
+    ----------
+    n : int
+    words : set of str
+        What they hold; not all of it where that is too much.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern, self.n, self.words = pattern, 0, set[str]()
+
+    def among(self, cells: Any, written: Any) -> Any:
+        """Return those among some cells, which may be written another way."""
+        import pyarrow.compute as pc
+
+        strays = cells.filter(pc.invert(pc.match_substring_regex(written, self._pattern)))
+        self.n += len(strays)
+        if len(self.words) <= _MOST_STRAYS:
+            self.words |= set(pc.unique(strays).slice(0, _MOST_STRAYS + 1).to_pylist())
+        return strays
 
 
 class TypeSearch:
@@ -283,11 +326,10 @@ class TypeSearch:
     def __init__(self, comma: bool) -> None:
         import pyarrow as pa
 
-        self._commas = _Commas() if comma else None
-        self._is_empty = True
-        self._are_numbers, self._are_pointed = True, comma
-        self._n_known = self._n_strays = 0
-        self._strays: set[str] = set()
+        self._may_be_decimal, self._commas = comma, _Commas()
+        self._strays, self._pointed, self._grouped = _Strays(_NUMBER), _Strays(_NUMBER), _Strays(_GROUPED)
+        self._n_known = 0
+        self._signs: Counter[str] = Counter()
         self._different: set[str] = set()
         self._types = [pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us")]
 
@@ -296,26 +338,24 @@ class TypeSearch:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        known = _without(text, _NO_NUMBER)
-        if known.null_count == len(known):
+        known = _without(text, _NO_NUMBER).drop_null()
+        if not len(known):
             return
-        self._is_empty = False
-        if self._commas is not None:
-            self._commas.look(known)
-            self._are_pointed = self._are_pointed and _are_numbers(pc.replace_substring(known, ",", "."))
-        self._n_known += len(known) - known.null_count
-        strays = known.filter(pc.invert(pc.match_substring_regex(known, _NUMBER)))
-        self._n_strays += len(strays)
-        if len(self._strays) <= _MOST_STRAYS:
-            self._strays |= set(pc.unique(strays).slice(0, _MOST_STRAYS + 1).to_pylist())
+        self._n_known += len(known)
+        self._commas.look(known)
+        if self._may_be_decimal:
+            self._pointed.among(known, pc.replace_substring(known, ",", "."))
+        # Arrow would also read 0x1A, and words such as inf.
+        strays = self._strays.among(known, known)
+        self._grouped.among(strays, strays)
+        for sign in _SIGNS:
+            self._signs[sign] += pc.sum(pc.match_substring(strays, sign)).as_py() or 0
         for k in range(0, len(known), _LOOK):
             if len(self._different) <= _MOST_STRAYS * (_VARIED + 1):
-                self._different |= set(pc.unique(known[k : k + _LOOK].drop_null()).to_pylist())
-        # Arrow would also read 0x1A, and words such as inf.
-        self._are_numbers = self._are_numbers and _are_numbers(known)
+                self._different |= set(pc.unique(known[k : k + _LOOK]).to_pylist())
         for one in list(self._types):
             if pa.types.is_integer(one) or pa.types.is_floating(one):
-                suits = self._are_numbers and _suits(known, one)
+                suits = not self._strays.n and _suits(known, one)
             else:
                 suits = _suits(known, one)
             if not suits:
@@ -326,22 +366,32 @@ class TypeSearch:
         """What is known after all cells were seen; text where no other type suits."""
         import pyarrow as pa
 
-        if self._is_empty:
+        if not self._n_known:
             return Written(pa.null())
-        comma = self._commas is not None and self._commas.are_decimal
-        if comma:
-            return Written(pa.float64() if self._are_pointed else pa.large_string(), comma)
-        if self._types:
+        comma = self._may_be_decimal and self._commas.are_decimal
+        if self._types and not comma:
             return Written(self._types[0])
-        has_strays = are_strays(self._n_strays, self._strays, self._n_known)
-        varied = len(self._different) >= (_VARIED + 1) * len(self._strays)
-        return Written(pa.large_string(), nearly=has_strays and varied, has_strays=has_strays)
+        if comma and not self._pointed.n:
+            return Written(pa.float64(), comma)
+        found = self._text(self._pointed if comma else self._strays, comma=comma)
+        grouped = self._text(self._grouped, grouped=True)
+        return grouped if self._are_grouped and grouped.nearly and not found.nearly else found
 
+    def _text(self, strays: _Strays, **ways: bool) -> Written:
+        import pyarrow as pa
 
-def _are_numbers(text: Any) -> bool:
-    import pyarrow.compute as pc
+        has_strays = are_strays(strays.n, strays.words, self._n_known)
+        varied = len(self._different) >= (_VARIED + 1) * len(strays.words)
+        return Written(pa.large_string(), nearly=has_strays and varied, has_strays=has_strays, **ways)
 
-    return bool(pc.all(pc.match_substring_regex(text, _NUMBER)).as_py())
+    @property
+    def _are_grouped(self) -> bool:
+        """Whether currencies and commas can be left out: one sign in nearly all cells, and commas between thousands."""
+        n, signs = self._n_known - self._grouped.n, self._signs.total()
+        one_sign = max(self._signs.values()) == signs and signs >= _NEARLY * n
+        # Cells that commas part have none for decimals; elsewhere 1,234 may be one, but 1,234.50 is not.
+        thousands = self._commas.none or self._commas.repeated or not self._may_be_decimal
+        return n > 0 and thousands and (one_sign or not signs)
 
 
 def _suits(text: Any, kind: Any) -> bool:

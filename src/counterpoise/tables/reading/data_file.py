@@ -192,13 +192,17 @@ class DataFile:
         if kind not in ("text", "numbers"):
             raise InvalidInputError(f"{said} must be numbers, but it holds {kind}. Name another column.")
         try:
-            values, missing = cells.numbers(column, self._comma and self._spelt(found).comma)
+            may_be_grouped = allow_strays and kind == "text" and self.delimiter is not None
+            spelt = self._spelt(found) if self._comma or may_be_grouped else cells.Written(None)
+            values, missing = cells.numbers(column, spelt.comma, may_be_grouped and spelt.grouped)
         except MemoryError:
             # One of Arrow's errors too, but nothing that the file can help.
             raise
         except pa.ArrowException as error:
             raise InvalidInputError(f"{said} must be numbers, but it cannot be read as such: {error}.") from error
         wrong = np.flatnonzero(~np.isfinite(values) & ~missing)
+        if may_be_grouped and spelt.grouped and not wrong.size:
+            self._warn_of_groups(found, column, values)
         if allow_strays and wrong.size:
             known = int((~missing).sum())
             if kind == "text" and self.delimiter is not None:
@@ -238,6 +242,16 @@ class DataFile:
             StrayCellWarning,
             stacklevel=4,
         )
+
+    def _warn_of_groups(self, found: str, column: Any, values: NDArray[np.float64]) -> None:
+        k = cells.first_grouped(column)
+        if k >= 0:
+            warnings.warn(
+                f"column {found!r} of {self.path.name} has {column[k].as_py()!r:.40} in {self.row_name(k)}, which is "
+                f"read as {values[k]:.12g}, and so are cells like it",
+                StrayCellWarning,
+                stacklevel=4,
+            )
 
     def labels(self, name: str, role: str = "") -> NDArray[Any]:
         """Return a column as plain Python values: the text in a text file, such as '007', else what the type says."""
