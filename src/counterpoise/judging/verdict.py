@@ -184,10 +184,10 @@ def verdict(
     unjudged = not_judged(brackets)
     if np.isnan(robust["mix_excess"]):
         return [
+            *([unjudged] if unjudged else []),
             "Robust does not clearly change anything that can be judged: every context is a single row or a single "
             "group, or one that models had no rows of.",
             f"On average its risk is {written(robust['nominal_risk'])} against {written(erm['nominal_risk'])}.",
-            *([unjudged] if unjudged else []),
         ]
     verb = change_in_words(robust["mix_excess_change_low"], robust["mix_excess_change_high"], small)
     mixed, worst, mean = (
@@ -198,18 +198,17 @@ def verdict(
     mix_change, worst_change, mean_change = (
         _between(interval_in(robust, f"{name}_change")) for name in ("mix_excess", "worst_excess", "nominal_risk")
     )
+    some_unjudged = bool(unjudged) or bool(brackets["too_small"].any())
+    alone = unjudged and np.count_nonzero(~np.isnan(brackets["held_out"])) == 1
     words = [
+        *([unjudged] if unjudged else []),
         f"Robust {verb} the excess risk in the worst plausible mix: {mixed[0]} against {mixed[1]} for the plain "
         f"model{mix_change}.",
         f"In the worst single context it is {worst[0]} ({places[0]}) against {worst[1]} ({places[1]}){worst_change}.",
         f"On average its risk is {mean[0]} against {mean[1]}{mean_change}.",
-        to_gain(
-            erm["p_value"],
-            erm["worst_excess_high"],
-            small,
-            confidence,
-            bool(unjudged) or bool(brackets["too_small"].any()),
-        ),
+        "Models had rows of one context only: whether one model is enough cannot be told."
+        if alone
+        else to_gain(erm["p_value"], erm["worst_excess_high"], small, confidence, some_unjudged),
     ]
     if best is not None and difference is not None:
         words.append(_beside(best, rows[best]["mix_excess"], robust["mix_excess"], difference))
@@ -218,7 +217,7 @@ def verdict(
     small_ones = [row for row in brackets.rows() if row["too_small"]]
     if small_ones:
         words.append(f"Too small to judge: {_listed(small_ones)}.")
-    return [*words, unjudged] if unjudged else words
+    return words
 
 
 def not_judged(brackets: Table) -> str:
