@@ -129,7 +129,7 @@ def test_a_context_that_no_past_model_has_seen_is_not_judged_by_excess():
     assert np.isnan(later.references["B"])
     said = f"Not judged, since models had no rows of it: B ({n} rows)."
     assert said in found.verdict
-    assert "Models had rows of one context only: whether one model is enough cannot be told." in found.verdict
+    assert "Only one context can be judged: whether one model is enough for all cannot be told." in found.verdict
     assert "One model is enough" not in found.verdict
     # What is said of the other context does not depend on this one.
     assert later.summary["worst_context"].tolist() == ["A", "A"]

@@ -82,9 +82,8 @@ class Headroom:
     @property
     def verdict(self) -> str:
         """What to make of it, in a sentence."""
-        return to_gain(
-            self.p_value, self.upper, self.negligible, self.bounds.confidence, some_unjudged=bool(self.bounds.unjudged)
-        )
+        n, n_unjudged = len(self.by_context["context"]), len(self.bounds.unjudged)
+        return to_gain(self.p_value, self.upper, self.negligible, self.bounds.confidence, n, n - n_unjudged)
 
     def __repr__(self) -> str:
         return f"{self.verdict}\n\n{self.by_context}"
@@ -112,7 +111,7 @@ def headroom_of(held_out: HeldOut, plain: Array, own: Array, lowest: Any = 0.0) 
     return Headroom(bounds, negligible(held_out, plain - lowest))
 
 
-def to_gain(p_value: float, upper: float, small: float, confidence: float, some_unjudged: bool = False) -> str:
+def to_gain(p_value: float, upper: float, small: float, confidence: float, n_contexts: int, n_judged: int) -> str:
     """Say whether any context can be served better than by the plain model."""
     if np.isnan(p_value):
         return (
@@ -122,7 +121,9 @@ def to_gain(p_value: float, upper: float, small: float, confidence: float, some_
     if p_value < 1.0 - confidence:
         return f"Some context's own model is better than the plain one (p = {p_value:.2g}): there is something to gain."
     if upper <= small:
-        which = " that can be judged" if some_unjudged else ""
+        if n_judged == 1 < n_contexts:
+            return "Only one context can be judged: whether one model is enough for all cannot be told."
+        which = " that can be judged" if n_judged < n_contexts else ""
         if upper <= 0.0:
             return f"One model is enough for all contexts{which}: none is served better by a model of its own."
         return (

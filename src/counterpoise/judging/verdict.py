@@ -198,17 +198,14 @@ def verdict(
     mix_change, worst_change, mean_change = (
         _between(interval_in(robust, f"{name}_change")) for name in ("mix_excess", "worst_excess", "nominal_risk")
     )
-    some_unjudged = bool(unjudged) or bool(brackets["too_small"].any())
-    alone = unjudged and np.count_nonzero(~np.isnan(brackets["held_out"])) == 1
+    lacking = np.isnan(brackets["held_out"]) | brackets["too_small"]
     words = [
         *([unjudged] if unjudged else []),
         f"Robust {verb} the excess risk in the worst plausible mix: {mixed[0]} against {mixed[1]} for the plain "
         f"model{mix_change}.",
         f"In the worst single context it is {worst[0]} ({places[0]}) against {worst[1]} ({places[1]}){worst_change}.",
         f"On average its risk is {mean[0]} against {mean[1]}{mean_change}.",
-        "Models had rows of one context only: whether one model is enough cannot be told."
-        if alone
-        else to_gain(erm["p_value"], erm["worst_excess_high"], small, confidence, some_unjudged),
+        to_gain(erm["p_value"], erm["worst_excess_high"], small, confidence, len(lacking), int((~lacking).sum())),
     ]
     if best is not None and difference is not None:
         words.append(_beside(best, rows[best]["mix_excess"], robust["mix_excess"], difference))
