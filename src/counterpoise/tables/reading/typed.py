@@ -122,7 +122,7 @@ class TypedFile:
             sparing = {} if whole else {"pre_buffer": False, "buffer_size": _PAGES}
             with _parquet(self.path, **sparing) as file:
                 row = _parquet_size(file.metadata, set(wanted)) / max(file.metadata.num_rows, 1)
-                # Half of what fits: pages are decoded beside the batch, and what it has beyond a piece is a piece of its own.
+                # Half of what fits: pages are decoded beside the batch, and what goes beyond a piece is one of its own.
                 n = int(min(max(0.5 * most / max(row, 1.0), 1), rows))
                 for batch in file.iter_batches(n, columns=wanted, use_threads=whole):
                     yield batch.select(wanted)
